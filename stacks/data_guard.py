@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.core.findings import InputError
-from components.core.retention import Retention
+from components.core.retention import Retention, refusal
 from stacks.planning.rules.rule import kind
 from stacks.providers.ownership import State
 
@@ -86,13 +85,13 @@ class DataGuard:
         """Called before a guarded resource is created. If it exists already, this is a replacement."""
         key = _key(args.urn)
         if key in self._existing:
-            raise _refusal(args.name, args.type, "replace", is_retained=key in self._retained)
+            raise refusal(args.name, args.type, "replace", is_retained=key in self._retained)
 
     def check_removed(self) -> None:
         """Call after the program has declared everything. InputError: an existing guarded resource is not declared."""
         for type_, name in sorted(self._existing - self._declared):
             if name not in self._allowed:
-                raise _refusal(name, type_, "remove")
+                raise refusal(name, type_, "remove")
 
     def warn(self) -> None:
         """Warns of each resource that `allow_replace` names."""
@@ -101,16 +100,3 @@ class DataGuard:
                 f"gangway:allow_replace: {name} may be replaced or removed. What it holds is lost then, or stays in "
                 "the cloud outside the stack. Take the name out once that is done"
             )
-
-
-def _refusal(name: str, type_: str, action: str, *, is_retained: bool = False) -> InputError:
-    effect, otherwise = "what it holds would be lost", "copy the data away, and"
-    if is_retained:
-        effect = "the stack would go on with an empty one: the old one stays in the cloud, outside the stack"
-        otherwise = "to start with an empty one,"
-    return InputError(
-        f"gangway:allow_replace: {name}",
-        f"this change would {action} a resource of type {type_}, and {effect}",
-        allowed="changes that leave it as it is",
-        fix=f"undo the change; or {otherwise} write gangway:allow_replace: [{name}]",
-    )

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "retention_breaches", "types_of"]
+from components.core.findings import InputError
+
+__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "refusal", "retention_breaches", "types_of"]
 
 Types = Mapping[str, str]
 """Type (`aws:s3:Bucket`) -> why it is in this class."""
@@ -74,8 +76,22 @@ class Retention:
 
     def is_disposable(self, urn: str, outputs: Mapping[str, Any]) -> bool:
         """Whether a resource of a guarded type may be replaced or removed all the same."""
-        parents = urn.split("::", 3)[2].split("$")
+        parents = "".join(urn.split("::", 3)[2:3]).split("$")
         return self.is_scratch(outputs) or not self.scratch_components.isdisjoint(parents)
+
+
+def refusal(name: str, type_: str, action: str, *, is_retained: bool = False) -> InputError:
+    """The refusal to replace or remove a guarded resource that `gangway:allow_replace` does not name."""
+    effect, otherwise = "what it holds would be lost", "copy the data away, and"
+    if is_retained:
+        effect = "the stack would go on with an empty one: the old one stays in the cloud, outside the stack"
+        otherwise = "to start with an empty one,"
+    return InputError(
+        f"gangway:allow_replace: {name}",
+        f"this change would {action} a resource of type {type_}, and {effect}",
+        allowed="changes that leave it as it is",
+        fix=f"undo the change; or {otherwise} write gangway:allow_replace: [{name}]",
+    )
 
 
 NO_RETENTION = Retention()

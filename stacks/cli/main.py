@@ -99,7 +99,13 @@ def demo(
 @app.command(rich_help_panel=_BEGIN)
 @without_gc()
 def plan(
-    stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
+    stacks: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STACK_OR_FILE...",
+            help="A stack's name, or the path of a stack file; several are compared side by side.",
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
     output: Annotated[PlanFormat | None, typer.Option("--format", help="How to print it: text at first.")] = None,
     against: Annotated[
@@ -109,9 +115,9 @@ def plan(
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
     code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding, whole.")] = None,
 ) -> None:
-    """Check and price a stack, offline: resources, findings, cost, energy and carbon.
+    """Check and price a stack, offline: resources, findings, cost, energy and carbon. Compare several side by side.
 
-    Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned.
+    Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned. Of several, the worst.
     """
     from stacks.config.loader import find_stack_file, from_file
     from stacks.planning.plan import make_plan
@@ -121,7 +127,13 @@ def plan(
         raise InputError("--brief", "not beside --full", allowed="one of them", fix="leave one out")
     if as_json and output not in (None, PlanFormat.JSON):
         raise InputError("--json", f"not beside --format {output}", allowed="one of them", fix="leave --json out")
-    path = find_stack_file(stack_or_file, stacks_dir())
+    if len(stacks) > 1:
+        _check_several({"--against": against, "--full": full, "--explain": code, "--format": output == "infracost"})
+        from stacks.planning.side_by_side import print_side_by_side
+
+        has_errors = print_side_by_side(stacks, stacks_dir(), as_json=as_json or output == PlanFormat.JSON)
+        raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
+    path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
     previous = None
     if against is not None:
@@ -133,14 +145,28 @@ def plan(
         made = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
+    difference = None
+    if previous is not None:
+        from stacks.planning.difference import with_difference
+
+        made, difference = with_difference(made, previous)
     if code is not None:
         from rich.console import Console
 
         explain(made, code, Console())
         return
     detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
-    print_plan(made, "json" if as_json else output or "text", previous, detail)
+    print_plan(made, "json" if as_json else output or "text", previous, difference, detail)
     raise typer.Exit(EXIT_FINDINGS if made.has_errors else 0)
+
+
+def _check_several(flags: dict[str, object]) -> None:
+    """InputError: a flag that is about one stack, beside several."""
+    for flag, value in flags.items():
+        if value:
+            raise InputError(
+                flag, "for one stack only", allowed="one stack", fix=f"leave {flag} out, or name one stack"
+            )
 
 
 app.command(rich_help_panel=_BEGIN)(init)

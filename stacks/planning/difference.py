@@ -3,26 +3,38 @@ against the cloud: that is `pulumi preview`.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.core.findings import InputError
+from components.core.findings import Finding, InputError
 from components.core.first_wrong import first_wrong
+from components.core.retention import refusal
 from components.core.visible import all_visible
+from stacks.planning.plan import Plan
+from stacks.planning.recording import PlannedResource
+from stacks.planning.replacement import Effect, PropertyChange, Update
+from stacks.providers.registry import provider_of
 
 
 @dataclass(frozen=True)
 class Change:
-    """A resource whose inputs changed; `inputs` are the keys that did."""
+    """A resource that changed. `effect`: the gravest of its changes, None where it is new."""
 
     urn: str
     type: str
     name: str
-    inputs: tuple[str, ...] = ()
+    properties: tuple[PropertyChange, ...] = ()
+    effect: Effect | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        effect = None if self.effect is None else str(self.effect)
+        names = {"urn": self.urn, "type": self.type, "name": self.name}
+        return {**names, "effect": effect, "properties": [one.to_json() for one in self.properties]}
 
 
 @dataclass(frozen=True)
@@ -42,18 +54,31 @@ class Delta:
 
 @dataclass(frozen=True)
 class Difference:
-    """From one plan to the next of the same stack."""
+    """From one plan to the next of the same stack. `tags_only`: resources of which nothing but tags changed."""
 
     added: tuple[Change, ...]
     removed: tuple[Change, ...]
     changed: tuple[Change, ...]
+    tags_only: tuple[Change, ...]
     figures: tuple[Delta, ...]
     findings_new: tuple[str, ...]
     findings_gone: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return {**asdict(self), "figures": [{**asdict(figure), "change": figure.change} for figure in self.figures]}
+        groups = {name: getattr(self, name) for name in ("added", "removed", "changed", "tags_only")}
+        return {
+            **{name: [change.to_json() for change in changes] for name, changes in groups.items()},
+            "figures": [{**asdict(figure), "change": figure.change} for figure in self.figures],
+            "findings_new": list(self.findings_new),
+            "findings_gone": list(self.findings_gone),
+        }
+
+    def data_losses(self, allowed: Sequence[str]) -> tuple[Finding, ...]:
+        """An error for each resource whose data the update loses, but for those that `gangway:allow_replace` names."""
+        lost = [("replace", one) for one in self.changed if one.effect is Effect.DATA_LOST]
+        lost += [("remove", one) for one in self.removed if one.effect is Effect.DATA_LOST]
+        return tuple(_loss(action, one) for action, one in lost if one.name not in allowed)
 
 
 class _Loose(BaseModel):
@@ -101,6 +126,8 @@ class _Finding(_Loose):
 
 class _Plan(_Loose):
     stack: str
+    provider: str
+    region: str
     resources: list[_Resource]
     findings: list[_Finding]
     cost: _Cost
@@ -135,31 +162,43 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     return plain
 
 
-def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Difference:
-    """Both as `gangway plan --json` prints them."""
+def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence[PlannedResource] = ()) -> Difference:
+    """Both as `gangway plan --json` prints them. `planned`: this plan's resources, for their options."""
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
+    moves = any(before[key] != now[key] for key in ("provider", "region"))
+    update = Update(provider_of(now["provider"]), old, new, planned, moves=moves)
+    changed = [(update.is_tags_only(urn), _change(new[urn], update.properties(urn))) for urn in update.changed()]
     return Difference(
         added=tuple(_change(new[urn]) for urn in sorted(new.keys() - old.keys())),
-        removed=tuple(_change(old[urn]) for urn in sorted(old.keys() - new.keys())),
-        changed=tuple(
-            _change(new[urn], _differing(old[urn]["inputs"], new[urn]["inputs"]))
-            for urn in sorted(old.keys() & new.keys())
-            if old[urn]["inputs"] != new[urn]["inputs"]
+        removed=tuple(
+            replace(_change(old[urn]), effect=update.effect_of_removal(urn)) for urn in sorted(old.keys() - new.keys())
         ),
+        changed=tuple(change for tags_only, change in changed if not tags_only),
+        tags_only=tuple(change for tags_only, change in changed if tags_only),
         figures=_figures(before, now),
         findings_new=tuple(f"{code} at {path}" for code, path in sorted(is_ - was)),
         findings_gone=tuple(f"{code} at {path}" for code, path in sorted(was - is_)),
     )
 
 
-def _change(resource: Mapping[str, Any], inputs: tuple[str, ...] = ()) -> Change:
-    return Change(resource["urn"], resource["type"], resource["name"], inputs)
+def with_difference(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
+    """What changed since `previous`; and the plan with an error for each resource whose data that loses."""
+    difference = compare(previous, plan.plain(), plan.resources)
+    losses = difference.data_losses(plan.config.allow_replace)
+    return replace(plan, findings=(*plan.findings, *losses)), difference
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    missing = object()
-    return tuple(sorted(key for key in old.keys() | new.keys() if old.get(key, missing) != new.get(key, missing)))
+def _change(resource: Mapping[str, Any], properties: tuple[PropertyChange, ...] = ()) -> Change:
+    effect = max((one.effect for one in properties), default=None)
+    return Change(resource["urn"], resource["type"], resource["name"], properties, effect)
+
+
+def _loss(action: str, change: Change) -> Finding:
+    error = refusal(change.name, change.type, action)
+    why = ", ".join(f"{one.path}: {one.reason}" for one in change.properties if one.effect is Effect.DATA_LOST)
+    message = f"{change.name}: {error.problem}{f' ({why})' if why else ''}"
+    return Finding.error("data.lost", "gangway:allow_replace", message, error.fix)
 
 
 def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, ...]:

@@ -2,6 +2,7 @@
 credentials, network or CLI. Ids of resources that do not exist yet are written `${Type.name.id}`.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -152,6 +153,11 @@ class Plan:
     def has_errors(self) -> bool:
         """Whether there are any of them."""
         return bool(self.errors)
+
+    def plain(self) -> dict[str, Any]:
+        """The plan as its JSON file holds it: tuples are lists there, and would not be equal to them."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.to_json()))
+        return plain
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""

@@ -106,7 +106,7 @@ class PlannedResource:
 
     Inputs are the wire's, in camelCase. `dependencies` are the URNs of resources that are created before it and deleted
     after it. `is_retained`: `retain_on_delete` is set. `deleted_with`: the URN in that option.
-    `replace_on_changes`: the paths of inputs in that option.
+    `replace_on_changes` and `ignore_changes`: the paths of inputs in those options, in camelCase.
     """
 
     urn: str
@@ -121,6 +121,7 @@ class PlannedResource:
     is_retained: bool = False
     deleted_with: str = ""
     replace_on_changes: tuple[str, ...] = ()
+    ignore_changes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; secrets are not shown."""
@@ -235,6 +236,7 @@ def record(program: Callable[[], Mapping[str, Any]], cloud: Cloud, stack: str) -
             is_retained=request.retainOnDelete,
             deleted_with=request.deletedWith,
             replace_on_changes=tuple(request.replaceOnChanges),
+            ignore_changes=tuple(request.ignoreChanges),
         )
         for urn, (request, id_) in sorted(recorder.registered.items())
         if request.type != "pulumi:pulumi:Stack"

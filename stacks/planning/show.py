@@ -26,11 +26,12 @@ from components.estimate.cost import (
 )
 from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
-from stacks.planning.difference import Change, Delta, Difference, compare
+from stacks.planning.difference import Change, Delta, Difference
 from stacks.planning.infracost import infracost
 from stacks.planning.ladder_cost import assumptions
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
+from stacks.planning.replacement import Effect
 from stacks.planning.run_costs import RungCost, most_bound
 from stacks.planning.team_access import TeamAccess
 from stacks.planning.throughput import about
@@ -513,22 +514,39 @@ def show_difference(difference: Difference, console: Console) -> None:
 
 
 def _resources(difference: Difference) -> Tree:
-    counts = (len(difference.added), len(difference.removed), len(difference.changed))
+    changed = len(difference.changed) + len(difference.tags_only)
+    counts = (len(difference.added), len(difference.removed), changed)
     tree = Tree("[bold]against the earlier plan[/]: {} added, {} removed, {} changed".format(*counts))
     for sign, colour, changes in (
         ("+", "green", difference.added),
         ("-", "red", difference.removed),
-        ("~", "yellow", difference.changed),
+        ("~", "yellow", sorted(difference.changed, key=lambda one: -(one.effect or 0))),
     ):
         for change in changes:
-            tree.add(f"[{colour}]{sign} {_label(change)}[/]")
+            grave = "bold red" if change.effect is Effect.DATA_LOST else colour
+            tree.add(f"[{grave}]{sign} {_label(change)}[/]")
+    if count := len(difference.tags_only):
+        tree.add(f"[dim]{count} resource{'s' if count > 1 else ''}: tags only[/]")
     return tree
 
 
 def _label(change: Change) -> str:
+    """A changed resource with its inputs, those with the same effect together: `restarts nodes: userData`. Of one that
+    is replaced, those that do not replace it say nothing.
+    """
     kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
-    inputs = f" [dim]{escape(', '.join(change.inputs))}[/]" if change.inputs else ""
-    return f"{escape(kind)} {escape(change.name)}{inputs}"
+    groups: dict[tuple[Effect, str], list[str]] = {}
+    least = Effect.REPLACED if any(one.reason for one in change.properties) else Effect.IN_PLACE
+    for one in (one for one in change.properties if one.effect >= least):
+        groups.setdefault((one.effect, one.reason), []).append(one.path)
+    parts = [
+        f"{effect}: {', '.join(paths)}{f' ({reason})' if reason else ''}"
+        for (effect, reason), paths in sorted(groups.items(), reverse=True)
+    ]
+    if not parts and change.effect:
+        parts = [str(change.effect)]
+    effects = f" [dim]{escape('; '.join(parts))}[/]" if parts else ""
+    return f"{escape(kind)} {escape(change.name)}{effects}"
 
 
 def _figures(figures: Iterable[Delta]) -> Table:
@@ -549,24 +567,22 @@ def _number(value: float | None, sign: str = "") -> str:
     return "unknown" if value is None else f"{value:{sign},.2f}"
 
 
-def print_plan(plan: Plan, output: str, previous: Mapping[str, Any] | None, detail: Detail = Detail.SUMMARY) -> None:
-    """Prints `plan`. `output`: text, json or infracost; `previous`: an earlier plan, as `read_plan` gives it; None for
-    no comparison.
+def print_plan(
+    plan: Plan,
+    output: str,
+    previous: Mapping[str, Any] | None,
+    difference: Difference | None,
+    detail: Detail = Detail.SUMMARY,
+) -> None:
+    """Prints `plan`. `output`: text, json or infracost; `previous` and `difference`: an earlier plan, as `read_plan`
+    gives it, and what changed since; None for no comparison.
     """
     if output == "text":
         show_plan(plan, Console(), detail)
-        if previous is not None:
-            show_difference(compare(previous, _plain(plan)), Console())
+        if difference is not None:
+            show_difference(difference, Console())
         return
-    data = plan.to_json()
-    if output == "infracost":
-        data = infracost(_plain(plan), previous)
-    elif previous is not None:
-        data["difference"] = compare(previous, _plain(plan)).to_json()
+    data = infracost(plan.plain(), previous) if output == "infracost" else plan.to_json()
+    if output == "json" and difference is not None:
+        data["difference"] = difference.to_json()
     print(json.dumps(data, indent=2))
-
-
-def _plain(plan: Plan) -> dict[str, Any]:
-    """As the file of an earlier plan holds it: tuples are lists there, and would not be equal to them."""
-    plain: dict[str, Any] = json.loads(json.dumps(plan.to_json()))
-    return plain

@@ -74,6 +74,7 @@ class TagRules:
         more_types: whole type tokens of other packages, such as dynamic resources, with their inputs.
         spelled: by type, how a key is spelled there, where that is not as it is written.
         started: what a resource starts that is billed by itself, and the tags that it gets.
+        started_inputs: the inputs that hold those tags.
     """
 
     package: str = ""
@@ -83,6 +84,7 @@ class TagRules:
     more_types: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spelled: Mapping[str, Callable[[str], str]] = field(default_factory=lambda: MappingProxyType({}))
     started: Callable[[Declared], Iterable[tuple[str, Tags]]] = _nothing_more
+    started_inputs: frozenset[str] = frozenset()
 
     def inputs(self) -> dict[str, str]:
         """By package, module and class (`aws:ec2:LaunchTemplate`), the input that holds the tags."""
@@ -94,6 +96,21 @@ class TagRules:
                 of_type = f"{self.package}:{module}{word}"
                 found[of_type] = self.other_inputs.get(of_type, self.input_name)
         return found
+
+
+@dataclass(frozen=True)
+class NodeTypes:
+    """Which of a provider's resources are nodes or make nodes. Types are written `package:module:Class`.
+
+    Attributes:
+        machines: machines, and groups that delete their machines with them.
+        templates: what new nodes are made from. Running nodes keep what they were made with.
+        restarting: by type, paths of inputs whose update in place stops machines or rolls over all of them; `*`: any.
+    """
+
+    machines: frozenset[str] = frozenset()
+    templates: frozenset[str] = frozenset()
+    restarting: Mapping[str, Sequence[str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def _no_mistakes(_config: StackConfig) -> Iterator[InputError]:
@@ -140,6 +157,7 @@ class Provider:
         tags: of its resources.
         retention: which of its resources hold, protect and decrypt data that outlives a `destroy`.
         machine_types: type tokens of what is billed by the hour as long as it stands.
+        nodes: which resources are nodes, and which changes restart them.
         budget_types: type tokens of what counts that.
         region_inputs: type token -> the input that says in which region of the catalogue a stack's machines are.
         nodes_stay: whether nodes of these resources go on costing when `job.terminate_when_done` has done its work.
@@ -162,6 +180,7 @@ class Provider:
     tags: TagRules = TagRules()
     retention: Retention = NO_RETENTION
     machine_types: frozenset[str] = frozenset()
+    nodes: NodeTypes = NodeTypes()
     budget_types: frozenset[str] = frozenset()
     region_inputs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     nodes_stay: Callable[[Sequence[Declared]], bool] = _nodes_leave

@@ -12,7 +12,7 @@ from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
 from stacks.planning.rules.rule import is_unknown, items, kind
-from stacks.providers.base import Program, Provider, TagRules
+from stacks.providers.base import NodeTypes, Program, Provider, TagRules
 
 if TYPE_CHECKING:
     from stacks.providers.aws.plan import AwsPlan
@@ -98,7 +98,9 @@ PROVIDER = Provider(
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,
     retention=RETENTION,
-    tags=TagRules(package="aws", types=_TAGGABLE, started=_started),
+    tags=TagRules(
+        package="aws", types=_TAGGABLE, started=_started, started_inputs=frozenset({"tagSpecifications", "volumeTags"})
+    ),
     machine_types=frozenset(
         {
             "aws:autoscaling:Group",
@@ -108,6 +110,25 @@ PROVIDER = Provider(
             "aws:eks:Cluster",
             "aws:eks:NodeGroup",
         }
+    ),
+    nodes=NodeTypes(
+        machines=frozenset(
+            {
+                "aws:autoscaling:Group",
+                "aws:ec2:Fleet",
+                "aws:ec2:Instance",
+                "aws:ec2:SpotFleetRequest",
+                "aws:eks:NodeGroup",
+            }
+        ),
+        templates=frozenset({"aws:ec2:LaunchTemplate"}),
+        # EC2 stops an instance for these; EKS rolls over a managed group's nodes.
+        restarting=MappingProxyType(
+            {
+                "aws:ec2:Instance": ("instanceType", "userData", "userDataBase64", "ebsOptimized"),
+                "aws:eks:NodeGroup": ("launchTemplate", "releaseVersion", "version"),
+            }
+        ),
     ),
     budget_types=frozenset({"aws:budgets:Budget"}),
     region_inputs=MappingProxyType({"pulumi:providers:aws": "region"}),

@@ -13,7 +13,7 @@ from components.core.findings import InputError
 from components.estimate.cost import Declared
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.settings import SETTINGS
-from stacks.providers.base import Program, Provider, TagRules
+from stacks.providers.base import NodeTypes, Program, Provider, TagRules
 
 if TYPE_CHECKING:
     from stacks.providers.azure.plan import AzurePlan
@@ -126,6 +126,23 @@ PROVIDER = Provider(
     tags=TagRules(package="azure-native", types=_TAGGABLE),
     # A pool is where its cluster is.
     machine_types=frozenset({*_MACHINES, "azure-native:containerservice:AgentPool"}),
+    nodes=NodeTypes(
+        machines=frozenset(
+            {
+                "azure-native:compute:VirtualMachine",
+                "azure-native:compute:VirtualMachineScaleSet",
+                "azure-native:containerservice:AgentPool",
+            }
+        ),
+        templates=frozenset({"azure-native:compute:VirtualMachineScaleSet"}),
+        # Azure stops a machine to resize it; AKS makes a pool's nodes anew for another version.
+        restarting=MappingProxyType(
+            {
+                "azure-native:compute:VirtualMachine": ("hardwareProfile",),
+                "azure-native:containerservice:AgentPool": ("orchestratorVersion",),
+            }
+        ),
+    ),
     budget_types=frozenset({"azure-native:consumption:Budget", "azure-native:costmanagement:Budget"}),
     region_inputs=MappingProxyType(dict.fromkeys(_MACHINES, "location")),
     dynamic=_dynamic,

@@ -11,7 +11,7 @@ from components.estimate.cost import Declared
 from components.gcp.retention import RETENTION
 from stacks.config.stack_config import StackConfig
 from stacks.planning.rules.rule import is_unknown, kind
-from stacks.providers.base import Program, Provider, TagRules
+from stacks.providers.base import NodeTypes, Program, Provider, TagRules
 from stacks.providers.gcp.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ PROVIDER = Provider(
         other_inputs=MappingProxyType(_OTHER_INPUTS),
         more_types=MappingProxyType({_QUEUED_TPU: "labels"}),
         started=_started,
+        started_inputs=frozenset({"allInstancesConfig.labels"}),
     ),
     machine_types=frozenset(
         {
@@ -103,6 +104,38 @@ PROVIDER = Provider(
             "gcp:tpu:V2Vm",
             _QUEUED_TPU,
         }
+    ),
+    nodes=NodeTypes(
+        machines=frozenset(
+            {
+                "gcp:compute:Instance",
+                "gcp:compute:InstanceGroupManager",
+                "gcp:compute:RegionInstanceGroupManager",
+                _POOL,
+                "gcp:tpu:V2Vm",
+                _QUEUED_TPU,
+            }
+        ),
+        templates=frozenset({"gcp:compute:InstanceTemplate"}),
+        # Compute Engine stops an instance for these (allow_stopping_for_update); GKE makes the pool's nodes anew.
+        restarting=MappingProxyType(
+            {
+                "gcp:compute:Instance": (
+                    "machineType",
+                    "minCpuPlatform",
+                    "networkInterfaces",
+                    "serviceAccount",
+                    "shieldedInstanceConfig",
+                ),
+                _POOL: (
+                    "nodeConfig.diskSizeGb",
+                    "nodeConfig.diskType",
+                    "nodeConfig.imageType",
+                    "nodeConfig.machineType",
+                    "version",
+                ),
+            }
+        ),
     ),
     budget_types=frozenset({"gcp:billing:Budget"}),
     region_inputs=MappingProxyType({"pulumi:providers:gcp": "region"}),

@@ -1,12 +1,13 @@
 """Machines that are there already, as a provider: what is known of it without its SDK."""
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from components.core.findings import InputError
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
-from stacks.providers.base import Program, Provider
+from stacks.providers.base import NodeTypes, Program, Provider
 from stacks.providers.hosts.queue_settings import slurm_mistakes
 from stacks.providers.hosts.settings import SETTINGS
 
@@ -39,4 +40,9 @@ PROVIDER = Provider(
     settings=SETTINGS,
     mistakes=_mistakes,
     own_data=_data,
+    # A host's service is started anew by every command that changes.
+    nodes=NodeTypes(
+        machines=frozenset({"command:remote:Command"}),
+        restarting=MappingProxyType({"command:remote:Command": ("*",)}),
+    ),
 )

@@ -10,7 +10,7 @@ from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
-from stacks.providers.base import Program, Provider, TagRules
+from stacks.providers.base import NodeTypes, Program, Provider, TagRules
 from stacks.providers.openstack.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ PROVIDER = Provider(
         types=_TAGGABLE,
         other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
         spelled=MappingProxyType({_CONTAINER: _in_headers}),
+    ),
+    nodes=NodeTypes(
+        machines=frozenset({"openstack:compute:Instance"}),
+        # Nova resizes a server for another flavor, and rebuilds it with another image.
+        restarting=MappingProxyType({"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")}),
     ),
     nodes_stay=_always,
     packages=("openstack",),

@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from components.core.findings import InputError
+from components.core.findings import InputError, Severity
 from stacks.cli import main
 from stacks.planning.difference import compare, read_plan
 from stacks.planning.plan import Plan
+from stacks.planning.replacement import Effect
 from stacks.planning.show import show_difference
 
 
@@ -41,7 +42,8 @@ def before(now: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_plan_equals_itself(now: dict[str, Any]) -> None:
     found = compare(now, deepcopy(now))
-    assert (found.added, found.removed, found.changed, found.findings_new, found.findings_gone) == ((), (), (), (), ())
+    assert not any((found.added, found.removed, found.changed, found.tags_only, found.findings_new))
+    assert not found.findings_gone
     assert [figure.change for figure in found.figures] == [0, 0, 0, 0, 0]
 
 
@@ -49,7 +51,9 @@ def test_resources_figures_and_findings_that_changed(before: dict[str, Any], now
     found = compare(before, now)
     assert [change.name for change in found.added] == ["aws-demo-nat"]
     assert [change.name for change in found.removed] == ["old"]
-    assert [(change.name, change.inputs) for change in found.changed] == [("aws-demo-0-spot", ("maxSize", "minSize"))]
+    [group] = found.changed
+    assert (group.name, [one.path for one in group.properties]) == ("aws-demo-0-spot", ["maxSize", "minSize"])
+    assert group.effect is Effect.IN_PLACE
     changes = {figure.what: figure.change for figure in found.figures}
     assert changes["an hour"] == pytest.approx(-10)
     assert changes["energy of a run"] is None
@@ -60,9 +64,9 @@ def test_resources_figures_and_findings_that_changed(before: dict[str, Any], now
 
 def test_turned_round_what_was_added_is_removed(before: dict[str, Any], now: dict[str, Any]) -> None:
     there, back = compare(before, now), compare(now, before)
-    assert there.added == back.removed
-    assert there.removed == back.added
-    assert [c.inputs for c in there.changed] == [c.inputs for c in back.changed]
+    assert [one.urn for one in there.added] == [one.urn for one in back.removed]
+    assert [one.urn for one in there.removed] == [one.urn for one in back.added]
+    assert [c.properties for c in there.changed] == [c.properties for c in back.changed]
 
 
 def test_a_person_reads_it(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -72,7 +76,7 @@ def test_a_person_reads_it(before: dict[str, Any], now: dict[str, Any]) -> None:
     assert "against the earlier plan: 1 added, 1 removed, 1 changed" in text
     assert "+ ec2.NatGateway aws-demo-nat" in text
     assert "- s3.Bucket old" in text
-    assert "~ autoscaling.Group aws-demo-0-spot maxSize, minSize" in text
+    assert "~ autoscaling.Group aws-demo-0-spot in place: maxSize, minSize" in text
     assert "-10.00" in text
     assert "unknown" in text
     assert "- finding x.gone at gangway:x" in text
@@ -132,7 +136,8 @@ def test_the_command_compares_in_every_format(
     path.write_text(json.dumps(before), "utf-8")
     run = ["plan", "aws-demo", "--against", str(path)]
     text = CliRunner().invoke(main.app, run)
-    assert text.exit_code == 0, text.output
+    assert text.exit_code == 1, "a bucket is removed"
+    assert "old: this change would remove" in " ".join(text.stdout.split())
     assert "1 added, 1 removed, 1 changed" in text.stdout
     data = json.loads(CliRunner().invoke(main.app, [*run, "--json"]).stdout)
     assert [change["name"] for change in data["difference"]["added"]] == ["aws-demo-nat"]
@@ -147,3 +152,35 @@ def test_two_formats_at_once_are_a_mistake() -> None:
     result = CliRunner().invoke(main.app, ["plan", "aws-demo", "--json", "--format", "infracost"])
     assert isinstance(result.exception, InputError)
     assert result.exception.place == "--json"
+
+
+def changed(now: dict[str, Any], name: str, **inputs: Any) -> dict[str, Any]:
+    """The plan before inputs of a resource were changed to what they are."""
+    data = deepcopy(now)
+    next(r for r in data["resources"] if r["name"] == name and "Lustre" in r["type"])["inputs"].update(inputs)
+    return data
+
+
+def test_data_that_an_update_loses_is_an_error_unless_its_name_is_allowed(now: dict[str, Any]) -> None:
+    found = compare(changed(now, "aws-demo-lustre", storageCapacity=19200), now)
+    [loss] = found.data_losses(())
+    assert (loss.severity, loss.code) == (Severity.ERROR, "data.lost")
+    assert "aws-demo-lustre: this change would replace" in loss.message
+    assert "storageCapacity: cannot shrink" in loss.message
+    assert "gangway:allow_replace: [aws-demo-lustre]" in loss.fix
+    assert not found.data_losses(["aws-demo-lustre"])
+    assert not compare(changed(now, "aws-demo-lustre", storageCapacity=4800), now).data_losses(())
+
+
+def test_tags_alone_are_one_line(now: dict[str, Any]) -> None:
+    before = deepcopy(now)
+    tagged = [r for r in before["resources"] if "team" in r["inputs"].get("tags", {})]
+    for resource in tagged:
+        resource["inputs"]["tags"]["team"] = "other"
+    found = compare(before, now)
+    assert len(found.tags_only) == len(tagged) > 10
+    assert not found.changed
+    out = io.StringIO()
+    show_difference(found, Console(file=out, width=120))
+    assert f"{len(tagged)} resources: tags only" in out.getvalue()
+    assert "tags.team" not in out.getvalue()

@@ -1,0 +1,1 @@
+"""Which inputs of a resource replace it when they change."""
