@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from components.core.findings import InputError, Severity
+from components.estimate.cost import Bound, foreign_regions
 from stacks.config.loader import find_stack_file, from_file
 from stacks.planning.common_findings import span
 from stacks.planning.plan import Plan, make_plan
+from stacks.planning.run_costs import most_bound
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class StackSummary:
     warnings: int
     notes: int
     unpriced: tuple[str, ...]
+    foreign_regions: tuple[str, ...]
+    bound: Bound
+    most_bound: Bound
 
     @classmethod
     def from_plan(cls, plan: Plan) -> Self:
@@ -68,6 +73,9 @@ class StackSummary:
             warnings=counts[Severity.WARNING],
             notes=counts[Severity.INFO],
             unpriced=tuple(plan.cost.unknown),
+            foreign_regions=foreign_regions(plan.cost.components),
+            bound=plan.cost.bound,
+            most_bound=most_bound(plan.cost),
         )
 
 
@@ -80,6 +88,9 @@ def side_by_side(summaries: Sequence[StackSummary]) -> Table:
     columns = [_cells(one) for one in summaries]
     for row in columns[0]:
         table.add_row(row, *(escape(column[row]) for column in columns))
+    foreign = dict.fromkeys(region for one in summaries for region in one.foreign_regions)
+    if foreign:
+        table.caption = f"* in part at the prices of {', '.join(foreign)}: no bound"
     return table
 
 
@@ -91,9 +102,9 @@ def _cells(one: StackSummary) -> dict[str, str]:
         "machine": one.machine,
         "nodes": nodes,
         "capacity": ", then ".join(one.capacity),
-        "an hour": _usd(one.usd_per_hour, one),
-        "a run, expected": _usd(one.expected_usd, one),
-        "a run, at most": _usd(one.most_usd, one),
+        "an hour": _usd(one.usd_per_hour, one.bound, one),
+        "a run, expected": _usd(one.expected_usd, one.bound, one),
+        "a run, all of max_hours": _usd(one.most_usd, one.most_bound, one),
         "time, expected": "-" if one.expected_hours is None else span(one.expected_hours * 3600),
         "time, at most": "-" if one.most_hours is None else f"{one.most_hours:,.5g} h",
         "energy": "-" if one.kwh is None else f"{one.kwh:,.1f} kWh",
@@ -105,11 +116,12 @@ def _cells(one: StackSummary) -> dict[str, str]:
     }
 
 
-def _usd(amount: float | None, one: StackSummary) -> str:
-    """A bill without some price is no less than what is known of it."""
+def _usd(amount: float | None, bound: Bound, one: StackSummary) -> str:
+    """With what the sum is, and an asterisk where another region's price is in it or a price is missing."""
     if amount is None:
         return "-"
-    return f"{'at least ' if one.unpriced else ''}${amount:,.2f}"
+    star = "*" if one.foreign_regions or (one.unpriced and bound is not Bound.AT_LEAST) else ""
+    return f"{bound} ${amount:,.2f}{star}".strip()
 
 
 def print_side_by_side(stacks: Sequence[str], folder: Path, *, as_json: bool) -> bool:

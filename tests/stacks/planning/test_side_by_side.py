@@ -10,6 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from components.core.findings import Finding, InputError
+from components.estimate.cost import Bound
 from stacks.cli import main
 from stacks.config.stack_config import StackConfig
 from stacks.planning import side_by_side
@@ -37,8 +38,20 @@ def test_stacks_of_several_clouds_share_a_table(run: Run) -> None:
     assert "aws" in lines["provider"]
     assert "azure" in lines["provider"]
     assert "us-east-2" in lines["region"]
-    assert {"an hour", "a run, expected", "a run, at most", "energy", "emissions", "errors", "capacity"} <= lines.keys()
+    assert {
+        "an hour",
+        "a run, expected",
+        "a run, all of max_hours",
+        "energy",
+        "emissions",
+        "errors",
+        "capacity",
+    } <= lines.keys()
     assert "spot, then on-demand" in lines["capacity"]
+    hour = lines["an hour"].strip("│ ").split("│")
+    assert "*" in hour[1], "in part at another region's prices"
+    assert "at most" not in lines["a run, all of max_hours"].split("│")[2]
+    assert "in part at the prices of us-east-1: no bound" in result.stdout
 
 
 def test_json_has_the_plans_own_figures_and_the_worst_exit_code_counts(run: Run, demo_plan: Plan) -> None:
@@ -72,7 +85,7 @@ def test_what_is_about_one_stack_is_refused(run: Run, flag: list[str]) -> None:
 
 
 def test_a_bill_without_some_price_is_at_least(demo_plan: Plan) -> None:
-    summary = side_by_side.StackSummary.from_plan(demo_plan)
+    summary = replace(side_by_side.StackSummary.from_plan(demo_plan), foreign_regions=())
     assert side_by_side._cells(summary)["an hour"].startswith("$")
-    partial = replace(summary, unpriced=("a disk",))
+    partial = replace(summary, unpriced=("a disk",), bound=Bound.AT_LEAST)
     assert side_by_side._cells(partial)["an hour"].startswith("at least $")
