@@ -15,7 +15,7 @@ from trainer.records.cost_carbon import carbon, energy
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CarbonRecord, EnergyRecord, SessionRecord
 
-Edited = Callable[[Callable[[dict[str, Any]], None]], StackConfig]
+Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 _KIMG = 36_000.0
 
 
