@@ -119,3 +119,28 @@ def test_tags_with_another_input_are_no_tags_only() -> None:
     now = {**one(VPC, "net", tags={"a": "2"}), **one(FSX, "fs", tags={"a": "2"}, storageCapacity=4)}
     update = Update(provider_of("aws"), before, now)
     assert {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()} == {"net": True, "fs": False}
+
+
+def test_a_secret_that_is_kept_under_another_name_is_another_one() -> None:
+    stash, command = "pulumi:index:Stash", "command:remote:Command"
+    before = {**one(stash, "key-0", input="[secret]"), **one(command, "node", stdin="[secret]", create="run")}
+    now = {**one(stash, "key-1", input="[secret]"), **one(command, "node", stdin="[secret]", create="run")}
+    [kept, node] = now
+    planned = PlannedResource(node, command, "node", "", True, {}, "", dependencies=frozenset({kept}))
+    assert effects(before, now, "hosts", planned=[planned]) == {"node stdin": Effect.NODES_RESTARTED}
+    assert effects(before, before, "hosts", planned=[planned]) == {}
+
+
+def test_a_template_that_gets_other_tags_rolls_over_managed_nodes_alone() -> None:
+    def stack(team: str) -> Resources:
+        follow = {"version": "${LaunchTemplate.nodes.latestVersion}"}
+        return {
+            **one(TEMPLATE, "nodes", tagSpecifications=[{"tags": {"team": team}}]),
+            **one(GROUP, "group", launchTemplate=follow),
+            **one("aws:eks/nodeGroup:NodeGroup", "pool", launchTemplate=follow),
+        }
+
+    now = stack("b")
+    update = Update(provider_of("aws"), stack("a"), now)
+    tags_only = {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()}
+    assert tags_only == {"nodes": True, "group": True, "pool": False}
