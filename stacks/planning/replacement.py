@@ -27,6 +27,8 @@ _VOLATILE = {
 _GZIPPED = "H4sI"
 """How gzip's first bytes look in base64: user data is written so."""
 _SECRET = "[secret]"
+_OWN = ("gangway:", "pulumi:")
+"""How types begin that are in no cloud: components, and the engine's own."""
 _REGION, _MOVED = "region", "another region"
 
 
@@ -98,7 +100,7 @@ class Update:
         self._changes = {urn: self._direct(urn) for urn in before.keys() & now.keys()}
         if moves:
             for urn, changes in self._changes.items():
-                if not str(now[urn]["type"]).startswith(("gangway:", "pulumi:")):
+                if not str(now[urn]["type"]).startswith(_OWN):
                     changes.setdefault(_REGION, Changed(_REGION, None, None))
                     self._causes[urn, _REGION] = _MOVED
         self._renew_secrets()
@@ -211,7 +213,8 @@ class Update:
             return Effect.NEW_NODES
         if replaced:
             return Effect.REPLACED
-        return Effect.IN_PLACE if load().knows(type_) or one["type"].startswith("gangway:") else Effect.UNKNOWN
+        known = load().knows(type_) or one["type"].startswith(_OWN)
+        return Effect.IN_PLACE if known else Effect.UNKNOWN
 
 
 def _is_among(path: str, inputs: Collection[str]) -> bool:

@@ -2,14 +2,21 @@
 
 import gzip
 from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacks.planning.recording import PlannedResource
+from components.catalog.replaces.table import load
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.recording import PlannedResource, Recording
 from stacks.planning.replacement import Effect, Update
+from stacks.planning.rules.rule import kind
 from stacks.providers.registry import provider_of
 
+STACKS = sorted(Path(__file__).parents[3].glob("stacks/Pulumi.*.yaml"))
 FSX, VPC, SUBNET = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
 TEMPLATE, GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
 INSTANCE, BUCKET = "aws:ec2/instance:Instance", "aws:s3/bucket:Bucket"
@@ -144,3 +151,11 @@ def test_a_template_that_gets_other_tags_rolls_over_managed_nodes_alone() -> Non
     update = Update(provider_of("aws"), stack("a"), now)
     tags_only = {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()}
     assert tags_only == {"nodes": True, "group": True, "pool": False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.name.split(".")[1])
+def test_every_type_of_a_shipped_stack_is_known(file: Path, recorded: Callable[[StackConfig], Recording]) -> None:
+    types = {one.type for one in recorded(from_file(file)).resources if one.custom}
+    assert types
+    assert [type_ for type_ in types if not type_.startswith("pulumi:") and not load().knows(kind(type_))] == []
