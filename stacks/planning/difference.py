@@ -22,13 +22,16 @@ from stacks.providers.registry import provider_of
 
 @dataclass(frozen=True)
 class Change:
-    """A resource that changed. `effect`: the gravest of its changes, None where it is new."""
+    """A resource that changed. `effect`: the gravest of its changes, None where it is new. `is_retained`: the cloud keeps
+    the old one, outside the stack.
+    """
 
     urn: str
     type: str
     name: str
     properties: tuple[PropertyChange, ...] = ()
     effect: Effect | None = None
+    is_retained: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -168,7 +171,11 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
     moves = any(before[key] != now[key] for key in ("provider", "region"))
     update = Update(provider_of(now["provider"]), old, new, planned, moves=moves)
-    changed = [(update.is_tags_only(urn), _change(new[urn], update.properties(urn))) for urn in update.changed()]
+    retained = {one.urn for one in planned if one.is_retained}
+    changed = [
+        (update.is_tags_only(urn), replace(_change(new[urn], update.properties(urn)), is_retained=urn in retained))
+        for urn in update.changed()
+    ]
     return Difference(
         added=tuple(_change(new[urn]) for urn in sorted(new.keys() - old.keys())),
         removed=tuple(
@@ -195,7 +202,7 @@ def _change(resource: Mapping[str, Any], properties: tuple[PropertyChange, ...] 
 
 
 def _loss(action: str, change: Change) -> Finding:
-    error = refusal(change.name, change.type, action)
+    error = refusal(change.name, change.type, action, is_retained=change.is_retained)
     why = ", ".join(f"{one.path}: {one.reason}" for one in change.properties if one.effect is Effect.DATA_LOST)
     message = f"{change.name}: {error.problem}{f' ({why})' if why else ''}"
     return Finding.error("data.lost", "gangway:allow_replace", message, error.fix)

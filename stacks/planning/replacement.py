@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from components.catalog.replaces.table import Changed, load
+from components.core.pinned import STASH
 from stacks.planning.recording import PlannedResource
 from stacks.planning.rules.rule import kind
 from stacks.providers.base import Provider
@@ -25,6 +26,9 @@ _VOLATILE = {
 """Outputs that every update changes."""
 _GZIPPED = "H4sI"
 """How gzip's first bytes look in base64: user data is written so."""
+_SECRET = "[secret]"
+_OWN = ("gangway:", "pulumi:")
+"""How types begin that are in no cloud: components, and the engine's own."""
 _REGION, _MOVED = "region", "another region"
 
 
@@ -92,12 +96,14 @@ class Update:
         self._tags = provider.tags.inputs()
         self._replaced: set[str] = set()
         self._causes: dict[tuple[str, str], str] = {}
+        self._by_tags: set[tuple[str, str]] = set()
         self._changes = {urn: self._direct(urn) for urn in before.keys() & now.keys()}
         if moves:
             for urn, changes in self._changes.items():
-                if not str(now[urn]["type"]).startswith(("gangway:", "pulumi:")):
+                if not str(now[urn]["type"]).startswith(_OWN):
                     changes.setdefault(_REGION, Changed(_REGION, None, None))
                     self._causes[urn, _REGION] = _MOVED
+        self._renew_secrets()
         self._follow()
 
     def changed(self) -> Iterator[str]:
@@ -120,8 +126,12 @@ class Update:
 
     def is_tags_only(self, urn: str) -> bool:
         """Whether nothing but its tags changes, and no node restarts."""
-        type_, changes = kind(self._now[urn]["type"]), self._changes[urn].values()
-        return urn not in self._replaced and all(self._is_tag(type_, changed.path) for changed in changes)
+        type_, changes = kind(self._now[urn]["type"]), self._changes[urn].items()
+        return urn not in self._replaced and all(
+            self._is_tag(type_, changed.path)
+            or ((urn, place) in self._by_tags and self._effect(urn, False, changed.path) is Effect.IN_PLACE)
+            for place, changed in changes
+        )
 
     def _is_tag(self, type_: str, path: str) -> bool:
         """Whether an input holds tags, of the resource or of what it starts."""
@@ -148,11 +158,26 @@ class Update:
                 self._replaced.add(urn)
             type_ = kind(self._now[urn]["type"])
             for user, place, output in users.get(urn, ()):
-                fresh = urn in self._replaced or (output in _VOLATILE.get(type_, ()) and not self.is_tags_only(urn))
+                fresh = urn in self._replaced or output in _VOLATILE.get(type_, ())
                 if fresh and place not in self._changes[user]:
-                    self._changes[user][place] = Changed(_plain(place), None, None)
-                    self._causes[user, place] = f"follows {self._now[urn]['name']}"
+                    self._add(user, place, self._now[urn]["name"])
                     waiting.append(user)
+                    if self.is_tags_only(urn):
+                        self._by_tags.add((user, place))
+
+    def _add(self, urn: str, place: str, followed: str) -> None:
+        self._changes[urn][place] = Changed(_plain(place), None, None)
+        self._causes[urn, place] = f"follows {followed}"
+
+    def _renew_secrets(self) -> None:
+        """A secret is not in a plan. It is another one where the resource that keeps it has another name."""
+        new = {urn for urn in self._now.keys() - self._before.keys() if self._now[urn]["type"] == STASH}
+        for urn in self._changes:
+            kept = self._options[urn].dependencies & new if urn in self._options else ()
+            for stash in sorted(kept):
+                for place, value in _leaves(self._now[urn]["inputs"], ""):
+                    if value == _SECRET:
+                        self._add(urn, place, self._now[stash]["name"])
 
     def _users(self) -> dict[str, list[tuple[str, str, str]]]:
         """By URN, who names an output of it: the URN, the place and the output."""
@@ -184,11 +209,12 @@ class Update:
             return Effect.REPLACED if retention.is_disposable(urn, one["inputs"]) else Effect.DATA_LOST
         if type_ in nodes.machines and (replaced or _is_among(path, nodes.restarting.get(type_, ()))):
             return restarted
-        if type_ in nodes.templates and (replaced or not self._is_tag(type_, path)):
+        if type_ in nodes.templates and (replaced or path.partition(".")[0] != self._tags.get(type_)):
             return Effect.NEW_NODES
         if replaced:
             return Effect.REPLACED
-        return Effect.IN_PLACE if load().knows(type_) or one["type"].startswith("gangway:") else Effect.UNKNOWN
+        known = load().knows(type_) or one["type"].startswith(_OWN)
+        return Effect.IN_PLACE if known else Effect.UNKNOWN
 
 
 def _is_among(path: str, inputs: Collection[str]) -> bool:

@@ -34,6 +34,10 @@ GRAVITY = {
 }
 
 
+UNSEEN = {("Kubernetes", "engine.version")}
+"""A plan cannot see these: the image of EKS' nodes is looked up, by the version, when the stack is up."""
+
+
 def measured(column: str) -> Iterator[tuple[str, str]]:
     """The first setting of each row that means something to the stack, with its cell."""
     _, _, rest = (REPOSITORY / "docs/changing-settings.md").read_text("utf-8").partition("| setting |")
@@ -64,16 +68,20 @@ def test_no_verdict_is_milder_than_the_engine(column: str, load_module: Callable
     values = yaml.safe_load((REPOSITORY / f"stacks/Pulumi.{COLUMNS[column]}.yaml").read_text("utf-8"))["config"]
     changes, settings = module.Changes(COLUMNS[column], values, tmp_path), module.every_setting()
     cells = [(name, cell) for name, cell in measured(column) if cell != "refused"]
-    assert len(cells) > 10
-    milder = {}
+    milder, compared = {}, 0
     for cell, rows in groupby(sorted(cells, key=lambda row: row[1]), key=lambda row: row[1]):
         for name, _ in rows:
             change = changes.of(settings[name])
             assert change is not None, name
+            # Refused, or the same resources: the stack that the engine has up differs from the shipped one.
+            if change.refusal or change.signature == "[]" or (column, name) in UNSEEN:
+                continue
+            compared += 1
             found = gravest(changes, change, module)
             if found < gravity(cell):
                 milder[name] = f"measured {cell}, offline {found}"
     assert milder == {}
+    assert compared > 10
 
 
 def gravest(changes: Any, change: Any, module: Any) -> Effect:

@@ -2,14 +2,21 @@
 
 import gzip
 from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacks.planning.recording import PlannedResource
+from components.catalog.replaces.table import load
+from stacks.config.loader import from_file
+from stacks.config.stack_config import StackConfig
+from stacks.planning.recording import PlannedResource, Recording
 from stacks.planning.replacement import Effect, Update
+from stacks.planning.rules.rule import kind
 from stacks.providers.registry import provider_of
 
+STACKS = sorted(Path(__file__).parents[3].glob("stacks/Pulumi.*.yaml"))
 FSX, VPC, SUBNET = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"
 TEMPLATE, GROUP = "aws:ec2/launchTemplate:LaunchTemplate", "aws:autoscaling/group:Group"
 INSTANCE, BUCKET = "aws:ec2/instance:Instance", "aws:s3/bucket:Bucket"
@@ -119,3 +126,36 @@ def test_tags_with_another_input_are_no_tags_only() -> None:
     now = {**one(VPC, "net", tags={"a": "2"}), **one(FSX, "fs", tags={"a": "2"}, storageCapacity=4)}
     update = Update(provider_of("aws"), before, now)
     assert {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()} == {"net": True, "fs": False}
+
+
+def test_a_secret_that_is_kept_under_another_name_is_another_one() -> None:
+    stash, command = "pulumi:index:Stash", "command:remote:Command"
+    before = {**one(stash, "key-0", input="[secret]"), **one(command, "node", stdin="[secret]", create="run")}
+    now = {**one(stash, "key-1", input="[secret]"), **one(command, "node", stdin="[secret]", create="run")}
+    [kept, node] = now
+    planned = PlannedResource(node, command, "node", "", True, {}, "", dependencies=frozenset({kept}))
+    assert effects(before, now, "hosts", planned=[planned]) == {"node stdin": Effect.NODES_RESTARTED}
+    assert effects(before, before, "hosts", planned=[planned]) == {}
+
+
+def test_a_template_that_gets_other_tags_rolls_over_managed_nodes_alone() -> None:
+    def stack(team: str) -> Resources:
+        follow = {"version": "${LaunchTemplate.nodes.latestVersion}"}
+        return {
+            **one(TEMPLATE, "nodes", tagSpecifications=[{"tags": {"team": team}}]),
+            **one(GROUP, "group", launchTemplate=follow),
+            **one("aws:eks/nodeGroup:NodeGroup", "pool", launchTemplate=follow),
+        }
+
+    now = stack("b")
+    update = Update(provider_of("aws"), stack("a"), now)
+    tags_only = {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()}
+    assert tags_only == {"nodes": True, "group": True, "pool": False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.name.split(".")[1])
+def test_every_type_of_a_shipped_stack_is_known(file: Path, recorded: Callable[[StackConfig], Recording]) -> None:
+    types = {one.type for one in recorded(from_file(file)).resources if one.custom}
+    assert types
+    assert [type_ for type_ in types if not type_.startswith("pulumi:") and not load().knows(kind(type_))] == []
