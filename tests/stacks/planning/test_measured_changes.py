@@ -35,8 +35,8 @@ GRAVITY = {
 
 
 UNSEEN = {("Kubernetes", "engine.version"), ("AWS", "engine.kind"), ("AWS", "job.processes_per_node")}
-"""What a plan does not show. EKS: the image of nodes is looked up, by the version, when the stack is up. AWS: the engine
-counts a machine more than the head, which both plans have unchanged.
+"""What a plan does not show. EKS: the image of nodes is looked up, by the version, when the stack is up. AWS: the
+engine counts a machine more than the head, which both plans have unchanged.
 """
 
 
