@@ -42,8 +42,8 @@ UNSEEN = {
     ("OpenStack", "head.prometheus_image"),
     ("OpenStack", "network.egress"),
 }
-"""What two plans do not show. EKS: the image of nodes is looked up, by the version, when the stack is up. The others: the
-engine counts nodes beside the head, which are the same in both plans.
+"""What two plans do not show. EKS: the image of nodes is looked up, by the version, when the stack is up. The others:
+the engine counts nodes beside the head, which are the same in both plans.
 """
 
 
