@@ -22,8 +22,8 @@ from stacks.providers.registry import provider_of
 
 @dataclass(frozen=True)
 class Change:
-    """A resource that changed. `effect`: the gravest of its changes, None where it is new. `is_retained`: the cloud keeps
-    the old one, outside the stack.
+    """A resource that changed. `effect`: the gravest of its changes, None where it is new. `is_retained`: the old one
+    stays in the cloud, outside the stack.
     """
 
     urn: str
@@ -203,7 +203,8 @@ def _change(resource: Mapping[str, Any], properties: tuple[PropertyChange, ...] 
 
 def _loss(action: str, change: Change) -> Finding:
     error = refusal(change.name, change.type, action, is_retained=change.is_retained)
-    why = ", ".join(f"{one.path}: {one.reason}" for one in change.properties if one.effect is Effect.DATA_LOST)
+    causes = [f"{one.path}: {one.reason}" for one in change.properties if one.reason]
+    why = ", ".join([one for one in causes if ": follows " not in one] or causes)
     message = f"{change.name}: {error.problem}{f' ({why})' if why else ''}"
     return Finding.error("data.lost", "gangway:allow_replace", message, error.fix)
 

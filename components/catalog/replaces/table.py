@@ -57,7 +57,7 @@ class Condition(_Frozen):
         """Whether it is about this input."""
         if self.excepted:
             return path.partition(".")[0] not in self.excepted
-        return any(path == one or path.startswith(f"{one}.") for one in self.inputs)
+        return any(path == one.removesuffix("#") or path.startswith(f"{one}.") for one in self.inputs)
 
 
 class Conditions(_Frozen):

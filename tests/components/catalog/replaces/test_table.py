@@ -64,6 +64,8 @@ def test_the_tables_stay_small() -> None:
         ("gcp:compute:Subnetwork", Changed("ipCidrRange", "10.0.0.0/16", "fd00::/64"), {}, True),
         ("gcp:storage:Bucket", Changed("location", "US", "EU"), {}, True),
         ("gcp:storage:Bucket", Changed("labels.team", "a", "b"), {}, False),
+        ("azure-native:storagecache:AmlFilesystem", Changed("encryptionSettings", None, {"a": 1}), {}, True),
+        ("azure-native:storagecache:AmlFilesystem", Changed("encryptionSettings.keyUrl", "a", "b"), {}, False),
         ("kubernetes:kueue.x-k8s.io:ClusterQueue", Changed("metadata.name", "a", "b"), {}, True),
         ("kubernetes:kueue.x-k8s.io:ClusterQueue", Changed("spec.cohort", "a", "b"), {}, False),
         ("pulumi-python:dynamic:QueuedTpuRequest", Changed("zone", "a", "b"), {}, True),
