@@ -107,8 +107,8 @@ BAD_FILES = {
         [
             "gangway:budget.monthly_usd: below the cost of one hour",
             "20",
-            "at least 50.63 USD",
-            "set monthly_usd: 36957",
+            "at least 32.83 USD",
+            "set monthly_usd: 23966",
         ],
     ),
     "an e-mail that is none": (
