@@ -297,10 +297,10 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
         ("Machines, expected", energy["it_kwh"], "kWh", "estimated", watts, None),
         (pue, energy["pue"], "", energy["pue_confidence"], energy["pue_source"], energy["pue_as_of"]),
         ("Data centre, expected", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
-        ("Data centre, at most", energy["kwh_most"], "kWh", "estimated", f"{watts}, x PUE, all of max_hours", None),
+        ("Data centre, at most", energy.get("kwh_most"), "kWh", "estimated", f"{watts}, x PUE, all of max_hours", None),
         (intensity, carbon["intensity_g_per_kwh"], "gCO2e/kWh", "documented", carbon["source"], carbon.get("as_of")),
         ("Emissions, expected", carbon["gco2e"], "gCO2e", "estimated", method, None),
-        ("Emissions, at most", carbon["gco2e_most"], "gCO2e", "estimated", method, None),
+        ("Emissions, at most", carbon.get("gco2e_most"), "gCO2e", "estimated", method, None),
     )
     bands = {"Data centre, expected": (energy, "kwh"), "Emissions, expected": (carbon, "gco2e")}
     cells = []
