@@ -232,6 +232,7 @@ def build_plan() -> dict[str, Any]:
             "pue": 1.135,
             "kwh_low": 8.9,
             "kwh_high": 18.5,
+            "kwh_most": 41.5,
             "source": "8 x 700 W",
             "pue_source": "region table",
             "pue_as_of": "2024-12-31",

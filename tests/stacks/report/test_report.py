@@ -82,8 +82,9 @@ def test_absent_and_unknown_figures_give_the_reason_and_never_a_zero(page: Any) 
     assert any(row.startswith("Per hour, at least 50.43 USD/h estimated") for row in rows)
     assert any(row.startswith("Per month unknown (no price for head node)") for row in rows)
     assert any(row.startswith("Per run unknown (no price for head node)") for row in rows)
-    assert any(row.startswith("Emissions unknown the plan does not know it") for row in rows)
-    assert any(row.startswith("Data centre 13.7 kWh (from 8.9 to 18.5) estimated") for row in rows)
+    assert any(row.startswith("Emissions, expected unknown the plan does not know it") for row in rows)
+    assert any(row.startswith("Data centre, expected 13.7 kWh (from 8.9 to 18.5) estimated") for row in rows)
+    assert any(row.startswith("Data centre, at most 41.5 kWh estimated") for row in rows)
     assert "lower bound: no price for head node" in page.section("sources")
     assert not [row for row in rows if " 0 USD" in row or "None" in row]
 
@@ -173,7 +174,7 @@ def test_a_run_without_curves_quality_or_interruptions_says_so(
     inputs["plan"]["energy"] |= {"kwh_low": None, "kwh_high": None}
     inputs["plan"] |= {"findings": [], "cost": {**inputs["plan"]["cost"], "components": []}}
     text = page_of(inputs).find("main")[0].text
-    assert "Data centre 13.7 kWh estimated" in text
+    assert "Data centre, expected 13.7 kWh estimated" in text
     assert "No curves: stats.jsonl holds no data line." in text
     assert "The record holds no quality metric" in text
     assert "None: the run went through in one piece." in text
