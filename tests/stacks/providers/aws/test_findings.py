@@ -239,11 +239,11 @@ def test_what_cannot_be_planned_raises_and_is_no_finding(edited: Edited) -> None
 
 
 def test_a_spot_cap_below_every_price_seen_is_a_warning(edited: Edited) -> None:
-    low = [{"kind": "on-demand"}, {"kind": "spot", "max_usd_per_hour": 17}]
+    low = [{"kind": "on-demand"}, {"kind": "spot", "max_usd_per_hour": 11}]
     finding = found_in(edited(section("cluster", capacity=low)))["capacity.spot-cap-low"]
     assert finding.path == "gangway:cluster.capacity[1].max_usd_per_hour"
-    assert "17 USD is below the lowest spot price seen for p5.48xlarge, 17.25 USD" in finding.message
-    assert finding.fix == "set max_usd_per_hour: 22.98"
+    assert "11 USD is below the lowest spot price seen for p5.48xlarge, 11.2276 USD" in finding.message
+    assert finding.fix == "set max_usd_per_hour: 15.4417"
     assert finding.severity is Severity.WARNING
 
     def unpriced(values: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ def test_a_spot_cap_below_every_price_seen_is_an_error_where_no_other_rung_is(ed
         return found_in(edited(section("cluster", capacity=[{"kind": "spot", "max_usd_per_hour": 10, **more}])))
 
     finding = found()["capacity.spot-cap-low"]
-    assert (finding.severity, finding.fix) == (Severity.ERROR, "set max_usd_per_hour: 22.98")
+    assert (finding.severity, finding.fix) == (Severity.ERROR, "set max_usd_per_hour: 15.4417")
     assert "no machine will come, and the job never starts" in finding.message
     cheaper = found(machine_types=["p4d.24xlarge"])
     assert "capacity.spot-cap-low" not in cheaper, "a type that may come at this price"
@@ -268,10 +268,12 @@ def test_a_spot_cap_among_the_prices_seen_is_said(edited: Edited) -> None:
     def found(cap: float) -> dict[str, Finding]:
         return found_in(edited(section("cluster", capacity=[{"kind": "spot", "max_usd_per_hour": cap}])))
 
-    finding = found(20)["capacity.spot-cap-within"]
+    finding = found(13)["capacity.spot-cap-within"]
     assert (finding.severity, finding.path) == (Severity.INFO, "gangway:cluster.capacity[0].max_usd_per_hour")
-    assert "20 USD is below the upper end of the spot prices of p5.48xlarge seen, 17.25 to 22.98 USD" in finding.message
-    assert "the bill counts 20 USD" in finding.message
-    assert finding.fix == "set max_usd_per_hour: 22.98 for what was seen"
-    assert "capacity.spot-cap-within" not in found(22.98)
-    assert "capacity.spot-cap-within" not in found(17), "that one is a warning"
+    assert "13 USD is below the upper end of the spot prices of p5.48xlarge seen, 11.2276 to 15.4417 USD" in (
+        finding.message
+    )
+    assert "the bill counts 13 USD" in finding.message
+    assert finding.fix == "set max_usd_per_hour: 15.4417 for what was seen"
+    assert "capacity.spot-cap-within" not in found(15.4417)
+    assert "capacity.spot-cap-within" not in found(11), "that one is a warning"
