@@ -107,7 +107,7 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert (context.stack, context.region, context.machine_type) == ("aws-demo", "us-east-2", "p5.48xlarge")
     assert context.capacity == ("spot", "on-demand")
     assert context.usd_per_hour is not None
-    assert context.usd_per_hour.value == 22.98, "of one node, on the first rung"
+    assert context.usd_per_hour.value == 14.0818, "of one node, on the first rung"
     assert context.image_digest == "sha256:" + "0" * 64
     assert context.pue is not None
     assert context.pue.value == 1.13
