@@ -132,7 +132,7 @@ def test_a_slice_is_priced_by_its_chips(gcp_edited: Edited) -> None:
     none, whole = made.hourly_with(0), made.hourly_with(1)
     assert none is not None
     assert whole is not None
-    assert whole - none == pytest.approx(64 * 0.525363 + 16 * 200 * 0.10 / 730)
+    assert whole - none == pytest.approx(64 * 0.525363 + 16 * 200 * 0.11 / 730)
     assert made.rungs[1].hourly is not None
     assert made.rungs[0].hourly is not None
     assert made.rungs[1].hourly > made.rungs[0].hourly

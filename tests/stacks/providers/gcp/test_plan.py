@@ -240,7 +240,9 @@ def test_an_accelerator_of_two_machines_is_advised_the_one_that_the_plan_does_no
 
     two = refused()
     assert two.fix.startswith("write machine_type: a3-megagpu-8g in place of accelerator")
-    assert "a3-highgpu-8g (price unknown; tcpx needs the kernel linux-gcp-tcpx" in two.allowed
+    assert (
+        "a3-highgpu-8g (88.49 USD an hour on demand in us-central1; tcpx needs the kernel linux-gcp-tcpx" in two.allowed
+    )
     assert "a3-megagpu-8g (92.21 USD an hour on demand in us-central1)" in two.allowed
     for fits in ({"image_id": "projects/p/global/images/family/ours"}, {"nodes": {"min": 1, "max": 1}}):
         assert "kernel" not in refused(**fits).allowed
