@@ -118,9 +118,7 @@ class EnergyEstimate:
 
     def unknown(self, why: str) -> "EnergyEstimate":
         """The same where it is not known how much of its rating a machine draws."""
-        return replace(
-            self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}"
-        )
+        return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
