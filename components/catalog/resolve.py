@@ -65,11 +65,8 @@ class PriceQuote:
 
 def resolve_price(rows: Iterable[MachinePrice], region: str, kind: Kind) -> PriceQuote | None:
     """The price of a node in `region`, of its type's `rows`; None where no row has one, not even of another region."""
-    rows = list(rows)
-    ordered = [row for row in rows if row.region == region] + [row for row in rows if row.region != region]
-    own, others = (ordered[:1], ordered[1:]) if ordered and ordered[0].region == region else ([], ordered)
-    # A limit of the region itself is nearer than another region's price.
-    for row in (*own, *others):
+    # A limit of the region itself is nearer than another region's price. The others keep their order.
+    for row in sorted(rows, key=lambda row: row.region != region):
         if (found := _of_row(row, region, kind)) is not None:
             return found
     return None

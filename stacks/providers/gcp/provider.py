@@ -76,6 +76,16 @@ def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
         yield "the machines it starts", [node if is_unknown(node) else (node or {}).get("resourceLabels")]
 
 
+_MACHINES = frozenset(
+    {
+        "gcp:compute:Instance",
+        "gcp:compute:InstanceGroupManager",
+        "gcp:compute:RegionInstanceGroupManager",
+        _POOL,
+        "gcp:tpu:V2Vm",
+        _QUEUED_TPU,
+    }
+)
 PROVIDER = Provider(
     name="gcp",
     sdk="pulumi-gcp",
@@ -95,27 +105,9 @@ PROVIDER = Provider(
         started=_started,
         started_inputs=frozenset({"allInstancesConfig.labels"}),
     ),
-    machine_types=frozenset(
-        {
-            "gcp:compute:Instance",
-            "gcp:compute:InstanceGroupManager",
-            "gcp:compute:RegionInstanceGroupManager",
-            _POOL,
-            "gcp:tpu:V2Vm",
-            _QUEUED_TPU,
-        }
-    ),
+    machine_types=_MACHINES,
     nodes=NodeTypes(
-        machines=frozenset(
-            {
-                "gcp:compute:Instance",
-                "gcp:compute:InstanceGroupManager",
-                "gcp:compute:RegionInstanceGroupManager",
-                _POOL,
-                "gcp:tpu:V2Vm",
-                _QUEUED_TPU,
-            }
-        ),
+        machines=_MACHINES,
         templates=frozenset({"gcp:compute:InstanceTemplate"}),
         # Compute Engine stops an instance for these (allow_stopping_for_update); GKE makes the pool's nodes anew.
         restarting=MappingProxyType(
