@@ -44,8 +44,12 @@ unlinted: $(READY)
 	@$(PYTEST) -m "not slow" --durations=15 --durations-min=3
 
 test-all: lint  ## lint, types and every test, with more examples: before each landing (ARGS=--hypothesis-seed=7)
+	@$(MAKE) --no-print-directory pulumi || echo "==> without the Pulumi CLI: tests under the real engine are skipped"
 	@echo "==> pytest, all of it (2 workers)"
 	@$(PYTEST) --hypothesis-profile=deep $(ARGS)
+
+pulumi:  ## the Pulumi CLI for tests, built with Go where it is not installed (20 minutes of processor time, once)
+	@folder=$$($(PYTHON) -m tools.pulumi_cli) && echo "==> the Pulumi CLI is in $$folder"
 
 coverage: $(READY)  ## every test, with the lines they run counted: at least 90 %
 	@echo "==> pytest with coverage (2 workers)"
@@ -111,6 +115,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(call INSTALL_LOCK,$(BIN),requirements.lock)
 	@echo "==> 3 of 3, gangway itself"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@cp tools/pip.conf .venv/pip.conf
 	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
 	@touch $@
 	@echo "==> $$(du -sh .venv | cut -f1) in .venv"
@@ -123,6 +128,7 @@ $(TOOLS_READY): $(TOOLS_LOCK) pyproject.toml
 	@$(call INSTALL_LOCK,$(TOOLS),$(TOOLS_LOCK))
 	@echo "==> 3 of 3, gangway itself"
 	@$(TOOLS)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@cp tools/pip.conf .venv-tools/pip.conf
 	@[ -e .venv ] || ln -sfn .venv-tools .venv  # where Pulumi.yaml has the program's environment, if there is no other
 	@ln -sfn ../.venv stacks/.venv  # where Pulumi looks for the Python of dynamic resources
 	@touch $@
@@ -136,5 +142,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test unlinted test-all coverage test-xla xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
+.PHONY: help demo tools test unlinted test-all pulumi coverage test-xla xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help

@@ -16,6 +16,7 @@ from stacks.config.loader import from_pulumi
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.data_guard import DataGuard, delete_named_first
+from stacks.outputs import stack_exports
 from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
 from stacks.providers.ownership import check_addresses, check_encryption, check_identity, own_state
@@ -79,7 +80,7 @@ def main() -> None:
         pulumi.runtime.register_stack_transformation(guard.watch)
         exports = build(config, planned)
         guard.check_removed()
-        for name, value in exports.items():
+        for name, value in stack_exports(config, exports).items():
             pulumi.export(name, value)
     except* InputError as mistakes:
         refused = [str(mistake) for mistake in mistakes.exceptions]

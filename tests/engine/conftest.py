@@ -1,7 +1,8 @@
 """The real Pulumi engine in a sandbox: a copy of the project, a file backend, stand-ins for the resource plugins.
 
-Nothing is written into the repository: the engine adds a salt to each stack file it selects, so it gets copies. Tests
-that need the CLI are skipped, with the reason, where `pulumi` is not on PATH. Run them alone:
+Nothing is written into the repository: the engine adds a salt to each stack file it selects, so it gets copies. The CLI
+is the one on PATH, or else the one that `make pulumi` has built; without either these tests are skipped. All but one
+stack's life per provider are left to `make test-all`. Run them alone:
 
     pytest -m engine
 """
@@ -24,9 +25,24 @@ import psutil
 import pytest
 import yaml
 
+from tools.pulumi_cli.__main__ import find_cli
+
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 COMMAND_TIMEOUT_SEC = 600
+IN_CI = frozenset({
+    *(f"test_a_stack_lives_and_leaves_nothing_behind[{name}]" for name in ("aws-g5-dev", "azure-nc-dev", "gcp-v5e-pod",
+                                                                           "openstack-gpu")),
+    "test_machines_are_given_their_services_and_freed_of_them",
+})  # fmt: skip
+"""One stack's life for each provider."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the other tests under the engine slow."""
+    for item in items:
+        if item.get_closest_marker("engine") and item.name not in IN_CI:
+            item.add_marker(pytest.mark.slow)
 
 
 def run_limited(command: list[str], env: dict[str, str], cwd: Path) -> tuple[int, str, str]:
@@ -182,9 +198,13 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     # A person's login, configuration or credentials must not decide what these tests see.
     strange = ("AWS_", "PULUMI_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "ARM_", "OS_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(strange)}
+    cli = find_cli()
+    assert cli is not None, "need_cli has looked for it"
+    # A language host beside the CLI is preferred to the stand-in.
+    path = [str(HERE / "standin"), f"{sys.prefix}/bin", str(cli), os.environ["PATH"], str(HERE / "host")]
     env = {
         **kept,
-        "PATH": os.pathsep.join([str(HERE / "standin"), f"{sys.prefix}/bin", os.environ["PATH"]]),
+        "PATH": os.pathsep.join(path),
         "GANGWAY_STANDIN_STATE": str(cloud),
         "PULUMI_BACKEND_URL": state.as_uri(),
         "PULUMI_CONFIG_PASSPHRASE": "engine-tests",
@@ -198,9 +218,9 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     return engine
 
 
-def _need(program: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not on PATH: install the Pulumi CLI to run these tests under the real engine")
+def _need_cli() -> None:
+    if find_cli() is None:
+        pytest.skip("no Pulumi CLI: install it, or build it with `make pulumi`, to run tests under the real engine")
 
 
 @pytest.fixture
@@ -208,7 +228,7 @@ def make_engine(tmp_path: Path, azure_vm: Any, fsx: Any) -> Callable[[str], Engi
     """Makes an Engine with the named stack initialised; Azure's APIs and FSx's, as far as the program and providers of
     ours ask them, are stand-ins.
     """
-    _need("pulumi")
+    _need_cli()
     azure_vm.new_passwords = True
 
     def make(stack: str) -> Engine:
@@ -261,8 +281,9 @@ def make_program_engine(make_engine: Callable[[str], Engine]) -> Callable[[str, 
 @pytest.fixture
 def make_yaml_engine(tmp_path: Path) -> Callable[[str], Engine]:
     """Makes an Engine for a Pulumi program in YAML, in a folder beside one `gangway` with the components."""
-    _need("pulumi")
-    _need("pulumi-language-yaml")
+    _need_cli()
+    if shutil.which("pulumi-language-yaml") is None:
+        pytest.skip("pulumi-language-yaml is not on PATH: install the whole Pulumi CLI")
 
     def make(program: str) -> Engine:
         project, gangway = tmp_path / "program", tmp_path / "gangway"

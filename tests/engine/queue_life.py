@@ -14,7 +14,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 def up(engine: Any, charts: int) -> dict[str, Any]:
     """Brings up a shipped stack, whose two teams have a queue each and which installs so many charts; its exports."""
     engine.applied("up")
-    exports: dict[str, Any] = json.loads(engine.plain("stack", "output", "--json"))
+    exports: dict[str, Any] = json.loads(engine.plain("stack", "output", "--json", "--show-secrets"))
     assert exports["queues"] == ["vision", "speech"]
     types = [each["type"] for each in engine.resources()]
     counts = types.count(CLUSTER_QUEUE), types.count(COHORT), types.count(RELEASE)

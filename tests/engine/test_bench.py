@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 # Each is a life or two under the engine, which shares two cores with another one.
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUCKET = "aws:s3/bucket:Bucket"

@@ -135,7 +135,6 @@ def lost(steps: list[dict[str, Any]], retention: Retention) -> Iterator[str]:
 
 
 @pytest.mark.engine
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("engine", "column"), [(column, column) for column in COLUMNS], indirect=["engine"])
 def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any, tmp_path: Path) -> None:

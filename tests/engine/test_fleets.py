@@ -80,7 +80,7 @@ def test_fleets_live_and_leave_nothing_behind(engine: Any) -> None:
     assert up.types("create") == preview.types("create") > {FLEET, SPOT_FLEET, "gangway:aws:Ec2Fleet"}
     made = fleets(engine)
     assert sorted(fleet["type"] for fleet in made.values()) == [FLEET, FLEET, SPOT_FLEET]
-    assert set(json.loads(engine.plain("stack", "output", "--json"))["fleets"]) < set(made)
+    assert set(json.loads(engine.plain("stack", "output", "--json", "--show-secrets"))["fleets"]) < set(made)
 
     assert set(engine.applied("up", "--expect-no-changes").changes) == {"same"}
     engine.applied("refresh", "--expect-no-changes")

@@ -87,7 +87,7 @@ def up_installs_the_first_machine_first(lab: Any) -> None:
             assert any(f"install -D -m 0400 /dev/stdin /etc/gangway/{name}.pem" in key for key in keys)
         assert "$as_root bash .gangway-hosts-lab-dgx-" in services
     assert "BEGIN PRIVATE" not in lab.plain("stack", "export"), "they are secrets of the state"
-    exports = json.loads(lab.plain("stack", "output", "--json"))
+    exports = json.loads(lab.plain("stack", "output", "--json", "--show-secrets"))
     assert exports["signing_public_key"].startswith("-----BEGIN PUBLIC KEY-----")
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["run_bucket_url"] == "s3://my-bucket/runs"
@@ -185,7 +185,7 @@ def up_begins_with_the_controller(slurm: Any) -> None:
         kept, services = (line["text"] for line in lines if (line["host"], line["verb"]) == (host, "create"))
         assert "install -D -m 0400 /dev/stdin /etc/gangway/munge.key" in kept
         assert "$as_root bash .gangway-hosts-slurm-dgx-" in services
-    exports = json.loads(slurm.plain("stack", "output", "--json"))
+    exports = json.loads(slurm.plain("stack", "output", "--json", "--show-secrets"))
     assert exports["group_names"] == ["dgx-1", "dgx-2"]
     assert exports["host_addresses"] == [FIRST, SECOND]
     assert exports["submit_to"] == "slurm:/shared/gangway/jobs@main"

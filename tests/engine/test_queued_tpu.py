@@ -51,7 +51,7 @@ def change(engine: Any, **changes: Any) -> None:
 
 
 def outputs(engine: Any) -> dict[str, Any]:
-    return dict(json.loads(engine.plain("stack", "output", "--json")))
+    return dict(json.loads(engine.plain("stack", "output", "--json", "--show-secrets")))
 
 
 def of_api(outcome: Any, operation: str) -> set[str]:

@@ -39,7 +39,7 @@ def test_a_controller_is_in_what_the_nodes_run(make_engine: Any, set_value: Call
     engine = make_engine("aws-demo")
     engine.change(set_value("job.controller", {"policy": "model", "bounds": {"batch_size": [16, 512]}}))
     engine.applied("up")
-    argv = json.loads(engine.plain("stack", "output", "--json"))["job"]["argv"]
+    argv = json.loads(engine.plain("stack", "output", "--json", "--show-secrets"))["job"]["argv"]
     flags = ["--controller", "act", "--policy", "model", "--objective", "time"]
     assert argv[-8:] == [*flags, "--control", '{"bounds":{"batch_size":[16,512]}}']
     engine.applied("destroy")
@@ -60,7 +60,7 @@ def test_a_command_of_ones_own_comes_up_once_and_goes_again(make_engine: Any, se
     assert "gangway:job.command: a run is priced as all of max_hours" in preview.text
     up = engine.applied("up")
     assert "docker-build:index:Image" not in up.types("create"), "its image is there already"
-    job = json.loads(engine.plain("stack", "output", "--json"))["job"]
+    job = json.loads(engine.plain("stack", "output", "--json", "--show-secrets"))["job"]
     assert (job["image"], job["command"]["words"]) == (command["image"], command["command"])
     assert set(engine.applied("up", "--expect-no-changes").changes) == {"same"}
     engine.applied("destroy")

@@ -221,7 +221,10 @@ def up_makes_what_it_says(engine: Any, kind: Kind) -> None:
 
 
 def exports_are_true(engine: Any, kind: Kind, standin: Any) -> None:
-    exports = json.loads(engine.plain("stack", "output", "--json"))
+    exports = json.loads(engine.plain("stack", "output", "--json", "--show-secrets"))
+    summary = engine.plain("stack", "output").splitlines()
+    assert len(summary) <= 25, "what `up` ends with is read at a glance"
+    assert exports["next_command"].startswith("gangway job ")
     names = {name for name, value in exports.items() if value}
     assert names >= ALWAYS_EXPORTED | kind.exported
     assert names & (OF_A_JOB | OF_A_QUEUE) in (OF_A_JOB, OF_A_QUEUE), "it is the one or the other"

@@ -56,7 +56,7 @@ def export_state(stack: str, project: Path) -> State:
 def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     """What a stack's program exported, by the CLI. InputError: as `export_state`."""
     fix = "run it where the stack's state is, logged in to its backend"
-    text = _asked("output --json", stack, project, fix)
+    text = _asked("output --json --show-secrets", stack, project, fix)
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError:

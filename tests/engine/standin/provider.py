@@ -77,20 +77,28 @@ class Disk:
 
     def inputs(self, type_token: str, id_: str) -> Mapping[str, Any]:
         """See Look."""
-        file = self.file(type_token, id_)
-        held: Mapping[str, Any] = json.loads(file.read_text("utf-8"))["inputs"] if file.exists() else {}
+        held: Mapping[str, Any] = (self._record(self.file(type_token, id_)) or {}).get("inputs", {})
         return held
 
     def others(self, than: Path) -> Iterator[Mapping[str, Any]]:
         """All resources but the one of a file."""
         for file in self._folder.glob("*.json"):
-            if file != than:
-                yield json.loads(file.read_text("utf-8"))
+            if file != than and (record := self._record(file)) is not None:
+                yield record
 
     def owner(self, type_token: str, id_: str) -> str | None:
         """The URN of who made it first; None where there is no such thing."""
-        file = self.file(type_token, id_)
-        return str(json.loads(file.read_text("utf-8"))["urn"]) if file.exists() else None
+        record = self._record(self.file(type_token, id_))
+        return str(record["urn"]) if record is not None else None
+
+    @staticmethod
+    def _record(file: Path) -> Mapping[str, Any] | None:
+        """None where there is none, or no longer: each provider of a stack is a process, and all share the folder."""
+        try:
+            record: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return record
 
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
