@@ -1,7 +1,8 @@
 """`gangway demo`: plan, sandbox, training with an interruption, record, report. The whole product in some minutes.
 
-Simulated: the cloud (moto, in this process). Real: the plan, every request's validation by botocore, the JobSpec, the
-training run on this machine and each figure of its record. The output says which is which.
+Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, the validation of
+every request by botocore, the JobSpec, the training run on this machine and each figure of its record. The output says
+which is which.
 """
 
 import json
@@ -144,9 +145,8 @@ def _point_latest(out: Path, run_dir: Path) -> Path:
 
 
 def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
-    with console.status("applying with boto3; botocore checks every request"), MotoCloud(plan.config.region) as cloud:
-        with without_gc():
-            run_program(plan.config, cloud)
+    with MotoCloud(plan.config.region) as cloud:
+        _apply(plan, cloud, console)
         rows = cloud.read_back()
     console.print(sandbox_table(rows))
     for note in sandbox_notes(rows):
@@ -154,6 +154,24 @@ def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
     counts = Counter(str(row.status) for row in rows)
     console.print(f"{len(rows)} declared: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
     return rows
+
+
+def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
+    """By the real engine where a usable one is installed, else by Pulumi's mocks; says which."""
+    from stacks.bench.pulumi_cli import find_cli
+    from stacks.sandbox.engine import up
+
+    try:
+        command = find_cli(install=False)
+    except InputError as error:
+        console.print(f"[dim]without Pulumi's engine ({escape(error.problem)}): its SDK's mocks run the program[/]")
+        with console.status("applying with boto3; botocore checks every request"), without_gc():
+            run_program(plan.config, cloud)
+        return
+    with console.status("pulumi up") as status:
+        changes = up(command, plan.config, cloud, lambda made: status.update(f"pulumi up: {made} resources"))
+    made = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()))
+    console.print(f"REAL: `pulumi up` by the engine on PATH ({made})")
 
 
 def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:

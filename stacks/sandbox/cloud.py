@@ -4,6 +4,7 @@ resources become boto3 requests, rows come from describe calls.
 
 import base64
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -41,6 +42,7 @@ HANDLERS = {
 """Pulumi type token -> the function that builds it."""
 
 PARAMETER_FUNCTION = "aws:ssm/getParameter:getParameter"
+ROLES_FUNCTION = "aws:iam/getRoles:getRoles"
 TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 
 
@@ -112,7 +114,10 @@ class MotoCloud:
             return self._build(Wire(type_token, name, inputs))
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a function of the provider: who may push to the stack's registry, and which AMI is newest."""
+        """Answers a function of the provider: who may push to the stack's registry, the newest AMI, roles by name."""
+        if function == ROLES_FUNCTION:
+            names = [role["RoleName"] for role in self._aws.read("iam", "ListRoles", {})["Roles"]]
+            return {"names": [name for name in names if re.search(args["nameRegex"], name)]}
         if function == PARAMETER_FUNCTION:
             found = self._aws.read("ssm", "GetParameters", {"Names": [args["name"]]})["Parameters"]
             # Moto knows Amazon Linux's alone; what EC2 resolves by itself it takes for any AMI.

@@ -218,9 +218,17 @@ def _sandbox(folder: Path, project: Path, stack: str) -> Engine:
     return engine
 
 
-def _need_cli() -> None:
-    if find_cli() is None:
+def _need_cli() -> Path:
+    folder = find_cli()
+    if folder is None:
         pytest.skip("no Pulumi CLI: install it, or build it with `make pulumi`, to run tests under the real engine")
+    return folder
+
+
+@pytest.fixture
+def need_cli() -> Path:
+    """The folder of the CLI; skips the test where there is none."""
+    return _need_cli()
 
 
 @pytest.fixture

@@ -1,0 +1,58 @@
+"""The sandbox under the real Pulumi engine, as `gangway demo` runs it where `pulumi` is on PATH."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.core.findings import InputError
+from stacks.config.loader import from_file
+from stacks.planning.plan import run_program
+from stacks.sandbox.cloud import MotoCloud
+from stacks.sandbox.rows import SandboxRow
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def command(need_cli: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from stacks.bench.pulumi_cli import find_cli
+
+    monkeypatch.setenv("PATH", f"{need_cli}{os.pathsep}{os.environ['PATH']}")
+    return find_cli(install=False)
+
+
+def results(rows: Iterable[SandboxRow]) -> list[tuple[str, str, str]]:
+    return [(row.type, row.name, str(row.status)) for row in rows]
+
+
+def test_the_engine_builds_what_the_mocks_build(command: Any, demo_file: Path) -> None:
+    from stacks.sandbox.engine import up
+
+    config = from_file(demo_file)
+    with MotoCloud(config.region) as cloud:
+        run_program(config, cloud)
+        by_mocks = results(cloud.read_back())
+    seen: list[int] = []
+    with MotoCloud(config.region) as cloud:
+        changes = up(command, config, cloud, seen.append)
+        by_engine = results(cloud.read_back())
+    assert by_engine == by_mocks
+    assert set(changes) == {"create"}
+    assert len(by_engine) < changes["create"] <= len(seen), "components too; the engine has events of its own beside"
+
+
+def test_what_the_program_refuses_is_one_error(command: Any, demo_file: Path) -> None:
+    from stacks.sandbox.engine import up
+
+    class Broken:
+        def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+            raise RuntimeError("the cloud is away")
+
+        def ask(self, function: str, args: Any) -> dict[str, Any]:
+            raise RuntimeError("the cloud is away")
+
+    with pytest.raises(InputError, match="the cloud is away"):
+        up(command, from_file(demo_file), Broken(), lambda made: None)
