@@ -31,4 +31,4 @@ def next_command(config: StackConfig, submit_on: str | None = None) -> str:
         return f"gangway job {config.stack_name}"
     if isinstance(config.engine, KubernetesConfig):
         submit_on = f"kubernetes:@{config.engine.queues[0]}/{QUEUE}"
-    return f"gangway job submit job.yaml --on {submit_on or 'slurm:SHARED_FOLDER'}"
+    return f"gangway job submit FILE --on {submit_on or 'slurm:SHARED_FOLDER'}"

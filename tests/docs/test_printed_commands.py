@@ -118,6 +118,7 @@ NOT_RUN: dict[str, str] = {
     "gangway forecast FILE": "takes a history of spot prices: tests/components/core/test_foreign_files.py",
     "gangway reconcile --bill FILE --runs runs/": "takes a bill: tests/stacks/finops/bill/test_reconcile_command.py",
     "gangway breaker show": "told of a group that is held: tests/stacks/engines/systemd/scaling/test_contract.py",
+    "gangway job submit FILE --on {submit_on or 'slurm:SHARED_FOLDER'}": "needs a cluster that is up: tests/engine",
     "gangway job submit FILE": "begins a process that outlives the command: tests/stacks/cli/test_jobs.py",
     "gangway job list": "of an engine elsewhere: tests/stacks/engines/remote/test_engine.py",
     "gangway job list --on {way.to}": "of a job that a move is taking there: tests/stacks/engines/test_leaving.py",
