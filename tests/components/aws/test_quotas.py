@@ -110,6 +110,7 @@ def test_the_table_is_whole_and_its_codes_have_the_form() -> None:
     assert all(re.fullmatch(r"L-[0-9A-F]{8}", code) for code in used)
     families = {machine.name.partition(".")[0] for machine in MACHINES}
     assert set(table.blocks) | set(table.former_spot) <= families
+    assert all(quota.name.seen_on for quota in table.quotas.values()), "a source without a day"
     letters = [each for row in table.instances for each in row.letters]
     assert len(letters) == len(set(letters))
 
