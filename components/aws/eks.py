@@ -19,7 +19,7 @@ from components.aws.eks_access import (
     machine_role,
     pod_role,
 )
-from components.aws.eks_nodes import ROOT_DEVICE, JoinSpec
+from components.aws.eks_nodes import ROOT_DEVICE, SYSTEM_MACHINE, SYSTEM_NODES, JoinSpec
 from components.aws.launch import root_volume
 from components.core.dependencies import after
 from components.kubernetes.charts import AUTOSCALER_ACCOUNT, SYSTEM
@@ -30,9 +30,7 @@ __all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
 LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 """All that a control plane writes."""
 CNI_ACCOUNT = "aws-node"
-SYSTEM_NODES = 2
 SYSTEM_DISK_GIB = 40
-SYSTEM_MACHINE = "t3.large"
 _ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
     {
         "eks-pod-identity-agent": None,

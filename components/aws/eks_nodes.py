@@ -15,6 +15,8 @@ from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LAB
 
 __all__ = [
     "ROOT_DEVICE",
+    "SYSTEM_MACHINE",
+    "SYSTEM_NODES",
     "JoinSpec",
     "check_version",
     "flavor_of",
@@ -30,6 +32,8 @@ __all__ = [
 
 VERSIONS = ("1.35", "1.36")
 """Of Kubernetes, in EKS's standard support into 2027: an older one costs six times as much an hour."""
+SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2
+"""What the cluster's own pods run on; one more while they are replaced."""
 # Of Amazon Linux 2023, which EKS's images are made of.
 ROOT_DEVICE = "/dev/xvda"
 # "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.

@@ -1,10 +1,9 @@
-"""The capacity ladder as scale sets understand it, and what in it disagrees with the stack: zones, nodes, quotas."""
+"""The capacity ladder as scale sets understand it, and what in it disagrees with the stack: zones and nodes."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -14,11 +13,8 @@ from components.core.capacity import AnyRung, OnDemand, Reservation, Rung, RungP
 from components.core.findings import Finding, InputError
 
 __all__ = [
-    "HEAD_QUOTAS",
     "LADDER",
     "OFFERED",
-    "REGIONAL_QUOTA",
-    "SPOT_QUOTA",
     "UP_TO_ON_DEMAND",
     "LadderContext",
     "ScaleSetFields",
@@ -46,14 +42,7 @@ _GROUP = re.compile(
     r"/providers/Microsoft\.Compute/capacityReservationGroups/[-\w.]{1,80}",
     re.IGNORECASE | re.ASCII,
 )
-NODES, HEAD = "gangway:cluster.nodes", "gangway:head.machine_type"
-SPOT_QUOTA = "Total Regional Low-priority vCPUs"
-"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
-
-The portal says Total Regional Spot vCPUs.
-"""
-REGIONAL_QUOTA = "Total Regional vCPUs"
-"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
+NODES = "gangway:cluster.nodes"
 
 
 @dataclass(frozen=True)
@@ -210,19 +199,6 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
     return None
 
 
-HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
-    {
-        "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
-        "Standard_B2ms": (2, "Standard BS Family vCPUs"),
-        "Standard_B2s": (2, "Standard BS Family vCPUs"),
-        "Standard_D2as_v5": (2, "Standard DASv5 Family vCPUs"),
-        "Standard_D2s_v5": (2, "Standard DSv5 Family vCPUs"),
-        "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
-    }
-)
-"""By the head's machine type: its vCPUs, and the quota of its family as `az vm list-usage` calls it."""
-
-
 @dataclass(frozen=True)
 class LadderContext:
     """The part of a stack that a ladder has to agree with.
@@ -235,7 +211,6 @@ class LadderContext:
         nodes_zone: of scale sets whose rung names none; empty for none.
         num_nodes_min: the job goes on with so many nodes.
         num_nodes_max: and asks for so many.
-        head_type: the head node's machine type, which is on demand; None without a head.
     """
 
     machine: AzureMachineType
@@ -245,7 +220,6 @@ class LadderContext:
     nodes_zone: str
     num_nodes_min: int
     num_nodes_max: int
-    head_type: str | None = None
 
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
@@ -263,7 +237,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         found += not_sold(rung, path, machine.name, sold.value, f"{sold.source}, {sold.dated}")
         found += _zones(rung, path, context)
         found += _ignored(rung, path)
-    return [*found, *_quotas(rungs, context)]
+    return found
 
 
 def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
@@ -395,43 +369,3 @@ def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
             f"{rung.allocation} has no effect on Azure: a rung has one machine type, nothing to choose among",
             "remove allocation",
         )
-
-
-def _quotas(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
-    """Quotas are counted in vCPUs, and those of large sizes begin at zero."""
-    nodes, vcpus = context.num_nodes_max, context.machine.vcpus.value * context.num_nodes_max
-    reported: set[str] = set()
-    for index, rung in enumerate(rungs):
-        quota = SPOT_QUOTA if isinstance(rung, Spot) else context.machine.quota_family.value
-        # A reservation has taken its share of the quota when it was made.
-        if isinstance(rung, Reservation) or quota in reported:
-            continue
-        reported.add(quota)
-        note = " (Total Regional Spot vCPUs in the portal)" if isinstance(rung, Spot) else ""
-        yield _quota(f"{LADDER}[{index}]", vcpus, f"{quota!r}{note} for {_nodes(nodes)}", context, _by_value(quota))
-    head, family = HEAD_QUOTAS.get(context.head_type or "", (0, ""))
-    if head:
-        yield _quota(HEAD, head, f"{family!r} for the head node", context)
-    on_demand = vcpus if reported - {SPOT_QUOTA} else 0
-    if on_demand or head:
-        who = [f"{_nodes(nodes)} on demand"] if on_demand else []
-        who += ["the head node"] if head else []
-        yield _quota(LADDER, on_demand + head, f"{REGIONAL_QUOTA!r} for {' and '.join(who)}", context)
-
-
-def _nodes(number: int) -> str:
-    return "1 node" if number == 1 else f"{number} nodes"
-
-
-def _by_value(quota: str) -> str:
-    """What finds a quota that is known by Azure's own word for it, and not by what people are shown."""
-    return "" if quota.endswith("vCPUs") else f" --query \"[?name.value=='{quota}']\""
-
-
-def _quota(path: str, vcpus: int, whose: str, context: LadderContext, query: str = "") -> Finding:
-    return Finding.info(
-        "capacity.quota",
-        path,
-        f"{vcpus} vCPUs of the quota {whose} in {context.region}; "
-        f"`az vm list-usage --location {context.region}{query}` shows what is left",
-    )

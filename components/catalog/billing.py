@@ -1,4 +1,4 @@
-"""What no line of a bill is for: types of resources that are free, or paid by use alone, each with its source."""
+"""What no line of a bill is for: types of resources that are free, or paid by use alone; and how late a bill is."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,7 +8,7 @@ from typing import Any
 from components.catalog.schema import Fact, Frozen
 from components.catalog.tables import read_file, with_facts
 
-__all__ = ["BillingTable", "ByUse", "FreeTypes", "load_billing"]
+__all__ = ["BillingDelay", "BillingTable", "ByUse", "FreeTypes", "load_billing"]
 
 
 class FreeTypes(Frozen):
@@ -27,11 +27,27 @@ class ByUse(Frozen):
     settings: tuple[str, ...] = ()
 
 
+class BillingDelay(Frozen):
+    """Hours from use until a budget has its cost, typically: no provider promises an upper end. `asks_every_hours`: how
+    often the stop looks; None where the budget calls it.
+    """
+
+    least_hours: Fact[float]
+    most_hours: Fact[float]
+    asks_every_hours: Fact[float | None]
+
+    @property
+    def stop_hours(self) -> tuple[float, float]:
+        """The least and the most hours from use until the stop."""
+        return self.least_hours.value, self.most_hours.value + (self.asks_every_hours.value or 0.0)
+
+
 class BillingTable(Frozen):
-    """Of all providers."""
+    """Of all providers; `delays` by provider."""
 
     free: tuple[FreeTypes, ...]
     by_use: tuple[ByUse, ...]
+    delays: Mapping[str, BillingDelay]
 
     def free_of(self, kind: str, inputs: Mapping[str, Any]) -> Fact[float] | None:
         """That a resource of this type costs nothing; None where it may cost something."""
@@ -51,5 +67,6 @@ def load_billing() -> BillingTable:
         {
             "free": [with_facts(FreeTypes, row, sources) for row in tables["free"]],
             "by_use": [with_facts(ByUse, row, sources) for row in tables["by_use"]],
+            "delays": {name: with_facts(BillingDelay, row, sources) for name, row in tables["delays"].items()},
         }
     )

@@ -1,5 +1,5 @@
-"""The quotas that a stack counts against, and by how much: most begin at zero, and `up` or the nodes fail on them hours
-later. Names as Google's APIs have them; what is left only the project is told.
+"""The quotas that a stack on Google Cloud counts against: GPUs and local SSD of its machines, chips of its slices, the
+network, and the file system. Names are those of Google's APIs, or of its console where those are not published. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,12 @@ from types import MappingProxyType
 from components.catalog.schema import GcpMachineType
 from components.core.capacity import AnyRung, FlexStart, Reservation, Spot
 from components.core.findings import Finding
+from components.core.quotas import QuotaNeed, count_nodes, no_quota
 from components.gcp.capacity import LADDER
 from components.gcp.fabric import plan_fabric_networks
 from components.gcp.tpu.slices import SlicePlan
 
-__all__ = ["QuotaContext", "machine_quotas", "slice_quotas", "storage_quotas"]
+__all__ = ["POOL_QUOTAS", "QuotaContext", "machine_quotas", "pool_quotas", "slice_quotas", "storage_quota"]
 
 GPU_QUOTAS: Mapping[str, str] = MappingProxyType(
     {
@@ -32,15 +33,35 @@ preemptible ones; H100 to B200 are of what projects show (`gcloud compute region
 TPU_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "v5e": ("TPUV5sLitepodPerProjectPerZoneForTPUAPI", "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"),
+        "v5p": ("TPUV5PPerProjectPerZoneForTPUAPI", "TPUV5PPreemptiblePerProjectPerZoneForTPUAPI"),
         "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
     }
 )
-"""By generation, on demand and preemptible: as errors and `gcloud beta quotas info` of projects name them. Of the other
-generations no such name was found.
+"""The TPU API's, by generation, on demand and preemptible: as errors and `gcloud beta quotas info` of projects name
+them. Of the other generations no such name was found.
 """
-REGION_QUOTAS = "`gcloud compute regions describe {region} --project {project}` shows what is left"
-PROJECT_QUOTAS = "`gcloud compute project-info describe --project {project}` shows what is left"
-SERVICE_QUOTAS = "`gcloud beta quotas info list --service {service}.googleapis.com --project {project}` shows the limit"
+POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "v4": ("'TPU v4 PodSlice chips'", "'Preemptible TPU v4 PodSlice chips'"),
+        "v5e": (
+            "TPU_LITE_PODSLICE_V5 ('TPU v5 Lite PodSlice chips')",
+            "PREEMPTIBLE_TPU_LITE_PODSLICE_V5 ('Preemptible TPU v5 Lite Podslice chips')",
+        ),
+        "v5p": ("TPU-V5P-per-project-region", "PREEMPTIBLE-TPU-V5P-per-project-region"),
+        "v6e": (
+            "TPUS-PER-TPU-FAMILY-per-project-region (tpu_family: CT6E)",
+            "PREEMPTIBLE-TPU-V6E-per-project-region",
+        ),
+        "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
+    }
+)
+"""Compute Engine's, which GKE's node pools count against, in chips and by region; in quotes what the console shows
+(Compute Engine documentation, "Allocation quotas", and GKE's on TPUs, as public notes of 2026-07-14 have them). The ids
+are what `gcloud quotas info` of projects showed in August 2026.
+"""
+REGION_QUOTAS = "gcloud compute regions describe {region} --project {project}"
+PROJECT_QUOTAS = "gcloud compute project-info describe --project {project}"
+SERVICE_QUOTAS = "gcloud beta quotas info list --service {service}.googleapis.com --project {project}"
 
 
 @dataclass(frozen=True)
@@ -52,70 +73,83 @@ class QuotaContext:
     zone: str
     num_nodes: int
 
-    def finding(self, path: str, what: str, shown_by: str) -> Finding:
-        """One quota: how much of it is used, and what shows how much there is."""
-        return Finding.info(
-            "capacity.quota", path, f"{what}; {shown_by.format(project=self.project, region=self.region)}"
-        )
+    def of_region(self, path: str, amount: int, unit: str, name: str) -> Finding:
+        """A need of one of Compute Engine's older quotas in the region."""
+        command = REGION_QUOTAS.format(region=self.region, project=self.project)
+        return QuotaNeed(path, amount, unit, name, self.region, count_nodes(self.num_nodes), command).finding()
 
-    def nodes(self) -> str:
-        """The nodes, in words."""
-        return "1 node" if self.num_nodes == 1 else f"{self.num_nodes} nodes"
+    def of_project(self, path: str, amount: int, name: str, users: str = "") -> Finding:
+        """A need of a quota of the whole project."""
+        command = PROJECT_QUOTAS.format(project=self.project)
+        return QuotaNeed(path, amount, "", name, f"project {self.project}", users, command).finding()
+
+    def of_service(self, service: str, path: str, amount: int, unit: str, name: str, place: str, users: str) -> Finding:
+        """A need of a quota that only the API of quotas shows."""
+        command = SERVICE_QUOTAS.format(service=service, project=self.project)
+        return QuotaNeed(path, amount, unit, name, place, users, command).finding()
 
 
 def machine_quotas(machine: GcpMachineType, rungs: Sequence[AnyRung], context: QuotaContext) -> Iterable[Finding]:
-    """Of networks, GPUs and local SSDs. A reservation has taken its share when it was made."""
-    networks = 1 + len(plan_fabric_networks(machine, context.zone))
-    yield context.finding(
-        "gangway:cluster",
-        f"{networks} of the project's quota NETWORKS" + (", most of them for the GPUs' NICs" if networks > 1 else ""),
-        PROJECT_QUOTAS,
-    )
+    """Of GPUs, local SSDs and networks."""
     reported: set[bool] = set()
     for index, rung in enumerate(rungs):
+        path = f"{LADDER}[{index}]"
         # Flex-start counts against the preemptible quotas, though nobody takes its machines back.
         preemptible = isinstance(rung, Spot | FlexStart)
-        if isinstance(rung, Reservation) or preemptible in reported:
-            continue
-        reported.add(preemptible)
-        yield from _of_rung(machine, f"{LADDER}[{index}]", context, preemptible=preemptible)
+        if isinstance(rung, Reservation):
+            yield _reserved(path)
+        elif preemptible not in reported:
+            reported.add(preemptible)
+            yield from _of_rung(machine, path, context, preemptible=preemptible)
     if reported:
         gpus = machine.num_accelerators.value * context.num_nodes
-        yield context.finding(LADDER, f"{gpus} of the project's quota GPUS_ALL_REGIONS", PROJECT_QUOTAS)
+        yield context.of_project(LADDER, gpus, "GPUS_ALL_REGIONS")
+    networks = 1 + len(plan_fabric_networks(machine, context.zone))
+    yield context.of_project("gangway:cluster", networks, "NETWORKS", "nodes and GPU NICs" if networks > 1 else "")
+
+
+def _reserved(path: str) -> Finding:
+    return no_quota(path, "the reservation took its share when it was made")
 
 
 def _of_rung(machine: GcpMachineType, path: str, context: QuotaContext, *, preemptible: bool) -> Iterable[Finding]:
-    gpus, nodes = machine.num_accelerators.value * context.num_nodes, context.nodes()
     series = "-".join(machine.name.split("-")[:2])
     metric = ("PREEMPTIBLE_" if preemptible else "") + GPU_QUOTAS[series]
-    yield context.finding(path, f"{gpus} of the quota {metric} in {context.region}, for {nodes}", REGION_QUOTAS)
-    disks_gib = (machine.instance_store_gib.value or 0) * context.num_nodes
-    if disks_gib:
+    yield context.of_region(path, machine.num_accelerators.value * context.num_nodes, "GPUs", metric)
+    disks_gb = (machine.instance_store_gib.value or 0) * context.num_nodes
+    if disks_gb:
         ssd = "PREEMPTIBLE_LOCAL_SSD_GB" if preemptible else "LOCAL_SSD_TOTAL_GB (newer projects: by VM family)"
-        yield context.finding(path, f"{disks_gib:g} GB of the quota {ssd} in {context.region}", REGION_QUOTAS)
+        yield context.of_region(path, disks_gb, "GB", ssd)
 
 
 def slice_quotas(tpu: SlicePlan, rung: AnyRung, context: QuotaContext) -> Iterable[Finding]:
-    """Of chips or TensorCores, preemptible ones apart, in the zone; and of the one network."""
-    preemptible = isinstance(rung, Spot)
+    """Of chips or TensorCores of queued resources, which the TPU API counts in the zone; and of the one network."""
     cores, chips = tpu.tensor_cores * context.num_nodes, tpu.chips * context.num_nodes
-    names = TPU_QUOTAS.get(tpu.generation)
-    metric = f"the quota {names[preemptible]}" if names else f"the quota of TPU {tpu.generation}"
-    kind = {Spot: "preemptible", Reservation: "reserved"}.get(type(rung), "on demand")
-    amount = f"{chips} chips" if cores == chips else f"{chips} chips ({cores} where TensorCores are counted)"
-    yield context.finding(
-        f"{LADDER}[0]",
-        f"{amount} of {metric} ({kind}) in {context.zone}",
-        SERVICE_QUOTAS.replace("{service}", "tpu"),
-    )
-    yield context.finding("gangway:cluster", "1 of the project's quota NETWORKS", PROJECT_QUOTAS)
+    names, reserved = TPU_QUOTAS.get(tpu.generation), isinstance(rung, Reservation)
+    kind = "preemptible" if isinstance(rung, Spot) else "reserved" if reserved else "on demand"
+    name = f"of TPU {tpu.generation}" if names is None or reserved else names[isinstance(rung, Spot)]
+    unit = "chips" if cores == chips else f"chips ({cores:,} where TensorCores are counted)"
+    place, users = f"{context.zone} ({kind})", count_nodes(context.num_nodes, "slice")
+    yield context.of_service("tpu", f"{LADDER}[0]", chips, unit, name, place, users)
+    yield context.of_project("gangway:cluster", 1, "NETWORKS")
 
 
-def storage_quotas(kind: str, capacity_gib: int, context: QuotaContext) -> Iterable[Finding]:
+def pool_quotas(tpu: SlicePlan, rungs: Sequence[AnyRung], context: QuotaContext) -> Iterable[Finding]:
+    """Of chips of GKE's node pools, which are Compute Engine's machines; and of the one network."""
+    chips, reported = tpu.chips * context.num_nodes, set[str]()
+    for index, rung in enumerate(rungs):
+        path, name = f"{LADDER}[{index}]", POOL_QUOTAS[tpu.generation][isinstance(rung, Spot)]
+        if isinstance(rung, Reservation):
+            yield _reserved(path)
+        elif name not in reported:
+            reported.add(name)
+            users = count_nodes(context.num_nodes, "slice")
+            yield context.of_service("compute", path, chips, "chips", name, context.region, users)
+    yield context.of_project("gangway:cluster", 1, "NETWORKS")
+
+
+def storage_quota(kind: str, capacity_gib: int, context: QuotaContext) -> Finding:
     """Of the file system's capacity: Managed Lustre and Filestore count by tier."""
     service, name = {"lustre": ("lustre", "Managed Lustre"), "filestore": ("file", "Filestore")}[kind]
-    yield context.finding(
-        "gangway:storage.capacity_gib",
-        f"{capacity_gib:,} GiB of {name}'s capacity, counted by tier, in {context.region}",
-        SERVICE_QUOTAS.replace("{service}", service),
-    )
+    path, of_tier = "gangway:storage.capacity_gib", f"of {name}'s capacity, by tier,"
+    return context.of_service(service, path, capacity_gib, "GiB", of_tier, context.region, "")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from math import ceil
 
+from components.catalog.billing import load_billing
 from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import Spot
@@ -49,6 +50,7 @@ def common_findings(
         *(_data(config) if config.trains else ()),
         *_pins(config),
         *region_findings(config),
+        *_late_stop(config, cost),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
@@ -318,6 +320,32 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
         "gangway:budget.monthly_usd",
         f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
         f"set monthly_usd: {ceil(monthly)} for a full month of it, or leave that rung out",
+    )
+
+
+def _late_stop(config: StackConfig, cost: CostEstimate | None) -> Iterable[Finding]:
+    """How late the budget's stop comes, and what all nodes cost until then; not a word of money where it is unknown."""
+    budget, delay = config.budget, load_billing().delays.get(config.provider)
+    if budget.stop_at_percent is None or delay is None:
+        return
+    (least, most), fact = delay.stop_hours, delay.most_hours
+    hours = f"{least:g} to {most:g} h" if least else f"up to {most:g} h"
+    late = f"no hard limit: the stop typically comes {hours} after the cost ({fact.source}; {fact.dated})"
+    position, hourly = (0, 0.0) if cost is None else dearest_rung(config, cost)
+    if cost is not None and hourly:
+        kind, regions = config.cluster.capacity[position].kind, foreign_regions(cost.components)
+        prices = f", in part at the prices of {', '.join(regions)}" if regions else ""
+        prices += ", without what has no known price" if any(c.hourly is None for c in cost.components) else ""
+        usd = f"{hourly * least:,.0f} to {hourly * most:,.0f}" if least else f"up to {hourly * most:,.0f}"
+        late += (
+            f": {usd} USD more with all nodes on capacity[{position}] ({kind}), at {hourly:,.2f} USD an hour{prices}; "
+            f"{hourly * most / budget.monthly_usd:.0%} of monthly_usd at most"
+        )
+    yield Finding.info(
+        "budget.late",
+        "gangway:budget.stop_at_percent",
+        late,
+        "leave as much between stop_at_percent and what you may spend",
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from components.aws.capacity import LadderContext, capacity_findings, preferred_zone
+from components.aws.eks_nodes import SYSTEM_MACHINE, SYSTEM_NODES
 from components.aws.launch import count_efa
+from components.aws.quotas import QuotaContext, helper_quota, ladder_quotas, network_quotas, storage_quota
 from components.catalog.loader import load
 from components.catalog.schema import MachineType
 from components.core.fields import Egress
@@ -16,7 +18,7 @@ from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
 from stacks.providers.aws.eks_plan import eks_findings
-from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps
+from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
 from stacks.providers.aws.slurm import slurm_findings
 from stacks.providers.command_nodes import meeting
 from stacks.providers.shared import (
@@ -60,6 +62,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *member_key_refreshed(config, has_key=planned.member_key),
         *meeting(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
+        *_quotas(config, planned),
         *_money(config),
     )
 
@@ -138,6 +141,21 @@ def _network(config: StackConfig) -> Iterable[Finding]:
             "of no effect with egress: nat, which is open to everywhere: endpoints alone have names filtered",
             "leave dns_firewall out",
         )
+
+
+def _quotas(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
+    """What the account has to allow: large quotas begin at zero."""
+    cluster, storage = config.cluster, config.storage
+    context = QuotaContext(config.region, cluster.nodes.max)
+    yield from ladder_quotas(cluster.capacity, planned.machine, context)
+    if planned.eks is not None:
+        users = f"{SYSTEM_NODES} machines of the cluster's own pods, and one more while they are replaced"
+        yield helper_quota("gangway:engine", SYSTEM_MACHINE, SYSTEM_NODES + 1, users, context)
+    elif planned.head:
+        yield helper_quota("gangway:head.machine_type", head_type(config), 1, "the head node", context)
+    if storage is not None:
+        yield storage_quota(storage.deployment, storage.capacity_gib, context)
+    yield from network_quotas(planned.machine, config.network.egress, context)
 
 
 def _storage_fabric(config: StackConfig, machine: MachineType) -> Iterable[Finding]:

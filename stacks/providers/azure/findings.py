@@ -7,6 +7,7 @@ from components.azure.budget import MAX_MONTHS_AHEAD, months_ahead
 from components.azure.capacity import LadderContext, capacity_findings, rung_zones
 from components.azure.fabric import fabric_findings
 from components.azure.launch import Security, is_hpc_image
+from components.azure.quotas import QuotaContext, ladder_quotas
 from components.core.capacity import plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
@@ -151,13 +152,6 @@ def money(config: StackConfig) -> Iterable[Finding]:
         "where the bill is in another currency, expect alarms and stop at that amount of it",
     )
     yield from _begins(section.budget_starts_on)
-    if budget.stop_at_percent is not None:
-        yield Finding.info(
-            "budget.late",
-            "gangway:budget.stop_at_percent",
-            "no hard limit: Azure brings costs up to date a few times a day, and the stop looks each hour, so it comes "
-            "hours late",
-        )
     if config.job is not None:
         yield from nodes_stay(config)
 
@@ -351,9 +345,10 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         planned.nodes_zone,
         nodes.min if planned.head else 1,
         nodes.max,
-        head_type(config) if planned.head else None,
     )
     yield from capacity_findings(ladder, context)
+    head = head_type(config) if planned.head else None
+    yield from ladder_quotas(ladder, planned.machine, QuotaContext(planned.region.name, nodes.max, head))
     if planned.standing:
         yield _pools_fill()
         return

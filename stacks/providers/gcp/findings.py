@@ -15,7 +15,7 @@ from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
 from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
 from components.gcp.identity import bucket_of, prefix_of
-from components.gcp.quotas import QuotaContext, machine_quotas, slice_quotas, storage_quotas
+from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import common_findings
@@ -296,10 +296,12 @@ def _quotas(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     context = QuotaContext(planned.project, config.region, planned.zone, cluster.nodes.max)
     if planned.tpu is None:
         yield from machine_quotas(planned.gpu_machine, cluster.capacity, context)
+    elif planned.standing:
+        yield from pool_quotas(planned.tpu, cluster.capacity, context)
     else:
         yield from slice_quotas(planned.tpu, cluster.capacity[0], context)
     if storage is not None:
-        yield from storage_quotas(storage.kind, storage.capacity_gib, context)
+        yield storage_quota(storage.kind, storage.capacity_gib, context)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -419,12 +421,6 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield _currency(config)
-    if config.budget.stop_at_percent is not None:
-        yield Finding.info(
-            "budget.late",
-            "gangway:budget.stop_at_percent",
-            "no hard limit: Google bills a few times a day, so the stop comes hours late",
-        )
     if not planned.standing:
         yield from nodes_stay(config)
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from components.aws.eks import LOG_KINDS, SYSTEM_NODES, EksCluster, kubeconfig
+from components.aws.eks import LOG_KINDS, EksCluster, kubeconfig
 from components.aws.eks_access import autoscaler_policy
-from components.aws.eks_nodes import JoinSpec
+from components.aws.eks_nodes import SYSTEM_NODES, JoinSpec
 from components.aws.identity import SESSION_ACTIONS
 
 KEY = "arn:aws:kms:us-east-2:1:key/x"

@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.azure.capacity import (
-    HEAD_QUOTAS,
     OFFERED,
-    REGIONAL_QUOTA,
-    SPOT_QUOTA,
     LadderContext,
     capacity_findings,
     rung_from_args,
@@ -25,8 +21,7 @@ H100, NC = "Standard_ND96isr_H100_v5", "Standard_NC24ads_A100_v4"
 RESERVED: dict[str, Any] = {"kind": "reservation", "id": "/subscriptions/s/ours"}
 SPOT = {"kind": "spot"}
 ON_DEMAND = {"kind": "on-demand"}
-FAMILY = "Standard NDSH100v5 Family vCPUs"
-ALWAYS = {"capacity.quota", "capacity.zone-unpublished"}
+ALWAYS = {"capacity.zone-unpublished"}
 """What is said of every ladder, and looked at by itself."""
 
 
@@ -141,61 +136,9 @@ def test_a_setting_without_a_counterpart_is_not_ignored_in_silence() -> None:
     assert "lowest-price" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("rungs", "quotas"),
-    [
-        ([SPOT, ON_DEMAND, SPOT], ["[0]", SPOT_QUOTA, "[1]", FAMILY, "", REGIONAL_QUOTA]),
-        ([ON_DEMAND, ON_DEMAND], ["[0]", FAMILY, "", REGIONAL_QUOTA]),
-        ([SPOT], ["[0]", SPOT_QUOTA]),
-        ([RESERVED], []),
-    ],
-)
-def test_each_quota_is_told_once(rungs: list[dict[str, Any]], quotas: list[str]) -> None:
-    told = [finding for finding in find_all(rungs, num_nodes_max=4) if finding.code == "capacity.quota"]
-    assert [finding.path for finding in told] == [f"gangway:cluster.capacity{place}" for place in quotas[::2]]
-    for finding, quota in zip(told, quotas[1::2], strict=True):
-        assert f"384 vCPUs of the quota {quota!r}" in finding.message
-        assert "in eastus; `az vm list-usage --location eastus" in finding.message
-
-
-def test_the_head_has_a_quota_of_its_own_and_counts_in_the_regions() -> None:
-    told = [f for f in find_all([SPOT], num_nodes_max=4, head_type="Standard_D4s_v5") if f.code == "capacity.quota"]
-    spot, head, region = told
-    assert (head.path, region.path) == ("gangway:head.machine_type", "gangway:cluster.capacity")
-    assert head.message.startswith("4 vCPUs of the quota 'Standard DSv5 Family vCPUs' for the head node in eastus")
-    assert region.message.startswith("4 vCPUs of the quota 'Total Regional vCPUs' for the head node in eastus")
-    assert "(Total Regional Spot vCPUs in the portal) for 4 nodes in eastus" in spot.message
-    both = find_all([ON_DEMAND], num_nodes_max=4, head_type="Standard_D4s_v5")[-1]
-    assert both.message.startswith("388 vCPUs of the quota 'Total Regional vCPUs' for 4 nodes on demand and the head")
-
-
-def test_every_head_that_the_catalogue_knows_has_a_quota() -> None:
-    services = load_provider("azure").services_of("azure")
-    assert {name.removeprefix("instance-") for name in services if name.startswith("instance-")} == set(HEAD_QUOTAS)
-
-
 def test_a_rung_that_asks_for_what_another_asks_for() -> None:
     (finding,) = [f for f in find([SPOT, ON_DEMAND, SPOT], NC) if f.code != "capacity.rungs-apart"]
     assert only([finding]) == ("warning", "capacity.same-rung", "capacity[2]")
     assert "rung 0" in finding.message
     assert find([SPOT, {**SPOT, "max_usd_per_hour": 3}], NC) == []
     assert find([SPOT, {**SPOT, "zones": ["1"]}], NC) == []
-
-
-@pytest.mark.parametrize(
-    ("machine_type", "query"),
-    [
-        ("Standard_ND96isr_H200_v5", " --query \"[?name.value=='standardNDISRH200V5Family']\""),
-        (H100, ""),
-    ],
-)
-def test_a_quota_that_nobody_has_seen_printed_is_looked_up_by_azures_own_word(machine_type: str, query: str) -> None:
-    found = next(f for f in find_all([ON_DEMAND], machine_type) if f.code == "capacity.quota")
-    assert f"`az vm list-usage --location eastus{query}` shows what is left" in found.message
-
-
-def test_every_quota_family_has_been_seen_somewhere() -> None:
-    """By what is printed, or by what `az vm list-skus` calls it: never from memory."""
-    families = [machine.quota_family for machine in MACHINES.values()]
-    assert {family.confidence for family in families} == {"documented"}
-    assert all(family.value.endswith("vCPUs") or family.value.startswith("standard") for family in families)

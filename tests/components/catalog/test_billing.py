@@ -36,3 +36,13 @@ def test_what_is_paid_by_use_names_what_by() -> None:
     assert bucket is not None
     assert (bucket.per.value, bucket.settings) == ("objects kept and requests", ("run_bucket_gib",))
     assert load_billing().by_use_of("aws:ec2/vpc:Vpc") is None
+
+
+def test_a_providers_delay_has_a_source_and_the_stops_own_question_counts() -> None:
+    delays = load_billing().delays
+    for delay in delays.values():
+        least, most = delay.stop_hours
+        assert 0 <= least < most
+        assert delay.most_hours.url.startswith("https://")
+    assert delays["aws"].stop_hours == (8, 12)
+    assert delays["azure"].stop_hours == (8, 25), "the workflow asks each hour"

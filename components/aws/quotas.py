@@ -1,0 +1,168 @@
+"""The Service Quotas that a stack on AWS counts against: vCPUs of its machines by family and market, capacity blocks,
+the network, and the file system. Facts are in `components/catalog/aws/quotas.yaml`. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+import components.catalog
+from components.aws.capacity import LADDER, rung_machines
+from components.aws.launch import plan_interfaces
+from components.catalog.schema import Fact, Frozen, MachineType
+from components.catalog.tables import read_file, with_facts
+from components.core.capacity import AnyRung, CapacityBlock, Reservation, Spot
+from components.core.fields import Egress
+from components.core.findings import Finding
+from components.core.quotas import QuotaNeed, count_nodes, no_quota
+
+__all__ = [
+    "QuotaContext",
+    "helper_quota",
+    "ladder_quotas",
+    "load_quotas",
+    "network_quotas",
+    "storage_quota",
+]
+
+
+class ServiceQuota(Frozen):
+    """A quota's service and name in Service Quotas."""
+
+    service: str
+    name: Fact[str]
+
+
+class MarketQuotas(Frozen):
+    """Codes for vCPUs, of the machine types that begin with `letters` and a digit."""
+
+    letters: tuple[str, ...]
+    on_demand: str
+    spot: str
+
+
+class Quotas(Frozen):
+    """The table.
+
+    Attributes:
+        quotas: by code.
+        instances: which of them count a machine's vCPUs.
+        former_spot: by family such as `p5en`: what counted its spot machines until AWS joined two quotas.
+        blocks: by family: vCPUs of capacity blocks that are active at a time.
+        lustre: by deployment of a file system.
+        helper_vcpus: of machine types that run no jobs.
+    """
+
+    quotas: Mapping[str, ServiceQuota]
+    instances: tuple[MarketQuotas, ...]
+    former_spot: Mapping[str, str]
+    blocks: Mapping[str, str]
+    lustre: Mapping[str, str]
+    helper_vcpus: Mapping[str, Fact[int]]
+
+    def market(self, machine_type: str) -> MarketQuotas:
+        """The codes for the vCPUs of a machine type."""
+        letters = "".join(takewhile(str.isalpha, machine_type))
+        return next(row for row in self.instances if letters in row.letters)
+
+
+@cache
+def load_quotas() -> Quotas:
+    """The table, read once a process."""
+    tables, sources = read_file(Path(components.catalog.__file__).with_name("aws") / "quotas.yaml")
+    helpers = tables.pop("helper_vcpus")
+    source = sources[helpers.pop("source")]
+    quotas = {code: with_facts(ServiceQuota, row, sources) for code, row in tables.pop("quotas").items()}
+    vcpus = {name: {"value": value, **source} for name, value in helpers.items()}
+    return Quotas.model_validate({**tables, "quotas": quotas, "helper_vcpus": vcpus})
+
+
+@dataclass(frozen=True)
+class QuotaContext:
+    """The region of a stack, and its number of nodes at most."""
+
+    region: str
+    num_nodes: int
+
+    def need(self, path: str, code: str, amount: int, unit: str = "", users: str = "", note: str = "") -> QuotaNeed:
+        """An amount of one quota."""
+        quota = load_quotas().quotas[code]
+        name, command = f"{code} ({quota.name.value})", f"aws service-quotas get-service-quota {self._which(code)}"
+        return QuotaNeed(path, amount, unit, name, self.region, users, f"{command} --query Quota.Value", note)
+
+    def request(self, code: str, amount: int) -> str:
+        """The command that asks for a higher limit."""
+        return f"aws service-quotas request-service-quota-increase {self._which(code)} --desired-value {amount}"
+
+    def _which(self, code: str) -> str:
+        return f"--region {self.region} --service-code {load_quotas().quotas[code].service} --quota-code {code}"
+
+
+def ladder_quotas(rungs: Sequence[AnyRung], machine: MachineType, context: QuotaContext) -> Iterable[Finding]:
+    """Of vCPUs: each quota once, at the rung that needs most of it, since all rungs together hold one rung's nodes; and
+    why a rung needs none. The ladder has passed `check_ladder`.
+    """
+    found: dict[str, QuotaNeed | Finding] = {}
+    for index, rung in enumerate(rungs):
+        path = f"{LADDER}[{index}]"
+        for need in (_rung_quota(rung, one, path, context) for one in rung_machines(rung, machine, path)):
+            if isinstance(need, Finding):
+                found[path] = need
+            elif not isinstance(other := found.get(need.name), QuotaNeed) or other.amount < need.amount:
+                found[need.name] = need
+    return (each if isinstance(each, Finding) else each.finding() for each in found.values())
+
+
+def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaContext) -> QuotaNeed | Finding:
+    """What one machine type of a rung counts against, or why it counts against nothing."""
+    table, family = load_quotas(), machine.name.partition(".")[0]
+    market, users = table.market(machine.name), count_nodes(context.num_nodes)
+
+    def vcpus(code: str, note: str = "") -> QuotaNeed:
+        amount = machine.vcpus.value * context.num_nodes
+        fix = f"where it is less: `{context.request(code, amount)}`, and more for what else counts there"
+        return replace(context.need(path, code, amount, "vCPUs", users, note), fix=fix)
+
+    match rung:
+        case CapacityBlock():
+            if (code := table.blocks.get(family)) is None:
+                return no_quota(path, f"AWS's list has none for capacity blocks of {family}")
+            if rung.purchase:
+                return vcpus(code, "accounts of an organization share a second one, per organization")
+            name = table.quotas[code].name.value
+            return no_quota(path, f"the block took its share of {code} ({name}) when it was bought")
+        case Reservation():
+            name = table.quotas[market.on_demand].name.value
+            return no_quota(path, f"the reservation took its share of {market.on_demand} ({name}) when it was made")
+        case Spot():
+            former = table.former_spot.get(family)
+            note = "" if former is None else f"an account that still lists {former} counts {family} there"
+            return vcpus(market.spot, note)
+        case _:
+            return vcpus(market.on_demand)
+
+
+def helper_quota(path: str, machine_type: str, number: int, users: str, context: QuotaContext) -> Finding:
+    """Of machines on demand that run no jobs."""
+    table = load_quotas()
+    vcpus = table.helper_vcpus[machine_type].value * number
+    return context.need(path, table.market(machine_type).on_demand, vcpus, "vCPUs", users).finding()
+
+
+def network_quotas(machine: MachineType, egress: Egress, context: QuotaContext) -> Iterable[Finding]:
+    """Of the VPC, its way out, and the interfaces of nodes with EFA."""
+    yield context.need("gangway:network", "L-F678F1CE", 1).finding()
+    if egress is Egress.NAT:
+        for code in ("L-FE5A380F", "L-0263D0A3"):
+            yield context.need("gangway:network.egress", code, 1).finding()
+    if (interfaces := len(plan_interfaces(machine))) > 1:
+        users = count_nodes(context.num_nodes)
+        yield context.need("gangway:cluster", "L-DF5E4CA3", interfaces * context.num_nodes, users=users).finding()
+
+
+def storage_quota(deployment: str, capacity_gib: int, context: QuotaContext) -> Finding:
+    """Of the file system's capacity."""
+    code = load_quotas().lustre[deployment]
+    return context.need("gangway:storage.capacity_gib", code, capacity_gib, "GiB").finding()
