@@ -126,7 +126,7 @@ NO_PUBLIC_ADDRESS = ResourceRule(
     severity=Severity.ERROR,
     holds="No machine, interface or load balancer has a public address",
     path="gangway:network",
-    fix="remove it: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
+    fix="declare none: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
     "Identity-Aware Proxy or Bastion, on OpenStack from inside the network",
     check=_public,
 )
