@@ -114,7 +114,7 @@ class CapacityBlock(_Rung):
         if self.id is not None:
             raise ValueError("either id (an owned block) or purchase: true (a new one); remove one of them")
         if self.paid_usd_per_hour is not None:
-            raise ValueError("paid_usd_per_hour of an owned block only; remove paid_usd_per_hour: upfront_usd says it")
+            raise ValueError("paid_usd_per_hour beside id only; remove paid_usd_per_hour")
         needed = {**buying, "starts_at": self.starts_at, "ends_at": self.ends_at}
         if missing := [name for name, value in needed.items() if value is None]:
             raise ValueError(
@@ -305,12 +305,13 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
         source: who says so, and when.
     """
     if rung.kind not in sold:
-        # Of these kinds nothing else has to be said.
-        simplest = next((kind for kind in ("on-demand", "spot") if kind in sold), sold[0])
-        others = ", ".join(kind for kind in sold if kind != simplest)
+        # Nothing else has to be said of these; the others have an id, or hours.
+        plain = [kind for kind in ("on-demand", "spot") if kind in sold]
+        others = ", ".join(kind for kind in sold if kind not in plain[:1])
+        in_words = f"{', or ' if plain else ''}one of: {others}" if others else ""
         yield Finding.error(
             "capacity.not-sold",
             f"{path}.kind",
             f"{machine_type} cannot be had as {rung.kind} ({source})",
-            f"set {path}: {{kind: {simplest}}}{f', or one of {others}' if others else ''}",
+            f"{f'set {path}: {{kind: {plain[0]}}}' if plain else ''}{in_words}",
         )

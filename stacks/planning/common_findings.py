@@ -147,7 +147,7 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node * group)]
     even = [str(num) for num in sizes if batch_size % (num * per_node * group) == 0]
     if uneven:
-        also = f", or both to {' or '.join(even[:-1])}" if even[1:] else ""
+        also = f" (also even: {', '.join(even[:-1])})" if even[1:] else ""
         fix = f"set nodes: {{min: {even[-1]}, max: {even[-1]}}}{also}" if even else ""
         problem = f"batch_size {batch_size} of {whose} does not divide evenly"
         if machine.backend == "xla":

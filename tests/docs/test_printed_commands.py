@@ -86,7 +86,8 @@ RUN: dict[str, Case] = {
         {"STACK": "aws-demo"},
     ),
     "gangway init {shlex.quote(str(free_name(folder)))}": Case(
-        "mkdir mine && touch mine/notes.txt; gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask"
+        "mkdir mine && touch mine/notes.txt; "
+        "gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask"
     ),
     "gangway catalog list": Case(WITHOUT),
     "gangway dockerfile cuda > Dockerfile": Case(

@@ -88,7 +88,7 @@ def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
         raise InputError(
             _named(source_place), f"holds no file now, and {there} has those of an earlier copy",
             allowed="a folder that is mounted, and whole",
-            fix=f"bring its files back; if it is to be empty, move what is in {there} elsewhere. Then the same once more",
+            fix=f"bring its files back, or move what is in {there} elsewhere; then the same once more",
         )  # fmt: skip
 
 

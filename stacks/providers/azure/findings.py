@@ -172,7 +172,7 @@ def _begins(starts_on: str) -> Iterable[Finding]:
             path,
             f"{starts_on} is past: Azure refuses to make a budget that begins before the current month; one that "
             "stands goes on",
-            f"set budget_starts_on: '{today.replace(day=1)}' for a first `up`; where the stack stands, keep it as it is",
+            f"set budget_starts_on: '{today.replace(day=1)}' for a first `up`; a stack that stands keeps it",
         )
     elif ahead > MAX_MONTHS_AHEAD:
         yield Finding.error(

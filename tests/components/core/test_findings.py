@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import SIMILAR, Finding, InputError, letters_wrong, nearest, nearest_hint
-from trainer.core.errors import SIMILAR as trainers_similar
-from trainer.core.errors import nearest as trainers_nearest
+from trainer.core import errors as trainers
 
 
 def test_a_message_names_place_value_allowed_and_fix() -> None:
@@ -77,7 +76,7 @@ KINDS = ["reservation", "capacity-block", "spot", "on-demand"]
 )
 def test_no_word_is_proposed_that_is_unlike(written: str, words: list[str], meant: str | None) -> None:
     assert nearest(written, words) == meant
-    assert trainers_nearest(written, words) == (meant or ""), "both packages propose alike"
+    assert trainers.nearest(written, words) == (meant or ""), "both packages propose alike"
     assert ("did you mean" in nearest_hint(written, words)) == (meant is not None)
 
 
@@ -97,7 +96,7 @@ def test_words_are_compared_in_one_place_of_each_package(repo: Path) -> None:
     files = [path for package in packages for path in (repo / package).rglob("*.py")]
     using = {str(path.relative_to(repo)) for path in files if "get_close_matches" in path.read_text("utf-8")}
     assert using == {"components/core/findings.py", "trainer/core/errors.py"}
-    assert trainers_similar == SIMILAR
+    assert trainers.SIMILAR == SIMILAR
 
 
 @given(st.text("abc-1", max_size=6), st.text("abc-1", max_size=6), st.text("abc-1", max_size=6))
