@@ -185,7 +185,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         if isinstance(rung, CapacityBlock):
             found += _block_size(rungs[:index], path, context)
             found += _block_start(rung, path, context.now)
-            found += _block_end(rung, path, last=index == len(rungs) - 1, context=context)
+            found += _block_end(rung, path, last=index == len(rungs) - 1, alone=len(rungs) == 1, context=context)
             found += _block_purchase(rung, path)
             found += _behind_block(list(zip(rungs, opens, strict=True))[index + 1 :], path)
     return found
@@ -254,7 +254,7 @@ def _zone_unnamed(rung: CapacityBlock | Reservation, path: str, assumed: str) ->
         f"{path}.zone",
         f"nobody has named the zone of this {rung.kind}: {assumed} is assumed, and anywhere else no node would start"
         + (" on what has been paid" if bought else ""),
-        "set zone: to where EC2 says it is",
+        "look in EC2 where it is, and write that zone",
     )
 
 
@@ -265,13 +265,13 @@ def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -
         return
     kind, opens = unreserved[0]
     begin = "before and after" if opens is None else f"from {opens.isoformat()} on and after its end"
-    close = ["set starts_at, or run `up` once the block has started"] if opens is None else []
+    close = ["write starts_at, or run `up` once the block has started"] if opens is None else []
     yield Finding.info(
         "capacity.behind-block",
         path,
         f"a block has nodes between its start and its end; {begin}, the next rung ({kind}) makes up for those that are "
         "missing, and is paid",
-        "; or ".join([*close, "remove the rungs behind it, and the job waits for the next block"]),
+        "; or ".join([*close, "without the rungs behind it the job waits for the next block"]),
     )
 
 
@@ -302,7 +302,7 @@ def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Find
             "capacity.allocation-unused",
             f"{path}.allocation",
             f"{rung.allocation} chooses among machine types, and this rung has only {own.name}",
-            "add machine_types, or remove allocation",
+            "remove allocation, or add machine_types",
         )
 
 
@@ -331,7 +331,7 @@ def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Find
             f"{path}.starts_at",
             f"{rung.id}: nodes are asked for at once, and before the block's start in vain; after a day of that Auto "
             "Scaling suspends the group",
-            "set starts_at: to the start that EC2 shows for the block, unless it has begun",
+            "write starts_at as EC2 shows it for the block, unless it has begun",
         )
     elif rung.starts_at > now:
         yield Finding.info(
@@ -342,13 +342,13 @@ def _block_start(rung: CapacityBlock, path: str, now: datetime) -> Iterable[Find
         )
 
 
-def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderContext) -> Iterable[Finding]:
+def _block_end(rung: CapacityBlock, path: str, *, last: bool, alone: bool, context: LadderContext) -> Iterable[Finding]:
     if rung.ends_at is None:
         yield Finding.warning(
             "capacity.block-end",
             f"{path}.ends_at",
             f"{rung.id}: without the block's end nothing can stop its nodes in time, and EC2 ends them",
-            "set ends_at: to the end that EC2 shows for the block",
+            "write ends_at as EC2 shows it for the block",
         )
         return
     stop = block_stop_time(rung.ends_at)
@@ -358,7 +358,7 @@ def _block_end(rung: CapacityBlock, path: str, *, last: bool, context: LadderCon
             "capacity.block-ended",
             f"{path}.ends_at",
             f"{rung.ends_at.isoformat()} leaves no time: its nodes stop at {stop.isoformat()}",
-            "remove this rung, or name a later block",
+            "name a later block" if alone else "remove this rung, or name a later block",
         )
     elif context.max_hours is not None and stop < begin + timedelta(hours=context.max_hours):
         hours = math.floor((stop - begin) / timedelta(hours=0.1)) / 10

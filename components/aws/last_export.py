@@ -17,8 +17,8 @@ SAY_SEC, POLL_SEC = 30.0, 10.0
 """How often it says what it waits for, and how often it looks."""
 RUNNING = ("PENDING", "EXECUTING")
 _LOST = (
-    "run `pulumi destroy` again, which goes on waiting; or, where what is missing in S3 may be lost, `pulumi state "
-    "delete` with the URN of the LastExport, and `pulumi destroy`"
+    "run `pulumi destroy` again, which goes on waiting; if it fails again, copy the runs from a node to the bucket and "
+    "check them there; then `pulumi state delete` with the URN of the LastExport, and `pulumi destroy`"
 )
 
 

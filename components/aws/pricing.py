@@ -4,9 +4,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from components.catalog.loader import Catalog
+from components.catalog.resolve import PriceQuote
 from components.catalog.schema import EfaFabric, MachineType
 from components.core.findings import InputError
 from components.estimate.cost import (
@@ -28,6 +30,7 @@ QUEUE_TAG = ("gangway:sized-by", "queue")
 """On a group whose size a queue of jobs sets."""
 GP3_MIBPS = 125
 """What a gp3 volume has without paying for more (Amazon EBS user guide, "General Purpose SSD volumes")."""
+NOTHING_PAID: Mapping[str, PriceQuote] = MappingProxyType({})
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 
 
@@ -167,23 +170,30 @@ def _trains_over_efa(row: Answer) -> bool:
     return bool(row.get("NetworkInfo", {}).get("EfaSupported") and ("GpuInfo" in row or "NeuronInfo" in row))
 
 
-def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first."""
+def price_resources(
+    resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote] = NOTHING_PAID
+) -> list[CostComponent]:
+    """The bill of `resources` in `region`, nodes first. `paid`: by a group's name, what the owner of its capacity block
+    paid for a node's hour.
+    """
     return [
-        *_nodes(resources, catalog, region),
+        *_nodes(resources, catalog, region, paid),
         *_surroundings(resources, catalog, region),
         *_monitoring(resources, catalog, region),
     ]
 
 
-def _nodes(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _nodes(
+    resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote]
+) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
     groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
     # Of those that a queue sizes the first is filled first, with all nodes when there is work for them.
     first = next((group for group in groups if _is_sized_by_queue(group)), None)
     for group in groups:
         standby = group.inputs.get("desiredCapacity") is None and group is not first
-        yield from of_resources(_group(group, templates, opened, catalog, region, standby), group)
+        of_block = paid.get(group.name)
+        yield from of_resources(_group(group, templates, opened, catalog, region, standby, of_block), group)
 
 
 def _group(
@@ -193,6 +203,7 @@ def _group(
     catalog: Catalog,
     region: str,
     standby: bool,
+    paid: PriceQuote | None,
 ) -> Iterable[CostComponent]:
     market, offers = _launches(group, templates)
     cap_usd = _spot_cap(group, offers[0]) if market == "spot" else None
@@ -202,7 +213,8 @@ def _group(
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
     disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
     prices = [
-        _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd) for name in machine_types
+        _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd, paid)
+        for name in machine_types
     ]
     # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
     dearest = max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
@@ -275,12 +287,15 @@ def _node_price(
     region: str,
     standby: bool,
     cap_usd: float | None,
+    paid: PriceQuote | None,
 ) -> CostComponent:
     label = f"{name}: {num_nodes} x {machine_type}, {market}"
+    if market == "capacity-block" and paid is not None:
+        return price_line(f"{label}, paid before", num_nodes, paid, kind=market, standby=standby)
     if market == "capacity-block":
         # No rate of an hour: whoever multiplies prices would count again what the purchase has paid.
         why = f"a capacity block's hours are paid when it is bought{_paid(catalog, machine_type, region)}"
-        return CostComponent(f"{label}, paid before", "hours", num_nodes, 0.0, 0.0, why, "", "documented", standby)
+        return CostComponent(f"{label}, paid before", "hours", num_nodes, None, 0.0, why, "", "", standby)
     quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
     return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby)
 

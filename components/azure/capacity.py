@@ -270,13 +270,13 @@ def _group_size(context: LadderContext) -> Iterable[Finding]:
     fabric, nodes = context.machine.infiniband, context.num_nodes_max
     if fabric is None or nodes <= (usual := fabric.largest_group.value):
         return
-    most = fabric.largest_group_on_request.value
+    most, fewest = fabric.largest_group_on_request.value, context.num_nodes_min
     if nodes > most:
         yield Finding.error(
             "capacity.placement-group-size",
             NODES,
             f"{nodes} nodes: InfiniBand reaches no further than a single placement group, of {most} machines at most",
-            f"set max: {most}, or {usual} without asking Microsoft",
+            f"set nodes: {{min: {min(fewest, most)}, max: {most}}}, or {usual} at most without asking Microsoft",
         )
     else:
         yield Finding.warning(
@@ -284,7 +284,7 @@ def _group_size(context: LadderContext) -> Iterable[Finding]:
             NODES,
             f"{nodes} nodes: a single placement group holds {usual} machines; Microsoft's support raises that to "
             f"{most} for a subscription that asks",
-            f"set max: {usual}, or ask for the raise before `up`",
+            f"set nodes: {{min: {min(fewest, usual)}, max: {usual}}}, or ask for the raise before `up`",
         )
 
 
@@ -319,19 +319,28 @@ def _published_zones(context: LadderContext) -> tuple[str, ...]:
 
 
 def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
+    name = path.rpartition(".")[2]
     if not context.region_zones:
-        return Finding.error("capacity.no-such-zone", path, f"{context.region} has no zones", "leave the zone out")
+        return Finding.error("capacity.no-such-zone", path, f"{context.region} has no zones", f"remove {name}")
+    first, *others = context.region_zones
+    or_another = f", or one of {', '.join(others)}" if others else ""
     return Finding.error(
         "capacity.no-such-zone",
         path,
         f"{context.region} has no zone {zone}",
-        f"write one of: {', '.join(map(repr, context.region_zones))}",
+        f"set {name}: {_zone_value(name, first)}{or_another}",
     )
+
+
+def _zone_value(name: str, zone: str) -> str:
+    """A zone as one writes it for `zone`, or for `zones`."""
+    return f"'{zone}'" if name == "zone" else f"['{zone}']"
 
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
     zones = rung_zones(rung, context.nodes_zone)
-    named = f"{path}.zone" if isinstance(rung, Reservation) else f"{path}.zones"
+    name = "zone" if isinstance(rung, Reservation) else "zones"
+    named = f"{path}.{name}"
     # The cluster's own zone is looked at once for all rungs.
     strange = [zone for zone in zones if zone != context.zone and zone not in context.region_zones]
     if strange:
@@ -349,7 +358,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
             named,
             f"{', '.join(zones)}: traffic to the file system and the head in zone {context.zone} crosses zones, which "
             "is slower",
-            f"write zone '{context.zone}' where speed matters more than finding capacity",
+            f"set {name}: {_zone_value(name, context.zone)} where speed matters more than finding capacity",
         )
     if isinstance(rung, Reservation) and rung.zone is None and zones:
         yield Finding.info(

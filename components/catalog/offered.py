@@ -11,7 +11,7 @@ from components.core.findings import Finding
 
 __all__ = ["first_zone", "region_findings", "service_findings", "zone_findings", "zone_names"]
 
-REGION = "gangway:region"
+REGION, ZONE = "gangway:region", "gangway:cluster.zone"
 ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
 """How a zone's whole name is made of `Region.zones`; elsewhere a zone's word is its name."""
 ASK: Mapping[str, str] = {
@@ -83,7 +83,8 @@ def zone_findings(
     if doubt and offered.complete == "regions":
         doubt = "its letters of zones are one account's, and yours may be others"
     has_it = f"{_said(offered.zones)} has it in {', '.join(zones)}"
-    fix = f"set zone: {zones[0]}"
+    word = f"'{zones[0]}'" if zones[0].isdecimal() else zones[0]
+    fix = f"set {path}: {f'[{word}]' if path.endswith('.zones') else word}"
     if doubt:
         message = f"{machine.name} is not known to be offered in {zone}: {has_it}; {doubt}"
         yield Finding.warning("capacity.zone-without-machine", path, message, fix)
@@ -110,7 +111,7 @@ def service_findings(
         yield Finding.warning("storage.zone-unknown", path, message, ask)
     else:
         message = f"there is no {what} in {zone}: {_said(offered.zones)} {has_it}"
-        yield Finding.error("storage.not-in-zone", path, message, f"set zone: {there[0]}" if there else ask)
+        yield Finding.error("storage.not-in-zone", path, message, f"set {ZONE}: {there[0]}" if there else ask)
 
 
 def _same_region(one: str, other: str) -> bool:

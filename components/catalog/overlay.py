@@ -92,6 +92,7 @@ def read_overlay(path: Path) -> Overlay:
     """The prices of one file, sources marked as an overlay's. InputError: a broken overlay, never skipped silently."""
     try:
         tables, plain_sources = read_file(path)
+        _check_days(plain_sources)
         provider, sources = tables["provider"], _marked(plain_sources)
         machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
         tpus = [with_facts(TpuPrice, row, sources) for row in tables["tpus"]]
@@ -99,17 +100,26 @@ def read_overlay(path: Path) -> Overlay:
         _check_prices(overlay)
         return overlay
     except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, ValueError) as error:
-        # A file that somebody named is theirs: only one that would be read again is to go.
+        # A file that somebody named is theirs: only one that would be read again is to be moved.
         own = path.parent == overlay_folder()
         raise InputError(
             str(path),
             f"no overlay of prices: {type(error).__name__}",
             value=str(error).splitlines()[0],
             allowed="a file that `gangway prices refresh` wrote",
-            fix=f"delete it and run `gangway prices refresh`, or set {OVERLAYS_VARIABLE}={OFF}"
+            fix=f"move it to another folder and run `gangway prices refresh`, or set {OVERLAYS_VARIABLE}={OFF}"
             if own
             else "name another",
         ) from None
+
+
+def _check_days(sources: Mapping[str, Source]) -> None:
+    """Each source bears a day (ValueError names one without): what is old is judged by it, and the newer one wins."""
+    for name, about in sources.items():
+        days = [day for key in ("as_of", "read_on") if (day := about.get(key)) is not None]
+        if not days or not all(isinstance(day, date) for day in days):
+            given = " and ".join(map(repr, days)) or "none"
+            raise ValueError(f"source {name} has no day (as_of or read_on, such as 2026-11-01): {given}")
 
 
 def _check_prices(overlay: Overlay) -> None:
@@ -177,7 +187,8 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
         for (title, url, day, read_on, confidence), name in sources.items()
     }
     body = yaml.dump({**tables, "sources": shared}, Dumper=_Plain, sort_keys=False, width=200, allow_unicode=True)
-    return f"# Written by `gangway prices refresh`. Delete it to go back to the prices that ship with Gangway.\n{body}"
+    back = f"{OVERLAYS_VARIABLE}={OFF} goes back to the prices that ship with Gangway."
+    return f"# Written by `gangway prices refresh`. {back}\n{body}"
 
 
 def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from components.catalog.schema import Fact, MachinePrice
 
-__all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price"]
+__all__ = ["KINDS", "Kind", "PriceQuote", "resolve_price", "stated_price"]
 
 Kind = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block", "flex-start"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -70,6 +70,12 @@ def resolve_price(rows: Iterable[MachinePrice], region: str, kind: Kind) -> Pric
         if (found := _of_row(row, region, kind)) is not None:
             return found
     return None
+
+
+def stated_price(usd: float, region: str, setting: str) -> PriceQuote:
+    """The price that a stack file states by `setting`, which wins over any list. It bears no date."""
+    fact = Fact[float | None](value=usd, source=f"stated by the stack file: {setting}", confidence="stated")
+    return PriceQuote(region, region, fact, usd, usd)
 
 
 def _of_row(row: MachinePrice, region: str, kind: Kind) -> PriceQuote | None:

@@ -58,7 +58,7 @@ class Frozen(BaseModel):
 
 
 class Fact(Frozen, Generic[T]):
-    """A value and where it comes from. One of the two days is always known.
+    """A value and where it comes from. One of the two days is always known, but of what a stack file states.
 
     Attributes:
         value: None where nobody knows.
@@ -90,9 +90,14 @@ class Fact(Frozen, Generic[T]):
         return "" if self.as_of is None else self.as_of.isoformat()
 
     @property
+    def read_text(self) -> str:
+        """The day on which it was read, ISO 8601; empty where a stack file states it without a day."""
+        return "" if self.read_on is None and self.as_of is None else self.seen_on.isoformat()
+
+    @property
     def dated(self) -> str:
         """The source's own date, or that it has none, as people read it."""
-        return dated(self.as_of_text, self.seen_on.isoformat(), self.confidence)
+        return dated(self.as_of_text, self.read_text, self.confidence)
 
 
 def dated(as_of: str, read_on: str, confidence: str) -> str:

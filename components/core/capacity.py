@@ -85,6 +85,8 @@ class CapacityBlock(_Rung):
         purchase: buy `offering_id`. Destroying the stack gives no money back.
         offering_id: what the provider offers; offerings are valid for minutes, so look one up just before `up`.
         upfront_usd: what that offering costs, in US dollars, so that it stands in the plan.
+        paid_usd_per_hour: what the owner of the block paid for an hour of one node; without it the plan leaves that
+            cost out, and says so.
         starts_at: the block's start. Nodes are asked for then; without it at once, and in vain before it.
         ends_at: the block's end. Nodes are told to stop before it; without it they cannot be.
         zone: where the block is; the cluster's own zone when left out.
@@ -95,6 +97,7 @@ class CapacityBlock(_Rung):
     purchase: StrictBool = False
     offering_id: str | None = Field(default=None, min_length=1, examples=["cbo-0123456789abcdef0"])
     upfront_usd: PositiveNumber | None = Field(default=None, examples=[16000])
+    paid_usd_per_hour: PositiveNumber | None = Field(default=None, examples=[31.5])
     starts_at: Moment | None = Field(default=None, examples=["2026-06-30T11:30:00Z"])
     ends_at: Moment | None = Field(default=None, examples=["2026-07-01T11:30:00Z"])
     zone: str | None = Field(default=None, min_length=1, examples=["us-east-2a"])
@@ -110,6 +113,8 @@ class CapacityBlock(_Rung):
             return self
         if self.id is not None:
             raise ValueError("either id (an owned block) or purchase: true (a new one); remove one of them")
+        if self.paid_usd_per_hour is not None:
+            raise ValueError("paid_usd_per_hour beside id only; remove paid_usd_per_hour")
         needed = {**buying, "starts_at": self.starts_at, "ends_at": self.ends_at}
         if missing := [name for name, value in needed.items() if value is None]:
             raise ValueError(
@@ -279,13 +284,13 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
     """
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:
-            nearest = _NEAREST_KIND.get(rung.kind, "on-demand")
+            nearest = _NEAREST_KIND.get(rung.kind, "")
             raise InputError(
                 f"{place}[{index}].kind",
                 f"{provider} has no such capacity",
                 value=rung.kind,
                 allowed=", ".join(offered),
-                fix=f"remove rung {index}, or write {nearest if nearest in offered else 'on-demand'} in its place",
+                fix=f"set {place}[{index}]: {{kind: on-demand}}{f', or write {nearest}' if nearest in offered else ''}",
             )
 
 
@@ -300,9 +305,13 @@ def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], s
         source: who says so, and when.
     """
     if rung.kind not in sold:
+        # Nothing else has to be said of these; the others have an id, or hours.
+        plain = [kind for kind in ("on-demand", "spot") if kind in sold]
+        others = ", ".join(kind for kind in sold if kind not in plain[:1])
+        in_words = f"{', or ' if plain else ''}one of: {others}" if others else ""
         yield Finding.error(
             "capacity.not-sold",
             f"{path}.kind",
             f"{machine_type} cannot be had as {rung.kind} ({source})",
-            f"write one of: {', '.join(sold)}",
+            f"{f'set {path}: {{kind: {plain[0]}}}' if plain else ''}{in_words}",
         )

@@ -8,7 +8,12 @@ from typing import Self
 
 from components.core.visible import visible
 
-__all__ = ["Finding", "InputError", "Severity", "letters_wrong", "nearest", "nearest_hint"]
+__all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "nearest", "nearest_hint"]
+
+SIMILAR = 0.6
+"""Least likeness of a word that is proposed, 0 to 1 (difflib: twice the letters in common over all letters). Below it a
+proposal is a guess. `trainer.core.errors.nearest` has the same one.
+"""
 
 
 class Severity(StrEnum):
@@ -28,7 +33,9 @@ class Finding:
         code: stable identifier, such as `fabric.placement-with-block`.
         path: where in the stack file, such as `gangway:storage.capacity_gib`.
         message: what is the matter, with the value in it.
-        fix: the change that mends it; empty when nothing needs doing.
+        fix: what mends it; empty when nothing needs doing. One that changes the stack file begins with the change,
+            which a test applies: `set KEY: VALUE` or `remove KEY` (write, add and leave KEY out mean the same), KEY
+            being a config path, or one beside or below `path`. Any other is advice, and begins otherwise.
     """
 
     severity: Severity
@@ -93,13 +100,14 @@ class InputError(ValueError):
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word most like `value` (case ignored), or None when nothing is close. One that `value` begins with is
-    closer than any other: lr_generator is lr_g.
+    """The allowed word most like `value` (case ignored), or None where the likeness of none reaches `SIMILAR`. A word
+    of at least a third of `value` that `value` begins with wins over any other: lr_generator is lr_g.
     """
     by_lower = {word.lower(): word for word in allowed}
-    if begun := [word for word in by_lower if len(word) > 2 and value.lower().startswith(word)]:
+    least = max(3, len(value) / 3)
+    if begun := [word for word in by_lower if len(word) >= least and value.lower().startswith(word)]:
         return by_lower[max(begun, key=len)]
-    close = get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
+    close = get_close_matches(value.lower(), by_lower, n=1, cutoff=SIMILAR)
     return by_lower[close[0]] if close else None
 
 

@@ -31,6 +31,25 @@ _KINDS = (
         "gangway forecast FILE",
     ),
     _Kind(
+        re.compile(r"\ASPOTPRICEHISTORY\t"),
+        "a list of spot prices as text (aws ec2 describe-spot-price-history)",
+        "",
+        "ask AWS again with --output json > FILE, then: gangway forecast FILE",
+    ),
+    _Kind(
+        re.compile(r"\A\s*JobID(?:Raw)?[ ]+\S+[^\n|]*\n[ ]*-+ "),
+        "Slurm's accounting as a table (sacct without -P)",
+        "",
+        "for reconcile --jobs: gangway job list --json > jobs.json; for simulate and forecast: CSV "
+        "with the columns name,submit_hours,gpus,hours",
+    ),
+    _Kind(
+        re.compile(r"\A#![^\n]*sh\b(?:[^\n]*\n)+?#SBATCH\b"),
+        "a batch script of Slurm's (#SBATCH)",
+        "",
+        "sbatch FILE; job submit takes a job file, as in examples/jobs, with what the script runs as its command",
+    ),
+    _Kind(
         re.compile(r"\A(?=[^\n]*\|)(?:[^\n]*\|)?JobID(?:Raw)?\s*(?:\||$)", re.MULTILINE),
         "Slurm's accounting (sacct -P)",
         "",
@@ -42,6 +61,14 @@ _KINDS = (
         "a Kubernetes manifest (JobSet)",
         "",
         "kubectl apply -f FILE; job submit takes a job file, as in examples/jobs, and makes a JobSet of it",
+    ),
+    _Kind(
+        re.compile(
+            r'^\s*"?kind"?\s*:\s*"?(?:Job|(?:PyTorch|MPI|Ray|Train)Job|Pod|Deployment|StatefulSet)\b', re.MULTILINE
+        ),
+        "a Kubernetes manifest",
+        "",
+        "kubectl apply -f FILE; job submit takes a job file, as in examples/jobs, with that image and command",
     ),
     _Kind(
         re.compile(r"\A[^\n]*\bPreTaxCost\b"),

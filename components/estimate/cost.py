@@ -147,7 +147,7 @@ def from_fact(
         hourly=hourly,
         source=f"{fact.source}{note}",
         as_of=fact.as_of_text,
-        read_on=fact.seen_on.isoformat(),
+        read_on=fact.read_text,
         confidence=fact.confidence,
         standby=standby,
     )

@@ -78,7 +78,7 @@ def parse_job_log(text: str, place: str) -> JobLog:
                 f"{place}, line {line}", f"no job of a log like {found.name}",
                 value=",".join(str(cell) for cell in row.values())[:120],
                 allowed=f"times {YEARS} and numbers in {', '.join(sorted(found.columns))}",
-                fix="correct it, or delete it",
+                fix="correct the line, or read a copy without it",
             ) from None  # fmt: skip
         if job.gpus > 0 and job.run_sec > 0 and job.left > job.submitted:
             jobs.append(job)

@@ -116,6 +116,8 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
     for price in history:
         if price.product in _UNIX:
             changes[f"{visible(price.machine)}/{visible(price.zone)}"][price.since.astimezone(UTC)] = price.usd
+    if not history:
+        raise InputError(place, "spot prices, but not one", allowed="some weeks", fix="ask AWS for a longer time")
     if column is not None and column not in changes:
         raise InputError.not_among("--column", f"no Linux price of that name in {place}", column, sorted(changes))
     if column is None and len(changes) != 1:

@@ -258,7 +258,7 @@ def zone_unnamed(rung: AnyRung, path: str, assumed: str) -> Iterable[Finding]:
             "capacity.zone-unnamed",
             f"{path}.zone",
             f"nobody has named the zone of {rung.id}: {assumed} is assumed, and anywhere else no node would start",
-            "set zone: to where `gcloud compute reservations list` shows it",
+            "write the zone that `gcloud compute reservations list` shows",
         )
 
 

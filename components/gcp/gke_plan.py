@@ -222,7 +222,7 @@ def plan_pools(
                 "slices come whole from a pool of their own, and are not asked for by a ProvisioningRequest here",
                 value=rung.kind,
                 allowed="reservation, spot, on-demand",
-                fix=f"remove rung {position}, or write on-demand in its place",
+                fix=f"set {place}[{position}]: {{kind: on-demand}}",
             )
         up = least if position == 0 else 0
         reservation = _full_reservation(rung, project, f"{place}[{position}].id")

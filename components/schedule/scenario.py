@@ -364,9 +364,25 @@ def _cluster(config: ClusterConfig, offers: Mapping[str, Offer]) -> tuple[Cluste
     notes: list[str] = []
     some = next(iter(offers.values()), None)
     gpus = config.gpus_per_node or (1 if some is None else some.machine.num_accelerators.value)
+    if some is not None:
+        notes += _part_of_machine(some.machine.name, gpus, some.machine.num_accelerators.value)
     rungs = tuple(_rung(one, offers.get(one.kind), gpus, notes) for one in config.capacity)
     power = _power(config, some, notes)
     return Cluster(rungs, gpus, power, config.start_sec, config.save_sec, config.interval_sec), notes
+
+
+def _part_of_machine(name: str, gpus: int, whole: int) -> list[str]:
+    """A note where jobs use fewer GPUs of a node than it has. InputError: it has fewer than that."""
+    if gpus > whole:
+        place = "cluster.gpus_per_node"
+        raise InputError(place, f"{name} has fewer", value=gpus, allowed=f"at most {whole}",
+                         fix=f"write gpus_per_node: {whole}, or leave it out")  # fmt: skip
+    if gpus == whole:
+        return []
+    return [
+        f"jobs use {gpus} of the {whole} GPUs of each {name}: a listed price is the whole machine's and charged to "
+        "these alone; what the others draw is left out"
+    ]
 
 
 def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> Rung:

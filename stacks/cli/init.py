@@ -1,7 +1,7 @@
 """`gangway init`: a Pulumi project outside a checkout, by questions or by flags.
 
     $ gangway init my-cluster                                            # asks
-    $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2-4 --set gcp.project=my-project
+    $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2 --email ml@example.org --set gcp.project=ml
 
 Writes nothing before every answer has been checked as `gangway plan` does, and never over a file that is there or among
 others.
@@ -44,7 +44,7 @@ def init(
     preset: Annotated[str | None, typer.Option(help="What is trained, such as dcgan-digits.")] = None,
     kimg: Annotated[float, typer.Option(help="Thousands of images to train on.")] = 2000,
     max_hours: Annotated[float, typer.Option(help="After so many hours the nodes stop the job.")] = 2,
-    email: Annotated[str | None, typer.Option(help="Who hears of the budget.")] = None,
+    email: Annotated[str | None, typer.Option(help="Who gets the budget's alarms; required.")] = None,
     budget: Annotated[float | None, typer.Option(help="A month's, USD; else the cluster's full month.")] = None,
     team: Annotated[str, typer.Option(help="Tag: whose it is.")] = "ml-platform",
     cost_center: Annotated[str, typer.Option(help="Tag: who pays.")] = "4711",
@@ -110,9 +110,19 @@ def _answers(
         machine_type=machine_type or "",
         nodes=_answer("Nodes, such as 2 or 2-4", given["nodes"], "1", asks),
         preset=_answer(f"Preset: {', '.join(PRESETS)}", given["preset"], "dcgan-digits", asks),
-        email=_answer("Who hears of the budget", given["email"], "ml-platform@example.com", asks),
+        email=_email(given["email"], asks),
         own=own,
     )
+
+
+def _email(given: str | None, asks: bool) -> str:
+    """Nobody else's address may stand in. InputError: none is given, and nobody can be asked."""
+    if given is not None:
+        return given
+    if not asks:
+        raise InputError("--email", "missing: the budget's alarms would reach nobody",
+                         allowed="an address that somebody reads", fix="add --email NAME@COMPANY")  # fmt: skip
+    return str(typer.prompt("Who gets the budget's alarms (an e-mail address)"))
 
 
 def _setting(text: str) -> tuple[str, str]:

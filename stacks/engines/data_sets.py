@@ -131,7 +131,7 @@ def _check_same(source: str, files: dict[str, int], folder: OwnJobFolder) -> Non
     raise InputError(
         "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
         allowed="a folder that stays as it is, since jobs may be reading the copy",
-        fix=f"put the new data set into a folder of another name, or remove {folder.path} once no job reads it",
+        fix=f"put the new data set into a folder of another name, or move {folder.path} aside once no job reads it",
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def has_environment(folder: JobFolder) -> bool:
 
 def environment_of(folder: JobFolder) -> dict[str, str]:
     """UnreadableError: there is none, or somebody else has written there."""
-    place, fix = str(folder.path / _FILE), f"submit it again, and remove {folder.path}"
+    place, fix = str(folder.path / _FILE), f"submit it again; {folder.path} can be moved aside"
     try:
         lines = folder.read(_FILE, _MOST_BYTES).split(b"\0")
     except OSError as error:

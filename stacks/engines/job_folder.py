@@ -140,7 +140,7 @@ class OwnJobFolder(JobFolder):
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=f"remove {path}") from None
+            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=f"move {path} aside") from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
         if self.uid != os.geteuid():

@@ -506,7 +506,9 @@ def read_status(folder: JobFolder) -> JobStatus:
         raise _unreadable(folder, STATE_FILE, "no state of a job", error) from None
     if found.id != folder.name:
         said = f"no state of {folder.name}, but of {found.id[:80]}: a folder that was renamed"
-        raise UnreadableError(str(folder.path / STATE_FILE), said, fix="give the folder its name again, or remove it")
+        raise UnreadableError(
+            str(folder.path / STATE_FILE), said, fix="give the folder its name again, or move it elsewhere"
+        )
     found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
     if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
         return replace(found, reason=gone)
@@ -515,7 +517,7 @@ def read_status(folder: JobFolder) -> JobStatus:
 
 def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | ValidationError) -> UnreadableError:
     why = error.strerror if isinstance(error, OSError) else first_wrong(error)
-    fix = f"ask with the release that wrote it, or remove {folder.path}"
+    fix = f"ask with the release that wrote it, or move {folder.path} elsewhere"
     return UnreadableError(str(folder.path / name), f"{said}: {why}", fix=fix)
 
 

@@ -185,4 +185,4 @@ def _read(folder: JobFolder) -> _Way | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"remove {path}") from None
+        raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"move {path} aside") from None

@@ -101,7 +101,7 @@ def _text(folder: JobFolder, name: str) -> str:
 
 def _no_stretches(folder: JobFolder, name: str, error: Exception) -> UnreadableError:
     path = folder.path / name
-    return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"remove {path}")
+    return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"move {path} aside")
 
 
 def _stretch(began_ms: int, ended_ms: int, nodes: int) -> Stretch:

@@ -213,7 +213,7 @@ def _in_vain(config: StackConfig, machine: MachineType, asked: AutoscaleConfig) 
             "autoscale.one-number",
             _PLACE,
             f"of no effect: cluster.nodes has one number, {nodes.max}",
-            "set nodes.min below nodes.max, or remove autoscale",
+            "remove autoscale, or write a cluster.nodes.min below max",
         )
     else:
         yield _who_does_it(config, machine)

@@ -8,7 +8,7 @@ from math import ceil
 from components.catalog.billing import load_billing
 from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS, is_stale
-from components.core.capacity import Spot
+from components.core.capacity import CapacityBlock, Spot
 from components.core.findings import Finding, InputError
 from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate, foreign_regions
 from components.estimate.spot import best_interval_sec
@@ -18,6 +18,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.planning.autoscale import autoscale_findings
 from stacks.planning.controller import controller_findings
 from stacks.planning.expected_run import run_findings
+from stacks.planning.placeholders import placeholder_findings
 from stacks.planning.region_limits import region_findings
 from stacks.planning.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.planning.trainer_findings import rounded_down, trainer_findings
@@ -51,6 +52,7 @@ def common_findings(
         *_pins(config),
         *region_findings(config),
         *_late_stop(config, cost),
+        *placeholder_findings(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 
@@ -147,7 +149,8 @@ def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
     uneven = [num for num in sizes if num >= nodes.min and batch_size % (num * per_node * group)]
     even = [str(num) for num in sizes if batch_size % (num * per_node * group) == 0]
     if uneven:
-        fix = f"set min and max to one of {', '.join(even)}" if even else ""
+        also = f" (also even: {', '.join(even[:-1])})" if even[1:] else ""
+        fix = f"set nodes: {{min: {even[-1]}, max: {even[-1]}}}{also}" if even else ""
         problem = f"batch_size {batch_size} of {whose} does not divide evenly"
         if machine.backend == "xla":
             why = "on XLA every worker has the same share, and the trainer refuses to begin"
@@ -174,7 +177,7 @@ def _or_batch_size(config: StackConfig, fix: str, workers: int) -> str:
     if "batch_size" not in config.training.settings:
         return fix
     batch_size = config.training.effective_config().batch_size
-    even = f"batch_size: {ceil(batch_size / workers) * workers} in job.settings"
+    even = f"gangway:job.settings.batch_size: {ceil(batch_size / workers) * workers}"
     return f"{fix}, or {even}" if fix else f"set {even}"
 
 
@@ -208,14 +211,14 @@ def _state(config: StackConfig) -> Iterable[Finding]:
             "storage.not-shared",
             "gangway:storage",
             "several nodes need one file system for data and checkpoints, and this stack has none",
-            "add storage, or set nodes: {min: 1, max: 1}",
+            "set gangway:cluster.nodes: {min: 1, max: 1}, or add a storage section",
         )
     if any(isinstance(rung, Spot) for rung in config.cluster.capacity):
         yield Finding.warning(
             "storage.lost-with-node",
             "gangway:storage",
             "checkpoints stay on the node's own volume, which a spot interruption takes away",
-            "add storage",
+            "a storage section keeps them",
         )
 
 
@@ -356,10 +359,24 @@ def money_findings(
     rungs = [rung for rung in rungs if rung.in_reach]
     return (
         *(() if job is None else _interruptions(config, rungs, job)),
+        *_owned_blocks(config),
         *stale_prices(lines, rungs, today),
         *_unsaid(config),
         *_ignored(config),
     )
+
+
+def _owned_blocks(config: StackConfig) -> Iterable[Finding]:
+    """Blocks that somebody bought before, at a price that only they know."""
+    for position, rung in enumerate(config.cluster.capacity):
+        if isinstance(rung, CapacityBlock) and not rung.purchase and rung.paid_usd_per_hour is None:
+            path = f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
+            yield Finding.warning(
+                "cost.block-not-included",
+                path,
+                f"the block {rung.id} was paid for before: no total has its cost in it",
+                "write what a node's hour of it cost, in US dollars: paid_usd_per_hour",
+            )
 
 
 def _interruptions(config: StackConfig, rungs: Sequence[RungCost], job: Pace) -> Iterable[Finding]:
@@ -383,7 +400,7 @@ def _spot(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Finding]:
             path,
             f"how often such nodes are taken is not known, so their run is priced with failures alone: "
             f"{rung.taken.source}",
-            "write what you have seen: gangway:estimate: {taken_percent_per_month: ...}",
+            "where you have seen it, write gangway:estimate.taken_percent_per_month",
         )
 
 
@@ -458,8 +475,9 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
     if old:
         said.append(f"{len(old)} older than {STALE_DAYS} days, the oldest of {min(old.values())} ({_some(list(old))})")
     if undated:
-        first = min((read_on or as_of for as_of, read_on, _ in undated.values()), default="")
-        said.append(f"{len(undated)} undated or recalled, read from {first} on ({_some(list(undated))})")
+        read = sorted(day for as_of, read_on, _ in undated.values() if (day := read_on or as_of))
+        since = f", read from {read[0]} on" if read else ""
+        said.append(f"{len(undated)} undated or recalled{since} ({_some(list(undated))})")
     if said:
         yield Finding.warning(
             "prices.stale",

@@ -217,7 +217,7 @@ def _meter(machine: MachineType, asked: ControlSettings) -> Iterable[Finding]:
             f"{_PLACE}.objective",
             f"{asked.objective} needs joules, and a TPU has no energy counter that the trainer reads: without one it "
             "decides nothing, and says so",
-            "write objective: time or cost",
+            "set objective: time, or cost",
         )
 
 

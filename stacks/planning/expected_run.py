@@ -145,7 +145,7 @@ def _own_command(config: StackConfig, machine: MachineType, cost: CostEstimate |
         "gangway:job.command",
         f"a run is priced as all of max_hours, {config.work.max_hours:g} h: of a command of your own no speed, time or "
         "energy is forecast; what it has used its record says afterwards",
-        "set max_hours to what it takes at most",
+        "max_hours should be what it takes at most",
     )
     if cost is not None:
         yield from _budget(config, expected_run(config, machine, run_throughput(config, machine), cost), cost)
@@ -167,7 +167,7 @@ def _measured(
             "gangway:estimate.images_per_second",
             f"{rate.mid:,.0f} images/s are more than {workers} x {model_of(machine)} compute at their peak all the "
             f"time, {at_peak:,.0f} ({course.peaks_in_words}; penalties left out)",
-            "write the images a second of the whole job, as its stats.jsonl has them, or leave it out",
+            "leave it out, or write the images a second of the whole job, as its stats.jsonl has them",
         )
         return
     hours = _whole(config, machine, rate).mid
@@ -239,9 +239,9 @@ def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> 
 def _length(config: StackConfig, hours: float) -> str:
     """The fix of a run that takes `hours`, more than max_hours."""
     kimg = rounded_down(config.training.kimg * _share(config, hours))
-    fixes = [f"kimg: {kimg:g} at most"] if kimg else []
-    fixes += [f"max_hours: {ceil(hours)} at least"] if ceil(hours) <= MOST_HOURS else []
-    return f"set {', or '.join(fixes)}"
+    fixes = [f"gangway:job.max_hours: {ceil(hours)}, or more"] if ceil(hours) <= MOST_HOURS else []
+    fixes += [f"gangway:job.kimg: {kimg:g}, or less"] if kimg else []
+    return f"set {'; or '.join(fixes)}"
 
 
 def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, speed: Throughput) -> Iterable[Finding]:

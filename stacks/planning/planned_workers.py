@@ -47,7 +47,7 @@ def _of_others(stretch: Stretch, runs: Sequence[int], per_node: int) -> Finding:
         _PATH,
         f"the trainer refuses {stretch.place}.workers {asked}: the stack's nodes run {has} workers, and the run would "
         f"end at image {stretch.first:,}; allowed: {allowed}, or 0 for any number",
-        f'set "workers": {near} or 0 in {stretch.place} of job.settings',
+        f'"workers": {near} or 0 in {stretch.place} of job.settings',
     )
 
 
@@ -58,7 +58,8 @@ def _of_one_number(stretch: Stretch, runs: Sequence[int], per_node: int) -> Find
         _PATH,
         f"{stretch.place}.workers {stretch.workers}: the stack's nodes may run {runs[0]} to {runs[-1]} workers, and "
         f"from image {stretch.first:,} on the trainer refuses any other number",
-        f'set nodes: {{min: {number}, max: {number}}}, or "workers": 0 in {stretch.place} of job.settings',
+        f"set gangway:cluster.nodes: {{min: {number}, max: {number}}}, "
+        f'or "workers": 0 in {stretch.place} of job.settings',
     )
 
 
@@ -76,6 +77,6 @@ def _unserved(stretch: Stretch, runs: Sequence[int], *, equal_shares: bool) -> I
                 _PATH,
                 f"the trainer refuses {stretch.place}, whose batch_size is {size}: {error.problem}; "
                 f"allowed: {error.allowed.partition(';')[0]}",
-                f'set "batch_size": {enough} in {stretch.place} of job.settings, or run other nodes',
+                f'"batch_size": {enough} in {stretch.place} of job.settings, or run other nodes',
             )
             return

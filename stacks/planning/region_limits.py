@@ -34,7 +34,9 @@ def region_findings(config: StackConfig) -> Iterator[Finding]:
         return
     if (refused := refusal(limits, here)) is not None:
         unsaid = config.site is not None and not config.site.country
-        fix = "set gangway:site.country, two letters" if unsaid else "choose another region, or change gangway:regions"
+        fix = (
+            "write gangway:site.country, two letters" if unsaid else "choose another region, or change gangway:regions"
+        )
         yield Finding.error(CODE, "gangway:region", f"{refused.said} (regions.{refused.why})", fix)
     if config.storage is None or config.storage.source is None:
         return
@@ -44,7 +46,7 @@ def region_findings(config: StackConfig) -> Iterator[Finding]:
             "regions.source-unsaid",
             "gangway:storage.source",
             f"nobody has said in which region {config.storage.source} is: it is not held against gangway:regions",
-            "set gangway:estimate.source_region",
+            "write gangway:estimate.source_region",
         )
     elif source != config.region and (refused := refusal(limits, Place(config.provider, source))) is not None:
         yield Finding.error(

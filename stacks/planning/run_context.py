@@ -8,7 +8,7 @@ from pathlib import Path
 import pulumi
 
 from components.catalog.embodied import life_hours, machine_emissions
-from components.catalog.resolve import Kind, resolve_price
+from components.catalog.resolve import Kind, resolve_price, stated_price
 from components.catalog.schema import Fact, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, CapacityBlock, Reservation
 from components.core.image import CONTENT_PREFIX, RegistryLogin, TrainerImage
@@ -143,6 +143,8 @@ def _price(rung: AnyRung, num_nodes: int, rows: Sequence[MachinePrice], region: 
         )
     kind: Kind = "on-demand" if isinstance(rung, Reservation) else rung.kind
     quote = resolve_price(rows, region, kind)
+    if isinstance(rung, CapacityBlock) and rung.paid_usd_per_hour is not None:
+        quote = stated_price(rung.paid_usd_per_hour, region, "paid_usd_per_hour of the block")
     if quote is None:
         stated = next((row.on_demand.source for row in rows if row.on_demand.confidence == "stated"), None)
         return Quantity.absent("USD/h", stated or f"the catalogue has no {rung.kind} price")

@@ -27,32 +27,36 @@ from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 
 _FLOAT32 = 4
+_COUNTED = 167.5
+"""Operations of a step of dcgan-digits (`step_operations`)."""
 _GRAPH_SHARE = 0.2
 """Of an operation's launch, where it is replayed from a CUDA graph; assumed."""
 
 
 class Assumed(NamedTuple):
     """What nobody knows before a run. `utilisation`: share of the accelerator's peak that a step's products reach;
-    `launch_sec`: until the host has started one operation; `overlap`: share of the products' time during which
-    gradients travel; `hidden`: whether the host starts operations while the device computes.
+    `launches`: that the host makes for one operation of a step; `launch_sec`: until it has made one; `overlap`: share
+    of the products' time during which gradients travel; `hidden`: whether the host launches while the device computes.
     """
 
     utilisation: float
+    launches: float
     launch_sec: float
     overlap: float
     hidden: bool
 
 
 SLOW, USUAL, FAST = (
-    Assumed(0.02, 50e-6, 0.0, hidden=False),
-    Assumed(0.08, 15e-6, 0.5, hidden=True),
-    Assumed(0.3, 5e-6, 1.0, hidden=True),
+    Assumed(0.02, 344 / _COUNTED, 50e-6, 0.0, hidden=False),
+    Assumed(0.08, 284 / _COUNTED, 15e-6, 0.5, hidden=True),
+    Assumed(0.3, 224 / _COUNTED, 5e-6, 1.0, hidden=True),
 )
 """Calibrated by published speeds of GANs on V100, A100 and L40, which are at 5 to 18 % of the peak (docs/costs.md). A
 launch takes 4 to 6 us by https://susun-blog.com/blog/pegainfer-3-cuda-graph, and several times that with Python and
-autograd, assumed.
+autograd, assumed. Launch-bound runs of dcgan-digits made 224 to 344 launches a step (measured, November 2026); of other
+networks the same share is assumed.
 """
-_LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launch_sec, FAST.overlap, hidden=True)
+_LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.overlap, hidden=True)
 """No step of the band waits for a smaller share of its time."""
 
 
@@ -248,7 +252,7 @@ def step_time(step: Step, tflops: float, network: Network | None, workers: int, 
     products = whole = 0.0
     for work in step.work:
         products_sec = step.largest * work.flop / (tflops * 1e12 * assumed.utilisation)
-        starts_sec = step.starts * work.operations * assumed.launch_sec
+        starts_sec = step.starts * work.operations * assumed.launches * assumed.launch_sec
         busy_sec = max(products_sec, starts_sec) if assumed.hidden else products_sec + starts_sec
         model = StepModel(busy_sec, work.gradient_bytes, overlap=assumed.overlap)
         products += work.share * products_sec
@@ -331,7 +335,8 @@ def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throu
         rates(course.legs, network, workers),
         "projected",
         f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {model_of(machine)}'s "
-        f"{', then '.join(peaks)}, about {operations:,.0f} operations a step at "
+        f"{', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
+        f"{operations * SLOW.launches:,.0f} launches a step at "
         f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {course.shares_in_words(workers)} images on "
         f"each of {workers} workers"
         f"{', gradients over the links of the catalogue' if network else ''}; calibrated by published GANs; data "

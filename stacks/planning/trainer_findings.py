@@ -22,7 +22,7 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
             f"trainer.{found.field.replace('_', '-')}",
             "gangway:job.settings",
             f"the trainer refuses {found.problem}; allowed: {found.allowed}",
-            f"set {_written(found.changes)} in job.settings" if found.changes else f"change {found.field}",
+            f"set {_written(found.changes)}" if found.changes else f"change {found.field}",
         )
     yield from segment_findings(config, machine)
 
@@ -54,4 +54,4 @@ def node_of(machine: MachineType) -> Machine:
 def _written(changes: Mapping[str, object]) -> str:
     """As in a stack file."""
     values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in changes.items()}
-    return ", ".join(f"{name}: {word}" for name, word in values.items())
+    return " and ".join(f"gangway:job.settings.{name}: {word}" for name, word in values.items())

@@ -95,5 +95,5 @@ def memory_findings(config: StackConfig, machine: MachineType) -> Iterable[Findi
         f"{_rounded(found.least)} GiB",
         "accelerators with more memory, or smaller networks"
         if size is None or len(stretches(trained)) > 1
-        else f"set batch_gpu: {size} in job.settings, or take accelerators with more memory",
+        else f"set gangway:job.settings.batch_gpu: {size}, or take accelerators with more memory",
     )

@@ -39,7 +39,7 @@ def meeting(config: StackConfig, keep_out: str = "put nothing else into the stac
             "job.nodes-do-not-meet",
             "gangway:job.processes_per_node",
             "the command runs on each node by itself: nothing brings the nodes together, and no head holds a store",
-            "set processes_per_node, and torchrun makes one job of them",
+            "write processes_per_node, and torchrun makes one job of them",
         )
 
 

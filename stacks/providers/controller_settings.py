@@ -45,7 +45,7 @@ def _cost(config: StackConfig) -> Iterator[InputError]:
             f"nobody knows what an hour of a node costs with provider: {config.provider}",
             value=asked.objective,
             allowed=f"time, energy or carbon; cost with {_SITE_PRICE}",
-            fix="add usd_per_node_hour: 14.5 to gangway:site, or write objective: time",
+            fix="set gangway:site.usd_per_node_hour: 14.5, or write objective: time",
         )
     if asked.bounds.usd_per_hour is not None:
         yield InputError(
@@ -53,7 +53,7 @@ def _cost(config: StackConfig) -> Iterator[InputError]:
             f"nobody knows what an hour of a node costs with provider: {config.provider}",
             value=asked.bounds.usd_per_hour,
             allowed=f"only with {_SITE_PRICE}",
-            fix="add usd_per_node_hour: 14.5 to gangway:site, or leave usd_per_hour out",
+            fix="set gangway:site.usd_per_node_hour: 14.5, or leave usd_per_hour out",
         )
 
 
@@ -68,7 +68,7 @@ def _carbon(config: StackConfig) -> Iterator[InputError]:
             "nobody knows the intensity of this site's grid",
             value=asked.objective,
             allowed="time, cost or energy; carbon with gangway:site.intensity_g_per_kwh",
-            fix="add intensity_g_per_kwh: 380 to gangway:site, or write objective: energy",
+            fix="set gangway:site.intensity_g_per_kwh: 380, or write objective: energy",
         )
 
 
@@ -83,5 +83,5 @@ def _autoscale_money(config: StackConfig) -> Iterator[InputError]:
                 f"nobody knows what an hour of a node costs with provider: {config.provider}",
                 value=value,
                 allowed=f"only with {_SITE_PRICE}",
-                fix=f"add usd_per_node_hour: 14.5 to gangway:site, or leave {name} out",
+                fix=f"set gangway:site.usd_per_node_hour: 14.5, or leave {name} out",
             )

@@ -387,7 +387,7 @@ def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -
             "network.ways-out",
             path,
             "machines reach the whole internet: what runs on them can send its data anywhere",
-            "set egress: endpoints where images hold all that machines would install",
+            "where images hold all that machines would install, egress: endpoints closes it",
         )
     elif remaining:
         ways, reasons = " and ".join(remaining), "; ".join(remaining.values())
@@ -401,7 +401,7 @@ def zone(name: str, reason: str) -> Iterable[Finding]:
             "placement.zone",
             f"{CLUSTER}.zone",
             f"{name} chosen: {reason}; nodes and file system share one zone",
-            "set zone where your quota or capacity is elsewhere",
+            "where your quota or capacity is elsewhere, write that zone",
         )
 
 

@@ -235,7 +235,7 @@ def _kept_runs(config: StackConfig) -> Iterator[InputError]:
             f"`destroy` leaves the runs on provider: {config.provider}",
             value=False,
             allowed=f"only with provider: {' or '.join(_where(lambda settings: settings.deletes_runs))}",
-            fix="leave keep_runs out, and delete the runs yourself",
+            fix="leave keep_runs out",
         )
 
 

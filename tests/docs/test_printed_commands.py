@@ -78,7 +78,7 @@ RUN: dict[str, Case] = {
     # Plans.
     "gangway plan STACK": Case("python -m stacks", {"STACK": "aws-demo"}),
     "gangway plan {answers.stack}": Case(
-        "gangway init mine --provider aws --accelerator H100x8 --no-ask", within="mine"
+        "gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask", within="mine"
     ),
     "gangway plan {stack} --json > previous.json": Case("gangway plan aws-demo --against none.json"),
     "gangway plan STACK --json > plan.json": Case(
@@ -86,11 +86,12 @@ RUN: dict[str, Case] = {
         {"STACK": "aws-demo"},
     ),
     "gangway init {shlex.quote(str(free_name(folder)))}": Case(
-        "mkdir mine && touch mine/notes.txt; gangway init mine --provider aws --accelerator H100x8 --no-ask"
+        "mkdir mine && touch mine/notes.txt; "
+        "gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask"
     ),
     "gangway catalog list": Case(WITHOUT),
     "gangway dockerfile cuda > Dockerfile": Case(
-        "gangway init mine --provider hosts --no-ask --accelerator H100x8; "
+        "gangway init mine --provider hosts --email ml@example.org --no-ask --accelerator H100x8; "
         "sed -i /gangway:image/,/prebuilt/d mine/Pulumi.*.yaml; gangway plan mine/Pulumi.*.yaml"
     ),
     "gangway quote --accelerator {accelerator} --hours {config.work.max_hours}": Case(

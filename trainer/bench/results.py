@@ -113,7 +113,7 @@ def _cpuinfo() -> list[str]:
 
 def read_runs(path: Path) -> list[Run]:
     """What `as_json` wrote; nothing without the file. TrainerError: the file holds something else."""
-    fix = "name another file, or remove this one: every machine's run can be made again"
+    fix = "name another file, or move this one aside: every machine's run can be made again"
     if not path.exists():
         return []
     content = read_input(path, fix)

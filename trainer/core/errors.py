@@ -45,6 +45,8 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 number) and means what 1 means."""
 
 
+SIMILAR = 0.6
+"""Least likeness of a word that is proposed, as in `components.core.findings`."""
 _RULE = "rule"
 _REFUSED = "not an accepted value"
 _NONE: Mapping[str, FieldInfo] = MappingProxyType({})
@@ -171,8 +173,9 @@ def diverged(place: str, value: str) -> TrainerError:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant; empty when none is near."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
+    """The known word that was probably meant, case ignored; empty where the likeness of none reaches `SIMILAR`."""
+    by_lower = {each.lower(): each for each in known}
+    return next((by_lower[each] for each in difflib.get_close_matches(word.lower(), by_lower, 1, SIMILAR)), "")
 
 
 def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:

@@ -21,7 +21,7 @@ from trainer.data.encoding import Encoding
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
-_MEND = "restore the file from a copy, or delete the folder and prepare it anew"
+_MEND = "restore the file from a copy, or prepare the data set anew in another folder"
 _SHARD_BYTES = 128 << 20
 _MOST_IMAGES = 16384
 

@@ -178,7 +178,7 @@ def _occupied(folder: Path, by: str) -> TrainerError:
         problem=f"the folder holds {by}",
         value=str(folder),
         allowed="an empty folder, or one that the same command began",
-        fix=f"name another folder, or delete {folder}",
+        fix=f"name another folder, or move {folder} aside",
     )
 
 
@@ -397,5 +397,5 @@ def _broken(recipe: Recipe, name: str, broken: Broken) -> TrainerError:
     return TrainerError(
         place=f"{source.rstrip('/')}/{name}" if source else name,
         problem=f"cannot be used: {broken.why}",
-        fix="mend or remove it, or add --skip-broken to leave such files out; finished shards are kept",
+        fix="correct it or move it elsewhere, or add --skip-broken to leave such files out; finished shards are kept",
     )

@@ -221,5 +221,5 @@ def verify_file(folder: Path, file: HashedFile) -> None:
             else f"{file.kind} is missing",
             value=f"sha256 {found}" if found else "no such file",
             allowed=f"sha256 {file.sha256}",
-            fix=f"the command that prepared {folder} makes it anew and keeps the others; or delete the folder first",
+            fix=f"the command that prepared {folder} makes it anew and keeps the others; or move it aside first",
         )

@@ -116,7 +116,8 @@ def status_error(what: str, error: Mapping[str, Any]) -> TpuError:
 def _quota_error(message: str, status: int = 0) -> QuotaError:
     return QuotaError(
         f"{message}\n  fix: ask for quota of this accelerator and tier in this zone (IAM & Admin, Quotas, "
-        "tpu.googleapis.com), delete what of yours holds it (preempted TPUs do until deleted), or choose another zone",
+        "tpu.googleapis.com), free what of yours holds it (a preempted TPU does until it is deleted), or choose "
+        "another zone",
         status,
     )
 

@@ -88,7 +88,7 @@ def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
         raise InputError(
             _named(source_place), f"holds no file now, and {there} has those of an earlier copy",
             allowed="a folder that is mounted, and whole",
-            fix=f"bring its files back; if it is to be empty, remove what is in {there}. Then the same once more",
+            fix=f"bring its files back, or move what is in {there} elsewhere; then the same once more",
         )  # fmt: skip
 
 
@@ -266,7 +266,9 @@ def _read_manifest(target: "Store") -> dict[str, dict[str, Any]]:
     try:
         known: dict[str, dict[str, Any]] = json.loads(content)
     except ValueError:
-        raise InputError(MANIFEST, "no list of what was copied", fix="remove it: everything is copied again") from None
+        raise InputError(
+            MANIFEST, "no list of what was copied", fix="move it aside: everything is copied again"
+        ) from None
     return known
 
 

@@ -79,5 +79,5 @@ def read_fabric(kubectl: Kubectl) -> Fabric | None:
         raise InputError(
             wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.what,
             allowed="what this release of Gangway has written there",
-            fix=f"pulumi up by this release, or kubectl delete configmap {FABRIC}: pods then talk over TCP",
+            fix="run `pulumi up` with this release, which writes it anew",
         ) from None  # fmt: skip

@@ -141,7 +141,7 @@ def _unreadable(job_set: Found, problem: str) -> UnreadableError:
     name = job_set["metadata"]["name"]
     return UnreadableError(
         f"jobset {name}", f"it cannot be read: {problem}",
-        fix=f"the release of Gangway that submitted it reads it; kubectl delete jobset {name} ends it",
+        fix=f"the release of Gangway that submitted it reads it; `kubectl describe jobset {name}` shows it",
     )  # fmt: skip
 
 

@@ -75,7 +75,9 @@ class Spent:
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UnreadableError(str(path), f"no count of a job's failures: {error}", fix=f"remove {path}") from None
+            raise UnreadableError(
+                str(path), f"no count of a job's failures: {error}", fix=f"move {path} aside"
+            ) from None
 
     def write(self, folder: OwnJobFolder) -> None:
         """InputError: there is no room."""

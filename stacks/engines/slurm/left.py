@@ -111,5 +111,5 @@ def time_in(path: Path, ms: int) -> datetime:
 
 def _damaged(path: Path, why: str) -> UnreadableError:
     return UnreadableError(
-        str(path), f"not as a job's script leaves it: {why}", fix=f"mend it, or remove {path.parent}"
+        str(path), f"not as a job's script leaves it: {why}", fix=f"correct it, or move {path.parent} aside"
     )

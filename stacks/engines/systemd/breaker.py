@@ -81,7 +81,7 @@ class Breaker:
             raise InputError(
                 f"{self.url}/{HELD_OBJECT}",
                 f"not what this version's nodes write: {first_wrong(error)}",
-                fix=f"look who else writes there; `gangway breaker reset {self.stack}` removes it",
+                fix=f"look who else writes there; `gangway breaker reset {self.stack}` has the groups launch again",
             ) from None
 
     def reset(self) -> list[str]:

@@ -114,7 +114,7 @@ BLOCK_ENDS = StackRule(
     severity=Severity.WARNING,
     holds="Nodes from a capacity block are stopped before it ends",
     path="gangway:cluster.capacity",
-    fix="set ends_at: of the block, from which Gangway makes the scheduled action",
+    fix="write ends_at as EC2 shows it for the block: Gangway makes the scheduled action of it",
     check=_no_end,
 )
 

@@ -126,7 +126,7 @@ NO_PUBLIC_ADDRESS = ResourceRule(
     severity=Severity.ERROR,
     holds="No machine, interface or load balancer has a public address",
     path="gangway:network",
-    fix="remove it: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
+    fix="declare none: machines reach the internet through a NAT gateway, people reach them through Session Manager, "
     "Identity-Aware Proxy or Bastion, on OpenStack from inside the network",
     check=_public,
 )
@@ -200,7 +200,7 @@ ENCRYPTED = ResourceRule(
     severity=Severity.ERROR,
     holds="Everything at rest is encrypted",
     path="gangway:encryption",
-    fix="set encrypted: true on the disk, or encryptionAtHost: true on Azure",
+    fix="encrypted: true on the disk, or encryptionAtHost: true on Azure",
     check=_unencrypted,
 )
 IMDS_V2 = ResourceRule(
@@ -208,7 +208,7 @@ IMDS_V2 = ResourceRule(
     severity=Severity.ERROR,
     holds="Machines of AWS answer metadata requests by IMDSv2 only",
     path="gangway:cluster",
-    fix="set metadataOptions: {httpTokens: required}",
+    fix="metadataOptions: {httpTokens: required} on the machine",
     check=_imds_v1,
 )
 SHIELDED = ResourceRule(

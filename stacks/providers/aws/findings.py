@@ -125,7 +125,7 @@ def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
             "gangway:head.prometheus_image",
             f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
             "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
-            "set egress: nat, or prometheus_image: null to say so",
+            "set gangway:network.egress: nat, or prometheus_image: null to say so",
         )
 
 
@@ -133,7 +133,7 @@ def _network(config: StackConfig) -> Iterable[Finding]:
     """The endpoints' policies leave one way out: questions for names, where nobody looks at them."""
     network = config.network
     by_name = {} if network.dns_firewall else {"by DNS": "the resolver carries each question to whoever owns the name"}
-    yield from ways_out(config, by_name, "leave dns_firewall: false out")
+    yield from ways_out(config, by_name, "remove gangway:network.dns_firewall, which is on without it")
     if network.egress is Egress.NAT and "dns_firewall" in network.model_fields_set:
         yield Finding.warning(
             "network.dns-firewall-ignored",

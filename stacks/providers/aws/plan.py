@@ -12,6 +12,7 @@ from components.aws.network import plan_network
 from components.aws.storage import plan_lustre
 from components.catalog.loader import load
 from components.catalog.offered import first_zone, zone_names
+from components.catalog.resolve import PriceQuote, stated_price
 from components.catalog.schema import MachineType, Region
 from components.core.capacity import CapacityBlock
 from components.core.findings import InputError
@@ -35,6 +36,7 @@ __all__ = [
     "head_host",
     "head_type",
     "job_spec",
+    "paid_blocks",
     "plan",
     "purchases",
     "run_dir",
@@ -169,6 +171,17 @@ def purchases(config: StackConfig) -> list[CostComponent]:
         for position, rung in enumerate(config.cluster.capacity)
         if isinstance(rung, CapacityBlock) and rung.upfront_usd is not None
     ]
+
+
+def paid_blocks(config: StackConfig) -> dict[str, PriceQuote]:
+    """What the owner of each capacity block paid for a node's hour, by the name of the block's group."""
+    return {
+        f"{config.stack}-{position}-{rung.kind}": stated_price(
+            rung.paid_usd_per_hour, config.region, f"gangway:cluster.capacity[{position}].paid_usd_per_hour"
+        )
+        for position, rung in enumerate(config.cluster.capacity)
+        if isinstance(rung, CapacityBlock) and rung.paid_usd_per_hour is not None
+    }
 
 
 def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:

@@ -21,7 +21,7 @@ from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.lookups import look_up_all
 from stacks.providers.aws.owner import owner_lookups
-from stacks.providers.aws.plan import AwsPlan, job_spec, plan, purchases
+from stacks.providers.aws.plan import AwsPlan, job_spec, paid_blocks, plan, purchases
 from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
 from stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
@@ -34,7 +34,8 @@ __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """The bill of the declared resources, and what `up` buys at once."""
     blocks = [one for one in resources if one.type == "aws:ec2/capacityBlockReservation:CapacityBlockReservation"]
-    return [*price_resources(resources, load(), config.region), *of_resources(purchases(config), *blocks)]
+    nodes = price_resources(resources, load(), config.region, paid_blocks(config))
+    return [*nodes, *of_resources(purchases(config), *blocks)]
 
 
 def _newest_images(config: StackConfig, planned: AwsPlan, slurm: SlurmConfig | None) -> dict[str, str]:

@@ -136,7 +136,7 @@ def key(config: StackConfig) -> Iterable[Finding]:
             "gangway:encryption",
             "vault, key and the identity that uses it stay when the stack is destroyed: nobody could read the runs, "
             "which stay too, without them",
-            "delete the resource group when the runs are no longer wanted; Azure then keeps the vault for 30 days",
+            "they cost little: keep them as long as the runs, which nobody could read without the key",
         )
 
 
@@ -166,8 +166,7 @@ def _begins(starts_on: str) -> Iterable[Finding]:
             path,
             f"{starts_on} is past: Azure refuses to make a budget that begins before the current month; one that "
             "stands goes on",
-            f"for a first `up` set budget_starts_on: '{today.replace(day=1)}'; leave it as it is where the stack "
-            "stands",
+            f"set budget_starts_on: '{today.replace(day=1)}' for a first `up`; a stack that stands keeps it",
         )
     elif ahead > MAX_MONTHS_AHEAD:
         yield Finding.error(
@@ -292,7 +291,7 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "placement.zone",
             f"{CLUSTER}.zone",
             f"none: Azure takes whichever zone of {planned.region.name} has the machines",
-            "set zone to keep nodes and head in one",
+            "to keep nodes and head in one, write a zone",
         )
     fabric = planned.fabric.num_hcas > 0
     if fabric and planned.zone and not planned.nodes_zone:
@@ -302,7 +301,7 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             f"{planned.machine.name}: its scale sets name no zone, since Microsoft's page on zones has none together "
             f"with a single placement group and one fault domain; file system and head are in zone {planned.zone}, and "
             "nodes may be in another, which is slower to read from",
-            f"set zone: '{planned.zone}' to keep all in one, which Azure may refuse",
+            f"zone: '{planned.zone}' keeps all in one, and Azure may refuse it",
         )
     elif fabric and any(rung_zones(rung, planned.nodes_zone) for rung in config.cluster.capacity):
         yield Finding.info(

@@ -206,7 +206,7 @@ def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "network.image-holds",
             f"{CLUSTER}.image_id",
             f"endpoints lead to Google's APIs alone, so the image has to hold {_image_holds(config, planned)}",
-            "set egress: nat where it lacks one of them",
+            "set gangway:network.egress: nat where it lacks one of them",
         )
 
 

@@ -83,7 +83,7 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
                 "GKE gives such nodes to a ProvisioningRequest alone, which the stack's queue does not make",
                 value=rung.kind,
                 allowed="reservation, spot, on-demand with engine: kubernetes",
-                fix=f"remove rung {index}, or write on-demand in its place",
+                fix=f"set {LADDER}[{index}]: {{kind: on-demand}}",
             )
     _check_storage(config)
     _check_slices(config, tpu)

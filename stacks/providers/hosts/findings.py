@@ -91,7 +91,7 @@ def _open_ports(own: HostsConfig) -> Iterable[Finding]:
             "network.firewall-sources",
             f"{HOSTS}.firewall_sources",
             "is ignored: without firewall everybody reaches the job's ports",
-            "firewall: true, or remove firewall_sources",
+            "set firewall: true, or remove firewall_sources",
         )
 
 

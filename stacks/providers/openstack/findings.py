@@ -95,7 +95,7 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
             "placement.one-host",
             f"{_PLACE}.placement",
             f"affinity has all {nodes.max} nodes on one host: `up` fails where the flavour takes most of a host",
-            "write soft-affinity, which asks for as few hosts as possible",
+            "set placement: soft-affinity, which asks for as few hosts as possible",
         )
     if nodes.min < nodes.max:
         yield Finding.info(

@@ -62,10 +62,10 @@ def test_what_is_behind_a_block_is_filled_before_and_after_it() -> None:
     told = every(BLOCK, ON_DEMAND)["capacity.behind-block"]
     assert told.severity is Severity.INFO
     assert "before and after, the next rung (on-demand)" in told.message
-    assert told.fix.startswith("set starts_at")
+    assert told.fix.startswith("write starts_at")
     started = every({**BLOCK, "starts_at": "2026-07-01T11:30:00Z"}, ON_DEMAND)["capacity.behind-block"]
     assert "from 2026-07-01T12:30:00+00:00 on and after its end, the next rung" in started.message
-    assert started.fix.startswith("remove the rungs behind it")
+    assert started.fix.startswith("without the rungs behind it")
     first = every(SPOT, {**BLOCK, "starts_at": "2026-07-01T11:30:00Z"}, ON_DEMAND)["capacity.behind-block"]
     assert "before and after" in first.message, "the last rung makes up for the first as well"
     alone = capacity_findings([rung_from_args(BLOCK), rung_from_args(RESERVATION)], CONTEXT)
@@ -170,7 +170,7 @@ def test_a_blocks_start_is_told_unless_it_has_begun() -> None:
     unknown = every(BLOCK)["capacity.block-start"]
     assert (unknown.severity, unknown.path) == (Severity.INFO, "gangway:cluster.capacity[0].starts_at")
     assert "suspends the group" in unknown.message
-    assert unknown.fix.startswith("set starts_at")
+    assert unknown.fix.startswith("write starts_at")
     coming = every({**BLOCK, "starts_at": "2026-07-01T11:30:00Z"})["capacity.block-start"]
     assert "no node before 2026-07-01T11:30:00+00:00" in coming.message
     assert "capacity.block-start" not in every({**BLOCK, "starts_at": "2026-06-30T11:30:00Z"})

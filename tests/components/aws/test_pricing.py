@@ -7,6 +7,7 @@ import pytest
 
 from components.aws.pricing import price_resources
 from components.catalog.loader import load
+from components.catalog.resolve import stated_price
 from components.estimate.cost import Bound, CostComponent, bound
 
 
@@ -174,10 +175,19 @@ def test_the_hours_of_a_block_are_paid_when_it_is_bought() -> None:
         "a capacity block's hours are paid when it is bought: about 41.61 USD for a node's hour "
         "(Amazon EC2 Capacity Blocks pricing, recalled, noted 2026-09-06, recalled)"
     )
-    assert nodes.price == 0, "programs that multiply it would count the purchase twice"
+    assert (nodes.price, nodes.dated) == (None, ""), "programs that multiply it would count the purchase twice"
     assert disks.hourly
     unsold, _ = bill(template("g5.xlarge", "capacity-block"), group(2.0))
     assert (unsold.hourly, unsold.source.partition("; ")[2]) == (0.0, "the catalogue has no price of one")
+
+
+def test_what_the_owner_of_a_block_paid_is_its_price() -> None:
+    paid = {"pool": stated_price(31.5, "us-east-1", "paid_usd_per_hour")}
+    resources = [template("p5en.48xlarge", "capacity-block"), group(2.0)]
+    nodes, _ = price_resources(resources, load(), "us-east-1", paid)
+    assert (nodes.price, nodes.hourly, nodes.confidence) == (31.5, 63.0, "stated")
+    assert nodes.source == "stated by the stack file: paid_usd_per_hour"
+    assert not nodes.is_limit
 
 
 def test_scratch_metadata_key_and_head_node_by_hand() -> None:

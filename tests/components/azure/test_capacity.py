@@ -102,7 +102,7 @@ def test_what_only_others_sell_is_refused(rung: dict[str, Any]) -> None:
         check(SPOT, rung)
     assert caught.value.place == "gangway:cluster.capacity[1].kind"
     assert caught.value.allowed == ", ".join(OFFERED)
-    assert caught.value.fix == "remove rung 1, or write on-demand in its place", "never what Azure lacks as well"
+    assert caught.value.fix == "set gangway:cluster.capacity[1]: {kind: on-demand}", "never what Azure lacks as well"
 
 
 @pytest.mark.parametrize("id_", [GROUP, GROUP.lower(), GROUP.replace("lab", "a.b_c-(d)")])

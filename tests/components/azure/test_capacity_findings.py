@@ -61,7 +61,7 @@ def test_what_is_not_sold_is_an_error_with_what_is(machine_type: str, kind: str)
     assert [finding.code for finding in errors] == ([] if kind in sold else ["capacity.not-sold"])
     for finding in errors:
         assert finding.path == "gangway:cluster.capacity[0].kind"
-        assert finding.fix == f"write one of: {', '.join(sold)}"
+        assert all(word in finding.fix for word in sold)
 
 
 def test_an_h100_cannot_be_reserved_and_says_who_says_so() -> None:
@@ -89,10 +89,10 @@ def test_rungs_with_infiniband_do_not_mix() -> None:
 def test_a_zone_that_the_region_does_not_have() -> None:
     (finding,) = find([SPOT], zone="4")
     assert only([finding]) == ("error", "capacity.no-such-zone", "zone")
-    assert finding.fix == "write one of: '1', '2', '3'", "a number would be no zone's name"
+    assert finding.fix == "set zone: '1', or one of 2, 3", "a number would be no zone's name"
     (finding,) = find([SPOT], zone="1", region_zones=(), region="northcentralus")
     assert finding.message == "northcentralus has no zones"
-    assert finding.fix == "leave the zone out"
+    assert finding.fix == "remove zone"
     assert only(find([{**SPOT, "zones": ["4"]}])) == ("error", "capacity.no-such-zone", "capacity[0].zones")
     assert find([SPOT], zone="", region_zones=()) == []
 

@@ -109,7 +109,7 @@ def test_a_zone_that_is_not_listed(complete: Complete, severity: str, why: str) 
     (finding,) = zone_findings(sold, HERE, "us-east-1d", "gangway:cluster.zone", TODAY)
     assert (finding.severity.value, finding.code) == (severity, "capacity.zone-without-machine")
     assert why in finding.message
-    assert finding.fix == "set zone: us-east-1b"
+    assert finding.fix == "set gangway:cluster.zone: us-east-1b"
     assert not list(zone_findings(sold, HERE, "us-east-1c", "gangway:cluster.zone", TODAY))
     assert not list(zone_findings(sold, ELSEWHERE, "eu-north-1a", "gangway:cluster.zone", TODAY)), "its region is said"
     unsaid = machine(complete, {HERE: ()})
@@ -174,7 +174,7 @@ def test_a_service_is_judged_as_machines_are(complete: Complete, zone: str, said
     if said:
         here = zone.startswith("us-central1")
         assert ("has it in us-central1-a, us-central1-b" if here else "has it in 2 other regions") in found[0].message
-        fix = "set zone: us-central1-a" if here and complete == "zones" else "ask Google"
+        fix = "set gangway:cluster.zone: us-central1-a" if here and complete == "zones" else "ask Google"
         assert found[0].fix == fix
 
 

@@ -4,6 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +109,21 @@ def test_a_changed_overlay_is_read_again_and_a_removed_one_is_gone(folder: Path)
     for path in folder.iterdir():
         path.unlink()
     assert load_provider("aws") is bundled
+
+
+@pytest.mark.parametrize("days", ["as_of: ''", "as_of: null", "as_of: soon", "{}"])
+def test_a_source_without_a_day_is_named(folder: Path, days: str) -> None:
+    """What is old is judged by it, and the newer of two prices wins."""
+    path = write(folder, Overlay(machines=(row(on_demand=50.0),)))
+    data = yaml.safe_load(path.read_text("utf-8"))
+    for about in data["sources"].values():
+        about.pop("as_of")
+        about.pop("read_on", None)
+        about.update(yaml.safe_load(days))
+    path.write_text(yaml.safe_dump(data), "utf-8")
+    with pytest.raises(InputError, match=r"no overlay of prices(.|\n)*source s1 has no day") as caught:
+        load_provider("aws")
+    assert "move it to another folder" in caught.value.fix
 
 
 def test_chips_are_overlaid_too(folder: Path) -> None:

@@ -141,6 +141,7 @@ def test_a_contradictory_rung_cannot_be_written(rung: dict[str, Any], words: str
 def test_a_block_is_written_with_these_fields() -> None:
     """Stack files in the world have them."""
     names = {"kind", "id", "purchase", "offering_id", "upfront_usd", "starts_at", "ends_at", "zone"}
+    names.add("paid_usd_per_hour")
     assert set(CapacityBlock.model_fields) == names
     assert {field.name for field in fields(BlockPurchase)} == {"offering_id", "upfront_usd"}
 
@@ -150,6 +151,7 @@ def test_a_block_is_written_with_these_fields() -> None:
     [
         ({}, {}, "id of an owned block, or purchase: true; add id"),
         ({"id": "cr-1"}, {"offering_id": "cbo-1"}, "offering_id beside purchase: true only; remove offering_id"),
+        ({"purchase": True}, {"paid_usd_per_hour": 3}, "paid_usd_per_hour beside id only; remove paid_usd_per_hour"),
         ({"id": "cr-1"}, {"upfront_usd": 3}, "upfront_usd beside purchase: true only; remove upfront_usd"),
         (
             {"id": "cr-1"},
@@ -245,4 +247,4 @@ def test_a_kind_that_a_provider_does_not_have_is_refused_with_those_it_has() -> 
         check_kinds(ladder, ("capacity-block", "spot", "on-demand"), "AWS", "gangway:cluster.capacity")
     assert (caught.value.place, caught.value.value) == ("gangway:cluster.capacity[1].kind", "flex-start")
     assert caught.value.allowed == "capacity-block, spot, on-demand"
-    assert caught.value.fix == "remove rung 1, or write capacity-block in its place"
+    assert caught.value.fix == "set gangway:cluster.capacity[1]: {kind: on-demand}, or write capacity-block"

@@ -1,10 +1,14 @@
 """Messages to users: the five parts in their places, and a nearest word where there is one."""
 
+from difflib import SequenceMatcher
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import Finding, InputError, letters_wrong, nearest, nearest_hint
+from components.core.findings import SIMILAR, Finding, InputError, letters_wrong, nearest, nearest_hint
+from trainer.core import errors as trainers
 
 
 def test_a_message_names_place_value_allowed_and_fix() -> None:
@@ -53,10 +57,46 @@ def test_a_word_that_begins_with_an_allowed_one_means_that() -> None:
     assert nearest("useful_thing", ["us", "seed"]) is None, "a letter or two begin many words"
 
 
+KINDS = ["reservation", "capacity-block", "spot", "on-demand"]
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "meant"),
+    [
+        ("nonsense", KINDS, None),
+        ("block", KINDS, None),
+        ("aws-something-else", ["aws", "gcp"], None),
+        ("x", ["aws", "gcp"], None),
+        ("ec2", ["aws", "gcp"], None),
+        ("GCP", ["aws", "gcp"], "gcp"),
+        ("gpc", ["aws", "gcp"], "gcp"),
+        ("Spto", KINDS, "spot"),
+        ("OnDemand", KINDS, "on-demand"),
+    ],
+)
+def test_no_word_is_proposed_that_is_unlike(written: str, words: list[str], meant: str | None) -> None:
+    assert nearest(written, words) == meant
+    assert trainers.nearest(written, words) == (meant or ""), "both packages propose alike"
+    assert ("did you mean" in nearest_hint(written, words)) == (meant is not None)
+
+
 @given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=5))
-def test_a_suggestion_is_always_an_allowed_word(written: str, words: list[str]) -> None:
+def test_a_suggestion_is_always_a_similar_allowed_word(written: str, words: list[str]) -> None:
     word = nearest(written, words)
-    assert word is None or word in words
+    if word is not None:
+        assert word in words
+        likeness = SequenceMatcher(None, word.lower(), written.lower()).ratio()
+        begins = written.lower().startswith(word.lower()) and len(word) >= len(written) / 3
+        assert likeness >= SIMILAR or begins
+
+
+def test_words_are_compared_in_one_place_of_each_package(repo: Path) -> None:
+    """Whatever proposes a word has the one threshold."""
+    packages = ("components", "images", "stacks", "trainer")
+    files = [path for package in packages for path in (repo / package).rglob("*.py")]
+    using = {str(path.relative_to(repo)) for path in files if "get_close_matches" in path.read_text("utf-8")}
+    assert using == {"components/core/findings.py", "trainer/core/errors.py"}
+    assert trainers.SIMILAR == SIMILAR
 
 
 @given(st.text("abc-1", max_size=6), st.text("abc-1", max_size=6), st.text("abc-1", max_size=6))

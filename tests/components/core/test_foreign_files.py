@@ -26,6 +26,22 @@ FILES = {
     "list.json": (json.dumps(PRICES), "spot prices", "gangway forecast FILE"),
     "sacct.txt": (SACCT, "Slurm's accounting", "gangway job list --json"),
     "sacct.csv": (SACCT, "Slurm's accounting", "name,submit_hours,gpus,hours"),
+    "prices.txt": (
+        "SPOTPRICEHISTORY\tus-east-2a\tp5.48xlarge\tLinux/UNIX\t22.98\t2026-10-05T10:00:00+00:00\n",
+        "spot prices as text",
+        "--output json",
+    ),
+    "table.txt": (
+        "JobID           JobName  Partition\n------------ ---------- ----------\n1                 train        gpu\n",
+        "without -P",
+        "gangway job list --json",
+    ),
+    "train.sbatch": ("#!/bin/bash\n# ours\n#SBATCH --gpus=8\nsrun train\n", "#SBATCH", "sbatch FILE"),
+    "pytorchjob.yaml": (
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",
+        "a Kubernetes manifest",
+        "kubectl apply -f FILE",
+    ),
     "jobset.yaml": (JOB_SET, "JobSet", "kubectl apply -f FILE"),
     "jobset.json": (json.dumps({"kind": "JobSet", "apiVersion": "x"}, indent=2), "JobSet", "kubectl apply -f FILE"),
     "azure.csv": (AZURE, "Azure's export of cost", "gangway reconcile --bill FILE"),
@@ -40,9 +56,18 @@ FILES = {
 READERS = {
     ("reconcile", "--runs", "runs", "--bill"): {"prices.json", "list.json", "sacct.txt", "sacct.csv", "usage.csv"},
     ("reconcile", "--bill", "bill", "--jobs"): {"sacct.txt", "azure.csv", "focus.csv"},
-    ("job", "submit"): {"jobset.yaml", "jobset.json", "sacct.txt"},
-    ("simulate", "--gpus", "8"): {"sacct.csv", "azure.csv", "focus.csv"},
-    ("forecast",): {"sacct.txt", "azure.csv", "focus.csv", "cur.csv", "usage.csv", "jobset.yaml"},
+    ("job", "submit"): {"jobset.yaml", "jobset.json", "pytorchjob.yaml", "train.sbatch", "sacct.txt", "table.txt"},
+    ("simulate", "--gpus", "8"): {"table.txt", "sacct.csv", "azure.csv", "focus.csv"},
+    ("forecast",): {
+        "prices.txt",
+        "table.txt",
+        "sacct.txt",
+        "azure.csv",
+        "focus.csv",
+        "cur.csv",
+        "usage.csv",
+        "jobset.yaml",
+    },
 }
 
 
@@ -90,6 +115,15 @@ def test_a_list_of_spot_prices_is_a_history(tmp_path: Path) -> None:
         (tmp_path / name).write_text(FILES[name][0])
     whole, alone = (read_history(tmp_path / name) for name in ("prices.json", "list.json"))
     assert whole.values == alone.values == (22.98,) * 4
+
+
+def test_a_history_without_a_price_is_named(tmp_path: Path) -> None:
+    from components.forecast.published import read_history
+
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"SpotPriceHistory": []}))
+    with pytest.raises(InputError, match="spot prices, but not one"):
+        read_history(path)
 
 
 def test_prices_of_windows_alone_are_named(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_what_is_not_sold_is_an_error_with_what_is(machine_type: str, kind: str)
     assert [finding.code for finding in errors] == ([] if kind in sold else ["capacity.not-sold"])
     for finding in errors:
         assert finding.path == "gangway:cluster.capacity[0].kind"
-        assert finding.fix == f"write one of: {', '.join(sold)}"
+        assert all(word in finding.fix for word in sold)
 
 
 def test_an_a3_ultra_is_not_sold_on_demand() -> None:

@@ -56,6 +56,18 @@ def test_what_is_said_wins_over_the_catalogue() -> None:
     assert found.power.busy_watts == 900
 
 
+def test_a_part_of_a_machine_is_charged_for_the_whole_and_says_so() -> None:
+    whole, half = (build(scenario(machine=P5, gpus_per_node=gpus)) for gpus in (8, 4))
+    usd = [found.cluster.rungs[1].usd_per_gpu_hour for found in (whole, half)]
+    assert usd[0] is not None
+    assert usd[1] is not None
+    assert usd[1].at(0) == 2 * usd[0].at(0)
+    assert [note for note in half.notes if "4 of the 8 GPUs of each p5.48xlarge" in note]
+    assert not [note for note in whole.notes if "of the 8 GPUs" in note]
+    with pytest.raises(InputError, match=r"p5\.48xlarge has fewer(.|\n)*write gpus_per_node: 8"):
+        build(scenario(machine=P5, gpus_per_node=16))
+
+
 def test_a_job_is_what_its_line_says() -> None:
     """Three hours on two GPUs, of which it does half."""
     found = build(scenario(gpus_per_node=8))

@@ -27,7 +27,7 @@ MADE = ("--out {c}/x", "--out {w}/x")
 LINES: dict[str, tuple[str, ...]] = {
     "demo": ("--quick", "--quick --out {c}/x", "--quick --out {w}/x"),
     "plan": ("aws-demo", "{c}/Pulumi.x.yaml", "aws-demo --against {c}/plan.json"),
-    "init": ("x --provider aws --no-ask", "{c}/x --provider aws --no-ask", "{w}/x --provider aws --no-ask"),
+    "init": tuple(f"{folder} --provider aws --email ml@example.org --no-ask" for folder in ("x", "{c}/x", "{w}/x")),
     "quote": ("--accelerator H100x8 --hours 1",),
     "tco": tuple(f"--accelerator H100x8{out}" for out in ("", " --out {c}/x.csv", " --out {w}/x.csv")),
     "simulate": (

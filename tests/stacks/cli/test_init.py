@@ -23,8 +23,9 @@ REPO = Path(__file__).resolve().parents[3]
 
 
 def init(folder: Path, *flags: str, answers: str | None = None) -> Result:
-    """Runs the command in this process; asks where there are answers."""
-    return CliRunner().invoke(cli.app, ["init", str(folder), *flags], input=answers)
+    """Runs the command in this process; asks where there are answers, else has an address."""
+    email = () if answers is not None or "--email" in flags else ("--email", "me@example.org")
+    return CliRunner().invoke(cli.app, ["init", str(folder), *flags, *email], input=answers)
 
 
 def settings(folder: Path, stack: str = "p") -> dict[str, Any]:
@@ -45,7 +46,7 @@ def gangway(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("provider", sorted(STARTS))
 def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> None:
     folder = tmp_path / "my cluster"
-    made = gangway("init", str(folder), "--provider", provider, cwd=tmp_path)
+    made = gangway("init", str(folder), "--provider", provider, "--email", "me@example.org", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert sorted(file.name for file in folder.iterdir()) == sorted(file_names("my-cluster", policy=False))
     planned = gangway("plan", "my-cluster", "--json", cwd=folder)
@@ -140,6 +141,20 @@ def test_it_asks_for_what_no_flag_says(tmp_path: Path) -> None:
     assert "Replace by yours" not in (tmp_path / "p" / "Pulumi.p.yaml").read_text("utf-8")
 
 
+def test_without_an_address_nothing_is_written(tmp_path: Path) -> None:
+    done = gangway("init", "p", "--provider", "aws", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: --email: missing" in done.stderr
+    assert not (tmp_path / "p").exists()
+
+
+def test_it_asks_until_there_is_an_address(tmp_path: Path) -> None:
+    """A line without an answer is none."""
+    told = ["aws", "g5.xlarge", "us-east-1", "1", "", "", "me@example.org", ""]
+    assert init(tmp_path / "p", "--ask", answers="\n".join(told) + "\n").exit_code == 0
+    assert settings(tmp_path / "p")["gangway:budget"]["emails"] == ["me@example.org"]
+
+
 def test_each_question_begins_with_what_the_start_has() -> None:
     assert set(OWN_QUESTIONS) <= set(STARTS)
     for provider, questions in OWN_QUESTIONS.items():
@@ -198,7 +213,7 @@ def test_what_the_plan_refuses_is_said_beside_what_was_written(
 
 
 def test_a_mistake_ends_the_command_with_2(tmp_path: Path) -> None:
-    done = gangway("init", "p", "--nodes", "two", cwd=tmp_path)
+    done = gangway("init", "p", "--email", "me@example.org", "--nodes", "two", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --nodes: no number of nodes")
 
@@ -271,7 +286,7 @@ def _run(command: list[str], cwd: Path) -> str:
 
 @pytest.mark.slow
 def test_an_installed_wheel_needs_no_checkout(installed: Path, tmp_path: Path) -> None:
-    _run([str(installed / "gangway"), "init", "p"], tmp_path)
+    _run([str(installed / "gangway"), "init", "p", "--email", "me@example.org"], tmp_path)
     plan = json.loads(_run([str(installed / "gangway"), "plan", "p", "--json"], tmp_path / "p"))
     (image,) = [r["inputs"] for r in plan["resources"] if r["type"] == "docker-build:index:Image"]
     context = (tmp_path / "p" / image["context"]["location"]).resolve()
@@ -315,7 +330,7 @@ def test_an_installed_dynamic_provider_is_found_by_another_process(installed: Pa
 
 @pytest.mark.slow
 def test_the_projects_program_is_the_engines_to_start(installed: Path, tmp_path: Path) -> None:
-    _run([str(installed / "gangway"), "init", "p", "--policy"], tmp_path)
+    _run([str(installed / "gangway"), "init", "p", "--email", "me@example.org", "--policy"], tmp_path)
     for program, told in (("p", "stacks is Pulumi's program"), ("p/policy", "stacks/policy is a policy pack")):
         command = [str(installed / "python"), program]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

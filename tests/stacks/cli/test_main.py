@@ -344,7 +344,7 @@ def test_the_demo_command_hands_its_options_over(monkeypatch: pytest.MonkeyPatch
         (["tco", "--accelerator", "H100x8", "--capex", "400k"], "--capex", "400k", "write --capex 400000"),
         (["tco", "--accelerator", "H100x8", "--utilisation", "75"], "--utilisation", 75.0, "write --utilisation 0.75"),
         (["init", "x", "--max-hours", "2 days"], "--max-hours", "2 days", "write --max-hours 48"),
-        (["init", "x", "--no-ask", "--provider", "aws", "--nodes", "2 to 4"], "--nodes", "2 to 4", "write --nodes 2-4"),
+        (["init", "x", "--no-ask", "--email", "a@b.io", "--nodes", "2 to 4"], "--nodes", "2 to 4", "write --nodes 2-4"),
         (["bench", "scaling", "--rounds", "0"], "--rounds", "0", "write --rounds 1"),
     ],
 )  # fmt: skip

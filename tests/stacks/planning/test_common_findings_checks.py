@@ -41,7 +41,7 @@ def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (
             {"min": 2, "max": 4},
             "on 3 nodes 8 of 24 workers get one image less (11% idle)",
-            "set min and max to one of 1, 2, 4",
+            "set nodes: {min: 4, max: 4} (also even: 1, 2)",
         ),
         (
             {"min": 1, "max": 8},
@@ -49,12 +49,12 @@ def cluster(**changes: Any) -> Callable[[dict[str, Any]], object]:
             "on 5 nodes 16 of 40 workers get one image less (20% idle); "
             "on 6 nodes 32 of 48 workers get one image less (33% idle); "
             "on 7 nodes 48 of 56 workers get one image less (43% idle)",
-            "set min and max to one of 1, 2, 4, 8",
+            "set nodes: {min: 8, max: 8} (also even: 1, 2, 4)",
         ),
         (
             {"min": 3, "max": 3},
             "on 3 nodes 8 of 24 workers get one image less (11% idle)",
-            "set min and max to one of 1, 2",
+            "set nodes: {min: 2, max: 2} (also even: 1)",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_many_uneven_numbers_of_nodes_are_told_by_the_first_few_and_the_worst(ed
     (finding,) = [f for f in found if f.code.startswith("batch.")]
     assert "on 3 nodes 2 of 3 workers get one image less (3% idle); on 5 nodes 1 of 5 workers" in finding.message
     assert finding.message.endswith("so it is with 53 other numbers of nodes up to 63 (49% idle at most)")
-    assert finding.fix == "set min and max to one of 1, 2, 4, 8, 16, 32, 64"
+    assert finding.fix == "set nodes: {min: 64, max: 64} (also even: 1, 2, 4, 8, 16, 32)"
 
 
 def test_more_workers_than_images_in_a_batch_are_an_error(edited: Edited) -> None:
@@ -194,7 +194,7 @@ def test_a_batch_that_xla_cannot_share_is_an_error(edited: Edited) -> None:
     (finding,) = [f for f in uneven if f.code == "batch.uneven"]
     assert finding.severity is Severity.ERROR
     assert "does not divide evenly by 24 workers" in finding.message
-    assert finding.fix == "set min and max to one of 1, 2"
+    assert finding.fix == "set nodes: {min: 2, max: 2} (also even: 1)"
 
 
 def test_nodes_that_share_their_state_anyway_need_no_file_system(edited: Edited) -> None:

@@ -121,6 +121,17 @@ def test_a_setting_without_effect_is_a_warning(edited: Edited) -> None:
     )  # fmt: skip
 
 
+def test_an_owned_block_that_nobody_has_priced_is_told(edited: Edited) -> None:
+    block = {"kind": "capacity-block", "id": "cr-0123456789abcdef0"}
+
+    def change(rung: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+        return lambda values: values["gangway:cluster"].update(capacity=[rung, {"kind": "on-demand"}])
+
+    finding = said(edited(change(block)))["cost.block-not-included"]
+    assert finding.path == "gangway:cluster.capacity[0].paid_usd_per_hour"
+    assert "cost.block-not-included" not in said(edited(change({**block, "paid_usd_per_hour": 31.5})))
+
+
 @pytest.mark.parametrize(("days", "old"), [(0, False), (STALE_DAYS, False), (STALE_DAYS + 1, True)])
 def test_prices_grow_old(days: int, old: bool) -> None:
     today = date.fromordinal(date(2026, 9, 6).toordinal() + days)
@@ -150,6 +161,12 @@ def test_what_bears_no_date_and_what_was_recalled_is_of_unknown_age() -> None:
     (finding,) = stale_prices(lines, (), TODAY)
     assert finding.message == ("of 3 figures, 2 undated or recalled, read from 2026-11-20 on (copy, ...)")
     assert lines[0].dated == "undated, read 2026-11-20"
+
+
+def test_a_figure_without_any_day_is_told_without_one() -> None:
+    """No empty date stands in the sentence."""
+    (finding,) = stale_prices([CostComponent("copy", "hours", 1, 1.0, 1.0, "a list", "", "list-price")], (), TODAY)
+    assert finding.message == "of 1 figures, 1 undated or recalled (copy)"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(34.56, "35 s"), (480, "8 min"), (3600, "60 min"), (11091, "3.1 h")])

@@ -103,7 +103,9 @@ def test_a_measured_speed_says_how_much_of_the_run_there_will_be(edited: Edited)
     assert (severity, code) == (Severity.WARNING, "run.longer-than-max-hours")
     assert "take 2.2 h at the 1,000 images/s of gangway:estimate" in message
     assert "with 42% of the images" in message
-    assert fix == "set kimg: 2900 at most, or max_hours: 3 at least", "interruptions and checkpoints take their part"
+    assert fix == "set gangway:job.max_hours: 3, or more; or gangway:job.kimg: 2900, or less", (
+        "interruptions and checkpoints take their part"
+    )
     assert the_length(edited, 2900, 1, estimate={"images_per_second": 1000}) == []
     ((_, _, message, fix),) = the_length(edited, 7200, 0.15, estimate={"images_per_second": 1000})
     assert "with 0% of the images" in message, "max_hours are over before the first step"

@@ -36,7 +36,7 @@ def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited
             Severity.ERROR,
             "the trainer refuses segments.0.workers 4: the stack's nodes run 16 workers, and the run would end at "
             "image 1,024; allowed: 16, or 0 for any number",
-            'set "workers": 16 or 0 in segments.0 of job.settings',
+            '"workers": 16 or 0 in segments.0 of job.settings',
         )
     ], "told once, of the segment that says it"
     for workers in (16, 0):
@@ -46,13 +46,13 @@ def test_planned_workers_that_the_stack_does_not_run_are_an_error(edited: Edited
 @pytest.mark.slow
 def test_planned_workers_are_compared_with_all_that_the_nodes_may_be(edited: Edited) -> None:
     ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 12})
-    assert (severity, fix) == (Severity.ERROR, 'set "workers": 8 or 0 in segments.0 of job.settings')
+    assert (severity, fix) == (Severity.ERROR, '"workers": 8 or 0 in segments.0 of job.settings')
     assert "run 8 to 24 workers" in message
     assert message.endswith("allowed: a multiple of 8 from 8 to 24, or 0 for any number")
     ((severity, message, fix),) = _found(edited, (1, 3), {"from_image": 1000, "workers": 16})
     assert severity == Severity.WARNING
     assert "may run 8 to 24 workers, and from image 1,024 on the trainer refuses any other number" in message
-    assert fix == 'set nodes: {min: 2, max: 2}, or "workers": 0 in segments.0 of job.settings'
+    assert fix == 'set gangway:cluster.nodes: {min: 2, max: 2}, or "workers": 0 in segments.0 of job.settings'
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_segment_whose_batch_is_too_small_for_the_workers_is_an_error(edited: 
     assert severity == Severity.ERROR
     assert message.startswith("the trainer refuses segments.0, whose batch_size is 8: fewer images in a step than")
     assert message.endswith("allowed: at least 16 with 16 workers")
-    assert fix.startswith('set "batch_size": 16 in segments.0')
+    assert fix.startswith('"batch_size": 16 in segments.0')
     assert _found(edited, (1, 2), {"from_image": 1000, "batch_size": 16}) == []
 
 
@@ -83,5 +83,5 @@ def test_on_tpus_a_segments_batch_has_to_divide(gcp_edited: Callable[..., StackC
         return [each.fix for each in found if each.code == "trainer.segments"]
 
     (fix,) = told(workers + 1)
-    assert f'set "batch_size": {2 * workers} in segments.0' in fix
+    assert f'"batch_size": {2 * workers} in segments.0' in fix
     assert told(2 * workers) == []

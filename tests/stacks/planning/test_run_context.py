@@ -66,6 +66,7 @@ def test_a_block_costs_what_was_paid_for_it(edited: Callable[[Callable[[Any], ob
     assert bought.value == pytest.approx(16000 / 24 / 2)
     assert bought.source.startswith("gangway:cluster.capacity: upfront_usd")
     assert of(owned).source == "the catalogue has no capacity-block price"
+    assert of({**owned, "paid_usd_per_hour": 31.5}).value == 31.5
 
 
 def test_a_price_nobody_knows_is_absent_with_its_reason(demo_config: StackConfig) -> None:

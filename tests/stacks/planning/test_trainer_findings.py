@@ -52,7 +52,7 @@ def test_a_batch_of_the_settings_that_is_too_small_for_the_nodes_is_an_error(edi
             Severity.ERROR,
             "batch.too-small",
             "batch_size 32 of job.settings has less than one image for each of 64 workers",
-            "set nodes: {min: 4, max: 4}, or batch_size: 64 in job.settings",
+            "set nodes: {min: 4, max: 4}, or gangway:job.settings.batch_size: 64",
         )
     ]
 
@@ -67,7 +67,7 @@ def test_a_batch_of_the_settings_that_is_large_enough_is_no_error(edited: Edited
             "batch.uneven",
             "batch_size 512 of job.settings does not divide evenly (idle is estimated): "
             "on 9 nodes 64 of 72 workers get one image less (11% idle)",
-            "set min and max to one of 1, 2, 4, 8, or batch_size: 576 in job.settings",
+            "set nodes: {min: 8, max: 8} (also even: 1, 2, 4), or gangway:job.settings.batch_size: 576",
         )
     ]
 
@@ -86,7 +86,7 @@ def test_a_batch_that_no_smaller_number_of_nodes_shares_is_mended_by_itself(edit
             Severity.ERROR,
             "batch.too-small",
             "batch_size 7 of job.settings has less than one image for each of 8 workers",
-            "choose a smaller machine type, or batch_size: 8 in job.settings",
+            "choose a smaller machine type, or gangway:job.settings.batch_size: 8",
         )
     ]
 
@@ -100,7 +100,7 @@ def test_on_tpus_the_batch_of_the_settings_has_to_divide(gcp_edited: Callable[..
     (finding,) = [f for f in make_plan(uneven).findings if f.code.startswith("batch.")]
     assert (finding.severity, finding.code) == (Severity.ERROR, "batch.uneven")
     assert f"batch_size {workers + 1} of job.settings does not divide evenly" in finding.message
-    assert finding.fix.endswith(f"or batch_size: {2 * workers} in job.settings")
+    assert finding.fix.endswith(f"or gangway:job.settings.batch_size: {2 * workers}")
     even = gcp_edited("gcp-v5p-multislice", job={"settings": {"batch_size": 2 * workers}})
     assert of_the_batch(make_plan(even).findings) == []
 
@@ -134,7 +134,7 @@ def found_on(config: StackConfig, machine_type: str) -> list[tuple[str, str, str
             "trainer.cuda-graphs",
             "the trainer refuses cuda_graphs true: a worker computes on a CPU, which has no CUDA graphs; "
             "allowed: false",
-            "set cuda_graphs: false in job.settings",
+            "set gangway:job.settings.cuda_graphs: false",
         ),
         (
             "p5.48xlarge",
@@ -142,21 +142,21 @@ def found_on(config: StackConfig, machine_type: str) -> list[tuple[str, str, str
             "trainer.backend",
             "the trainer refuses backend xla: it needs torch_xla, which the environment for H100x8 does not have; "
             "allowed: auto, gloo or nccl",
-            "set backend: auto in job.settings",
+            "set gangway:job.settings.backend: auto",
         ),
         (
             "p5.48xlarge",
             {"channels": 3},
             "trainer.channels",
             "the trainer refuses channels 3: digits has 1; allowed: 1",
-            "set channels: 1 in job.settings",
+            "set gangway:job.settings.channels: 1",
         ),
         (
             "p5.48xlarge",
             {"num_classes": 7},
             "trainer.num-classes",
             "the trainer refuses num_classes 7: digits has 10 classes; allowed: 0 or 10",
-            "set num_classes: 10 in job.settings",
+            "set gangway:job.settings.num_classes: 10",
         ),
         (
             "p5.48xlarge",
@@ -170,7 +170,7 @@ def found_on(config: StackConfig, machine_type: str) -> list[tuple[str, str, str
             {"dataset": "cifar10", "channels": 3, "resolution": 64},
             "trainer.resolution",
             "the trainer refuses resolution 64: cifar10 is 32x32; allowed: 32",
-            "set resolution: 32 in job.settings",
+            "set gangway:job.settings.resolution: 32",
         ),
         (
             "p5.48xlarge",
@@ -185,7 +185,7 @@ def found_on(config: StackConfig, machine_type: str) -> list[tuple[str, str, str
             {"metrics": "is", "metrics_kimg": 10, "metrics_samples": 5},
             "trainer.metrics-samples",
             "the trainer refuses metrics_samples 5: fewer than is can be computed of; allowed: 10 or more",
-            "set metrics_samples: 10 in job.settings",
+            "set gangway:job.settings.metrics_samples: 10",
         ),
     ],
     ids=str,
@@ -199,11 +199,11 @@ def test_what_the_machine_or_the_data_cannot_do_is_an_error(
 @pytest.mark.parametrize(
     ("settings", "code", "fix"),
     [
-        ({"backend": "nccl"}, "trainer.backend", "set backend: xla in job.settings"),
-        ({"backend": "gloo"}, "trainer.backend", "set backend: xla in job.settings"),
-        ({"precision": "fp16"}, "trainer.precision", "set precision: bf16 in job.settings"),
-        ({"shard": "fsdp2"}, "trainer.shard", "set shard: ddp in job.settings"),
-        ({"cuda_graphs": True, "compile": "on"}, "trainer.cuda-graphs", "set cuda_graphs: false in job.settings"),
+        ({"backend": "nccl"}, "trainer.backend", "set gangway:job.settings.backend: xla"),
+        ({"backend": "gloo"}, "trainer.backend", "set gangway:job.settings.backend: xla"),
+        ({"precision": "fp16"}, "trainer.precision", "set gangway:job.settings.precision: bf16"),
+        ({"shard": "fsdp2"}, "trainer.shard", "set gangway:job.settings.shard: ddp"),
+        ({"cuda_graphs": True, "compile": "on"}, "trainer.cuda-graphs", "set gangway:job.settings.cuda_graphs: false"),
     ],
     ids=str,
 )

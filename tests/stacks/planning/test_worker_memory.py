@@ -50,7 +50,7 @@ def test_more_than_there_is_is_a_warning_with_the_numbers_and_a_micro_batch(edit
     (found,) = (each for each in plan.findings if each.code == "memory.estimate")
     assert "130 of 80 GiB" in found.message
     assert "at least " in found.message
-    assert found.fix.startswith("set batch_gpu: 64 in job.settings")
+    assert found.fix.startswith("set gangway:job.settings.batch_gpu: 64")
     assert of_memory(make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=64))).findings) == []
 
 

@@ -111,7 +111,7 @@ def test_a_job_that_cannot_be_read_hides_no_other(kube: PretendKube, broken: str
     assert {"another release's": "colour", "no file": FILE_ANNOTATION, "no hours": HOURS_ANNOTATION}[
         broken
     ] in odd.reason
-    with pytest.raises(InputError, match="kubectl delete jobset odd-7"):
+    with pytest.raises(InputError, match="kubectl describe jobset odd-7"):
         engine().status("odd-7")
     assert engine().submit(a_file()) == "mine-8"
 

@@ -72,7 +72,7 @@ def test_what_it_cannot_read_is_told(says: Callable[[str], Kubectl], data: dict[
     with pytest.raises(InputError) as told:
         fabric_of(says(answered(data)), job(**SEVERAL, **WHOLE))
     assert "configmap gangway-fabric of vision: data.fabric.json" in told.value.place
-    assert "kubectl delete configmap gangway-fabric" in told.value.fix
+    assert "pulumi up" in told.value.fix
 
 
 def test_pods_have_the_plug_in_to_be_read() -> None:

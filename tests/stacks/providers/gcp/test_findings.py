@@ -95,7 +95,7 @@ def test_a_zone_without_such_machines_names_those_with_them(gcp_edited: Edited, 
     finding = found_in(gcp_edited(name, cluster={"zone": zone}))["capacity.zone-without-machine"]
     assert finding.path == "gangway:cluster.zone"
     assert zone in finding.message
-    assert finding.fix.startswith("set zone: ")
+    assert finding.fix.startswith("set gangway:cluster.zone: ")
 
 
 def test_slices_where_no_zone_has_them_name_the_regions_that_do(gcp_edited: Edited) -> None:
