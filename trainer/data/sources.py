@@ -22,7 +22,7 @@ from trainer.core.errors import TrainerError
 from trainer.core.file_errors import check_reachable, file_problem
 from trainer.core.files import atomic_writer
 from trainer.core.memory_limit import memory_limit
-from trainer.data.listing import BROKEN_LINK, Listing, Tally, ancestors
+from trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
@@ -56,16 +56,18 @@ class Bucket:
     def listing(self) -> Listing:
         """As FileSet."""
         store, root = _located(self.url)
+        tally = Tally()
         try:
-            found = store.find(root, detail=True)
+            for path, folders, files in store.walk(root, detail=True):
+                inside = f"{path}/"[len(root) + 1 :]
+                # The clouds' consoles make an empty object for a folder, of its own name.
+                held = [name for name in files if name and name not in folders]
+                for name in held:
+                    tally.add(inside + name, files[name]["size"])
+                if inside and not (held or folders) and not tally.hides(inside.rstrip("/"), is_folder=True):
+                    tally.skip("folder", "empty", inside.rstrip("/"))
         except Exception as error:  # obstore has an exception for every kind of failure, and no common base
             raise _unreachable(self.url, error) from None
-        sizes = {name[len(root) + 1 :]: info["size"] for name, info in found.items() if name.startswith(f"{root}/")}
-        folders = ancestors(sizes)
-        tally = Tally()
-        for name, size in sizes.items():
-            if size or name not in folders:  # the clouds' consoles make an empty object for each folder
-                tally.add(name, size)
         return tally.listing()
 
     def read(self, name: str) -> bytes:
@@ -295,11 +297,11 @@ class _Zip:
             raise _damaged(self.place, str(error)) from None
         tally = Tally()
         for name, member in members:
-            if not stat.S_ISLNK(member.external_attr >> 16):
-                if not _is_folder(member):
-                    tally.add(name, member.file_size)
-            elif not tally.hides(name):
-                tally.skip("link", "not followed in an archive", name)
+            if _is_link(member):
+                if not tally.hides(name):
+                    tally.skip("link", "not followed in an archive", name)
+            elif not _is_folder(member):
+                tally.add(name, member.file_size)
         tally.skip_empty(
             (name for name, member in members if name and _is_folder(member)), (name for name, _ in members)
         )
@@ -322,6 +324,10 @@ def _member_name(member: zipfile.ZipInfo) -> str:
 
 def _is_folder(member: zipfile.ZipInfo) -> bool:
     return member.filename.endswith(("/", "\\"))
+
+
+def _is_link(member: zipfile.ZipInfo) -> bool:
+    return stat.S_ISLNK(member.external_attr >> 16)
 
 
 def _check_expansion(member: zipfile.ZipInfo) -> None:
@@ -376,7 +382,8 @@ class _OpenZip(NamedTuple):
 @functools.lru_cache(maxsize=1)  # one archive a process; reading its directory takes seconds
 def _opened_zip(path: Path) -> _OpenZip:
     archive = zipfile.ZipFile(path)
-    return _OpenZip(archive, {_member_name(member): member for member in archive.infolist()})
+    files = (member for member in archive.infolist() if not (_is_folder(member) or _is_link(member)))
+    return _OpenZip(archive, {_member_name(member): member for member in files})
 
 
 def _damaged(place: str, why: str) -> TrainerError:
