@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from components.core.findings import InputError
 
-CONTAINER_PATTERN = r"az://[a-z0-9]{3,24}/[a-z0-9](-?[a-z0-9]){2,62}"
-"""Of an account and a container, for fields whose pattern has no lookahead: a container's name of 63 letters is the
-longest, which `read_blob_url` checks.
+CONTAINER_PATTERN = r"az://[a-z0-9]{3,24}/[a-z0-9](-?[a-z0-9]){1,62}"
+"""Of an account and a container, for fields whose pattern has no lookahead: that a container's name has 3 to 63 letters
+is what `read_blob_url` checks.
 """
 _URL = re.compile(rf"(?P<root>{CONTAINER_PATTERN})(?:/(?P<prefix>.*))?")
-_MOST_LETTERS = 63
 _ALLOWED = "az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or .."
 
 
@@ -40,7 +39,7 @@ def read_blob_url(url: str, place: str = "gangway:storage.source") -> BlobUrl:
     folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
     account, container = found["root"].split("/")[2:] if found else ("", "")
     # On a node such folders would be other places than in the container.
-    if not found or len(container) > _MOST_LETTERS or (folders != [""] and {"", ".", ".."} & set(folders)):
+    if not found or not 3 <= len(container) <= 63 or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise InputError(
             place,
             "not a place in Azure's blob storage",

@@ -31,7 +31,7 @@ _GRAMMAR = MappingProxyType(
     {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
 )
 # As components.core.blob_url, which the trainer imports nothing of; a test compares both.
-_BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a-z0-9](-?[a-z0-9]){2,62})(/.*)?)")
+_BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a-z0-9](-?[a-z0-9]){1,62})(/.*)?)")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
 _LARGEST_MEMBER_BYTES = 2 << 30
@@ -154,7 +154,7 @@ def split_url(url: str) -> tuple[str, str, str]:
         return scheme, "", path.rstrip("/")
     found = _BLOBS.fullmatch(url)
     path = found["path"].removesuffix("/") if found else ""
-    if not found or len(found["container"]) > 63 or {"", ".", ".."} & set(path.split("/")):
+    if not found or not 3 <= len(found["container"]) <= 63 or {"", ".", ".."} & set(path.split("/")):
         raise TrainerError(
             place="--source",
             problem="not a place in Azure's blob storage",
