@@ -240,8 +240,8 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         yield Finding.info(
             "data.prepared",
             "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
-            f"the job reads {trained.dataset} at {size} from {named}, which has to hold shards: index.json and "
-            "00000.npy, 00001.npy, ...; nodes decode no original files",
+            f"the job reads shards of {trained.dataset} at {size} from {named}: index.json and 00000.npy, 00001.npy, "
+            "... have to be there before `up`; nodes decode no original files",
             f"{fix}; docs/data.md",
         )
         return

@@ -180,7 +180,7 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
     assert (told.severity, told.code) == (Severity.INFO, "data.prepared")
-    assert "64x64 from s3://my-bucket/celeba, which has to hold shards" in told.message
+    assert "reads shards of celeba at 64x64 from s3://my-bucket/celeba" in told.message
     assert "--out DIR && aws s3 sync DIR s3://my-bucket/celeba`; where" in told.fix
     stores = {one.name: one.settings.store for one in all_providers()}
     uploads = {name: store.upload_command("a b", store.folder) for name, store in stores.items() if store}
