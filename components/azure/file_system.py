@@ -13,8 +13,6 @@ from components.azure.immutable import replacing
 from components.azure.policies import (
     BLOB_CONTRIBUTOR,
     STORAGE_CONTRIBUTOR,
-    BlobSource,
-    blob_source,
     container_id,
     import_log,
     importable,
@@ -22,6 +20,7 @@ from components.azure.policies import (
 from components.azure.settling import heeded
 from components.catalog.loader import load_amlfs_subnets, load_amlfs_tiers
 from components.catalog.schema import AmlfsTier
+from components.core.blob_url import BlobUrl, read_blob_url
 from components.core.dependencies import after
 from components.core.fields import LustreDeployment
 from components.core.findings import InputError, nearest
@@ -187,7 +186,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             metadata_iops=args.get("metadata_iops"),
         )
         url = args.get("source")
-        source = blob_source(url) if url else None
+        source = read_blob_url(url) if url else None
         hsm, before = self._behind(source) if source else (None, [])
         file_system = self._file_system(plan, hsm, before)
         if args.get("export_runs", False):
@@ -237,7 +236,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             ),
         )
 
-    def _behind(self, source: BlobSource) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
+    def _behind(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
         """The container behind the file system, and what has to stand before Azure looks into it."""
         args = self._args
         account_id, log_name = args.get("source_account_id") or "", import_log(args["stack"])

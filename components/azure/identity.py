@@ -18,7 +18,6 @@ from components.azure.policies import (
     RUN_WRITER_ACTIONS,
     SECRET_USER,
     account_of,
-    blob_source,
     container_id,
     group_id,
     head_actions,
@@ -26,6 +25,7 @@ from components.azure.policies import (
     role_id,
 )
 from components.azure.settling import heeded
+from components.core.blob_url import read_blob_url
 from components.core.dependencies import after
 from components.core.settling import Settling
 from components.core.tags import shortened
@@ -405,7 +405,7 @@ class NodeIdentity(pulumi.ComponentResource):
         super().__init__("gangway:azure:NodeIdentity", name, None, replacing(opts))
         identity, grantee, grants = _identity(name, "node", args, pulumi.ResourceOptions(parent=self))
         if url := args.get("data_source"):
-            source = blob_source(url)
+            source = read_blob_url(url)
             account_id = args.get("data_source_account_id") or ""
             account_of(account_id, source)
             grants.append(grantee.may("data", BLOB_READER, container_id(account_id, source.container)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from components.azure.fallback import HEAD_ACTIONS
+from components.core.blob_url import BlobUrl
 from components.core.findings import InputError
 
 __all__ = [
@@ -20,9 +21,7 @@ __all__ = [
     "SECRET_USER",
     "STORAGE_CONTRIBUTOR",
     "AccountPlace",
-    "BlobSource",
     "account_of",
-    "blob_source",
     "container_id",
     "group_id",
     "head_actions",
@@ -72,24 +71,11 @@ GROUP_WIDE: Mapping[str, str] = MappingProxyType(
 )
 """Every action and role that identities of ours have on the whole resource group, and why there is nothing narrower."""
 
-_SOURCE = re.compile(
-    r"az://(?P<account>[a-z0-9]{3,24})/(?P<container>(?=[a-z0-9-]{3,63}(?:/|$))[a-z0-9](?:-?[a-z0-9])+)"
-    r"(?:/(?P<prefix>.*))?"
-)
 _ACCOUNT = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"
     r"/providers/Microsoft\.Storage/storageAccounts/(?P<account>[a-z0-9]{3,24})",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True)
-class BlobSource:
-    """Where blobs are: `az://account/container/prefix`, the prefix without slashes around it."""
-
-    account: str
-    container: str
-    prefix: str
 
 
 @dataclass(frozen=True)
@@ -100,23 +86,7 @@ class AccountPlace:
     resource_group_name: str
 
 
-def blob_source(url: str, place: str = "gangway:storage.source") -> BlobSource:
-    """The parts of `url`. InputError: it is no `az://account/container/prefix`, or one of its folders could be none."""
-    found = _SOURCE.fullmatch(url)
-    folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
-    # On a node they would be other places than in the container.
-    if found is None or (folders != [""] and {"", ".", ".."} & set(folders)):
-        raise InputError(
-            place,
-            "not a place in Azure's blob storage",
-            value=url,
-            allowed="az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or ..",
-            fix="write it like az://mydata/images/celeba",
-        )
-    return BlobSource(found["account"], found["container"], "/".join(folders))
-
-
-def account_of(account_id: str, source: BlobSource, place: str = "gangway:azure.source_account_id") -> AccountPlace:
+def account_of(account_id: str, source: BlobUrl, place: str = "gangway:azure.source_account_id") -> AccountPlace:
     """Where the account `account_id` is. InputError: no resource id of a storage account, or not `source`'s."""
     found = _ACCOUNT.fullmatch(account_id)
     if found is None or found["account"] != source.account:
@@ -141,7 +111,7 @@ def import_log(stack: str) -> str:
 
 def importable(
     account_id: str,
-    source: BlobSource,
+    source: BlobUrl,
     subscription_id: str,
     stack: str,
     place: str = "gangway:azure.source_account_id",
@@ -163,7 +133,7 @@ def importable(
         raise InputError(
             source_place,
             "this is the container for the log of imports, which Managed Lustre wants beside that of the data",
-            value=f"az://{source.account}/{source.container}/{source.prefix}",
+            value=str(source),
             allowed=f"any container but {source.container}",
             fix="copy the data into another container of the account",
         )

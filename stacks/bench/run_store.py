@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from components.core.blob_url import read_blob_url
 from images.node.below import leads_out
 from stacks.bench.runner import Failure, RunFailedError, StoreFailedError
 from trainer.core.regular_files import read_regular
@@ -298,9 +299,8 @@ def object_store(url: str, region: str) -> "ObjectStore":
         return store.S3Store.from_url(url, **common, **_aws(region or _bucket_region(urlsplit(url).netloc)))
     if scheme == "gs":
         return store.GCSStore.from_url(url, **common)
-    if scheme == "az":  # as stack files have it; obstore's az:// has no account in it
-        account, _, path = url.partition("://")[2].partition("/")
-        url = f"https://{account}.blob.core.windows.net/{path}"
+    if scheme == "az":  # obstore's az:// has no account in it
+        url = read_blob_url(url, "run store").https
     return store.AzureStore.from_url(url, **common, **_azure())
 
 

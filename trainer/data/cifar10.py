@@ -67,7 +67,7 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
 def _archive_of(source: str, out: Path) -> str:
     if source.endswith((".tar.gz", ".tgz", ".tar")) or (not is_remote(source) and Path(source).is_file()):
         return source
-    names = files_in(source, out).sizes()
+    names = files_in(source, out).listing().files
     for wanted in (_PYTHON, _BINARY):
         if wanted in names:
             return f"{source.rstrip('/')}/{wanted}"

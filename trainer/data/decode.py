@@ -1,6 +1,7 @@
 """Image files to pixels and films (through PyAV) to clips: decode, crop, resize, cut; recipes of any list of either."""
 
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
+_DEEP = re.compile(r";16[BLN]")
+"""Of 16 bits, in what Pillow calls the layout of a file's pixels."""
 _MOST_FRAME_PIXELS = 1 << 26
 """8,192 by 8,192, more than a frame of 8K has."""
 _MOST_KEPT_BYTES = 1 << 30
@@ -41,21 +44,23 @@ def central_square(width: int, height: int) -> Box:
 
 
 def opened(content: bytes, channels: int) -> "Image":
-    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, or has more
-    than 8 bits a channel.
+    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, has more than
+    8 bits a channel, or more than 178,956,970 pixels, which is where Pillow sees a decompression bomb.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a camera wrote oddly into the header
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            # What a camera wrote oddly into the header, and half as many pixels as Pillow refuses.
+            warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content)) as file:
-                if file.mode.startswith(("I", "F")):
-                    raise BrokenItemError(f"its pixels are of kind {file.mode}, not of 8 bits a channel")
+                if file.mode.startswith(("I", "F")) or _DEEP.search(str(file.tile)):  # Pillow would clip it
+                    raise BrokenItemError(f"more than 8 bits a channel: convert it first ({file.format}, {file.mode})")
                 return ImageOps.exif_transpose(file).convert("L" if channels == 1 else "RGB")
     except BrokenItemError:
         raise
+    except Image.DecompressionBombError as error:
+        raise BrokenItemError(f"too many pixels: make it smaller first ({_one_line(error)})") from None
     except UnidentifiedImageError:  # its sentence names a place in memory
         raise BrokenItemError("not a readable image: of no format that Pillow knows") from None
     except Exception as error:  # Pillow's decoders raise whatever comes to their minds
@@ -70,7 +75,7 @@ def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[
 
     left, top, right, bottom = box or central_square(*image.size)
     if right > image.width or bottom > image.height:
-        raise BrokenItemError(f"is {image.width}x{image.height}, smaller than the crop {left, top, right, bottom}")
+        raise BrokenItemError(f"smaller than the crop {left, top, right, bottom}: {image.width}x{image.height}")
     small = image.resize((resolution, resolution), Image.Resampling.LANCZOS, box=(left, top, right, bottom))
     array = np.asarray(small, dtype=np.uint8).reshape(resolution, resolution, -1)
     return np.ascontiguousarray(array.transpose(2, 0, 1))

@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trainer.core.errors import broken_rule, from_validation
 from trainer.core.files import read_input, write_atomically
 from trainer.core.program import program
 from trainer.data.encoding import Encoding
+from trainer.data.listing import Skipped, Tally, kind_of
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -56,7 +57,7 @@ class SourceNote(_Model):
         official: whether that is the official one, and how that is known.
         processing: crop, resizing, choice of frames.
         licence: terms of the source; the reader's own duty.
-        skipped: files left out because they cannot be read.
+        skipped: what the source holds besides, and files that cannot be read.
     """
 
     name: str
@@ -66,7 +67,18 @@ class SourceNote(_Model):
     split: str
     processing: str
     licence: str
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @field_validator("skipped", mode="before")
+    @classmethod
+    def _names_alone(cls, value: Any) -> Any:
+        """Earlier versions listed the names of broken files."""
+        if not (value and isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            return value
+        tally = Tally()
+        for name in value:
+            tally.skip(kind_of(name), "cannot be used", name)
+        return tally.listing().skipped
 
 
 class ShardIndex(_Model):

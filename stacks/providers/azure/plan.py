@@ -14,10 +14,11 @@ from components.azure.head_node import HEAD_MACHINE_TYPE
 from components.azure.launch import Image, Security, is_hpc_image, node_image, plan_image, plan_security
 from components.azure.monitoring import check_budget_emails, check_retention
 from components.azure.network import plan_network
-from components.azure.policies import BlobSource, blob_source, importable
+from components.azure.policies import importable
 from components.azure.storage import plan_watcher
 from components.catalog.loader import load_provider
 from components.catalog.schema import AzureMachineType, Region
+from components.core.blob_url import BlobUrl, read_blob_url
 from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
@@ -75,7 +76,7 @@ class AzurePlan:
     subscription_id: str
     registry_id: str | None
     lustre: LustrePlan | None
-    source: BlobSource | None
+    source: BlobUrl | None
     root_volume_gib: int
     head: bool
     meets: bool
@@ -205,14 +206,14 @@ def _lustre(config: StackConfig) -> LustrePlan | None:
     )
 
 
-def _source(config: StackConfig) -> BlobSource | None:
+def _source(config: StackConfig) -> BlobUrl | None:
     """The folder whose blobs appear, under their own path, at the top of the file system. InputError: no such place,
     one that would lie among the runs, or an account Azure cannot import from.
     """
     own, storage = _section(config), config.storage
     if storage is None or storage.source is None:
         return None
-    source = blob_source(storage.source)
+    source = read_blob_url(storage.source)
     if not source.prefix or source.prefix.split("/")[0] == RUNS:
         raise InputError(
             "gangway:storage.source",

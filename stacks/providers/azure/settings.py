@@ -1,11 +1,13 @@
 """What a stack file says on Azure: the section gangway:azure, and how the common settings are written there."""
 
 import re
+from shlex import quote
 from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field, StrictBool
 
+from components.core.blob_url import read_blob_url
 from components.core.fields import Whole
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, OwnSection, ProviderSettings
 from stacks.config.section import Section
@@ -15,6 +17,15 @@ _RESOURCE = r"^/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]{1,90}/providers/
 _GUID_EXAMPLES = [f"{digit * 8}-0000-0000-0000-{digit * 12}" for digit in "123"]
 _RESOURCE_EXAMPLE = f"/subscriptions/{_GUID_EXAMPLES[0]}/resourceGroups/my-group/providers"
 _IMAGE = "microsoft-dsvm:ubuntu-hpc:2404:latest"
+
+
+def _upload_command(folder: str, url: str) -> str:
+    place = read_blob_url(url)
+    path = f" --destination-path {quote(place.prefix)}" if place.prefix else ""
+    return (
+        f"az storage blob upload-batch --auth-mode login --account-name {place.account} "
+        f"--destination {place.container}{path} --source {quote(folder)}"
+    )
 
 
 class AzureConfig(Section):
@@ -124,7 +135,7 @@ SETTINGS = ProviderSettings(
         _IMAGE,
     ),
     # An account of Azure's is another thing than a bucket.
-    store=ObjectStore("az", "az://account/container/folder", keeps_name=False),
+    store=ObjectStore("az", "az://account/container/folder", _upload_command, keeps_name=False),
     storage_kinds=("lustre",),
     queues=("kubernetes",),
     runs_commands=True,

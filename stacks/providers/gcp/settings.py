@@ -1,6 +1,7 @@
 """What a stack file says on Google Cloud: the section gangway:gcp, and how the common settings are written there."""
 
 import re
+from shlex import quote
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
@@ -123,7 +124,9 @@ SETTINGS = ProviderSettings(
         }
     ),
     image=ImageForm(re.compile(r"projects/.+"), _IMAGE),
-    store=ObjectStore("gs", "gs://bucket/prefix"),
+    store=ObjectStore(
+        "gs", "gs://bucket/prefix", lambda folder, url: f"gcloud storage rsync --recursive {quote(folder)} {quote(url)}"
+    ),
     storage_kinds=("lustre", "filestore"),
     account=Account(
         "gcp",

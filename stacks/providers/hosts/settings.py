@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, field_validator, model_validator
 
+from components.core.blob_url import CONTAINER_PATTERN
 from components.core.fields import Whole
 from components.core.findings import InputError
 from components.hosts.wireguard import tunnel_addresses
@@ -164,7 +165,7 @@ class HostsConfig(Section):
     private_key: Encrypted = None
     container_engine: Literal["docker", "podman"] = "docker"
     run_store: str = Field(
-        pattern=r"^((s3|gs)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]|az://[a-z0-9]{3,24}/[a-z0-9-]{3,63}|/[A-Za-z0-9._-]+)"
+        pattern=rf"^((s3|gs)://[a-z0-9][a-z0-9._-]{{1,61}}[a-z0-9]|{CONTAINER_PATTERN}|/[A-Za-z0-9._-]+)"
         r"(/[A-Za-z0-9._-]+)*$",
         examples=["s3://my-bucket/runs", "/shared/gangway/results"],
     )

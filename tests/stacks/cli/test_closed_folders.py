@@ -75,6 +75,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "data prepare photos": ("--out x", *MADE),
     "data prepare day-dusk": ("--out x", *MADE),
     "data prepare clips": ("--out x", *MADE),
+    "data show": ("--data x", "--data {c}/x"),
     "data speed": ("--data x", "--data {c}/x"),
     "sample": (
         "--run-dir x --out y.png",

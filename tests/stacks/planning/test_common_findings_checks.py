@@ -14,6 +14,7 @@ from components.gcp.tpu.slices import plan_slice, slice_machine
 from stacks.config.stack_config import StackConfig
 from stacks.planning.common_findings import check_budget, common_findings
 from stacks.planning.plan import Plan
+from stacks.providers.registry import all_providers
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.presets import PRESETS
 
@@ -173,12 +174,22 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     assert (missing.severity, missing.code, missing.path) == (Severity.ERROR, "data.missing", "gangway:storage.source")
     assert "celeba" in missing.message
     assert "python -m trainer data prepare celeba" in missing.fix
+    assert "--out DIR && aws s3 sync DIR s3://bucket/prefix`" in missing.fix
     ready = missing.fix.partition("make themselves: ")[2].split(", ")
     assert {PRESETS[name].dataset for name in ready} <= set(SELF_PREPARED), "presets that exist, and need no folder"
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
     assert (told.severity, told.code) == (Severity.INFO, "data.prepared")
-    assert "64x64 from s3://my-bucket/celeba" in told.message
+    assert "reads shards of celeba at 64x64 from s3://my-bucket/celeba" in told.message
+    assert "--out DIR && aws s3 sync DIR s3://my-bucket/celeba`; where" in told.fix
+    stores = {one.name: one.settings.store for one in all_providers()}
+    uploads = {name: store.upload_command("a b", store.folder) for name, store in stores.items() if store}
+    assert uploads == {
+        "aws": "aws s3 sync 'a b' s3://bucket/prefix",
+        "azure": "az storage blob upload-batch --auth-mode login --account-name account --destination container "
+        "--destination-path folder --source 'a b'",
+        "gcp": "gcloud storage rsync --recursive 'a b' gs://bucket/prefix",
+    }
 
 
 def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None:

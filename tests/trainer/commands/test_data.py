@@ -1,4 +1,4 @@
-"""`data prepare` and `data speed`: what they print, and exit code 2 with one clear message for every mistake."""
+"""`data prepare`, `show` and `speed`: what they print, and exit code 2 with one clear message for every mistake."""
 
 import io
 import json
@@ -85,8 +85,13 @@ def test_broken_files_are_counted(pictures: Path, tmp_path: Path, capsys: pytest
     assert main([*PREPARE, "folder", *flags]) == 2
     assert "x.png: cannot be used: not a readable image" in capsys.readouterr().err
     assert main([*PREPARE, "folder", *flags, "--skip-broken"]) == 0
-    assert "left out: 1 broken files, named in index.json" in capsys.readouterr().out
-    assert json.loads((tmp_path / "out" / "index.json").read_text())["source"]["skipped"] == ["x.png"]
+    told = f"left out of {pictures}: 1, named in index.json\n  1  .png file  not a readable image  x.png\n"
+    assert told in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "index.json").read_text())["source"]["skipped"][0]["names"] == ["x.png"]
+    assert main(["data", "show", "--data", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{tmp_path / 'out'}: 3 images (3, 8, 8), 1 shards\n")
+    assert told in said
 
 
 def test_every_data_set_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:

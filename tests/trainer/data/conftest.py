@@ -89,7 +89,6 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
             "gs": {"GOOGLE_BASE_URL": endpoint, "GOOGLE_SKIP_SIGNATURE": "true"},
             "az": {
                 "AZURE_STORAGE_ENDPOINT": endpoint,
-                "AZURE_STORAGE_ACCOUNT_NAME": "account",
                 "AZURE_SKIP_SIGNATURE": "true",
                 "AZURE_ALLOW_HTTP": "true",
             },
@@ -103,7 +102,7 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def _filled(scheme: str, blobs: dict[str, bytes]) -> Iterator[Bucket]:
     if scheme == "az":
-        yield Bucket(f"az://{_BUCKET}", blobs.__setitem__)
+        yield Bucket(f"az://account/{_BUCKET}", blobs.__setitem__)
         return
     import boto3
     from moto import mock_aws

@@ -134,7 +134,11 @@ def test_a_broken_image_is_named_and_left_out_only_when_told(pictures: Path, tmp
     assert len(data) == 3
     np.testing.assert_array_equal(data.labels(np.arange(3)), [0, 1, 1])
     assert data.index.source is not None
-    assert data.index.source.skipped == ("cats/2.JPG", "dogs/4.bmp")
+    assert [(each.kind, each.reason, each.names) for each in data.index.source.skipped] == [
+        (".bmp file", "not a readable image", ("dogs/4.bmp",)),
+        (".jpg file", "not a readable image", ("cats/2.JPG",)),
+        (".txt file", "not an image", ("notes.txt",)),
+    ]
 
 
 def test_a_file_that_is_no_image_is_told_in_words(tmp_path: Path) -> None:
@@ -150,17 +154,17 @@ def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "pictures"
     source.mkdir()
     Image.fromarray(np.full((20, 20), 40000, np.uint16)).save(source / "deep.png")
-    with pytest.raises(TrainerError, match=r"deep\.png: cannot be used: its pixels are of kind I;16, not of 8 bits"):
+    with pytest.raises(TrainerError, match=r"deep\.png: cannot be used: more than 8 bits a channel: .*I;16"):
         _prepared(source, tmp_path / "out")
 
 
 @pytest.mark.attack("who gives the data", "archives and images that unpack to gigabytes")
 def test_an_image_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 199)
     source = tmp_path / "pictures"
     source.mkdir()
     Image.new("RGB", (20, 20)).save(source / "bomb.png")
-    with pytest.raises(TrainerError, match=r"bomb\.png: cannot be used: .*decompression bomb"):
+    with pytest.raises(TrainerError, match=r"bomb\.png: cannot be used: too many pixels: .* exceeds limit of 398"):
         _prepared(source, tmp_path / "out")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trainer.data import decode
 from trainer.data.decode import Cut, FilmDecoder
 from trainer.data.index import BrokenItemError
+from trainer.data.listing import Listing
 
 
 @given(
@@ -60,8 +61,8 @@ class OneFilm:
     content: bytes
     place: str = "here"
 
-    def sizes(self) -> dict[str, int]:
-        return {"film.avi": len(self.content)}
+    def listing(self) -> Listing:
+        return Listing({"film.avi": len(self.content)})
 
     def read(self, name: str) -> bytes:
         return self.content

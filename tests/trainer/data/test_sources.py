@@ -32,8 +32,8 @@ def test_a_folder_and_an_archive_hold_the_same_files(tmp_path: Path) -> None:
         archive.writestr("__MACOSX/a.png", b"x")
     for source in ("folder", "files.zip"):
         files = files_in(str(tmp_path / source), tmp_path)
-        assert files.sizes() == {name: len(content) for name, content in FILES.items()}
-        assert {name: files.read(name) for name in files.sizes()} == FILES
+        assert files.listing().files == {name: len(content) for name, content in FILES.items()}
+        assert {name: files.read(name) for name in files.listing().files} == FILES
         assert files.place == str(tmp_path / source)
 
 
@@ -41,8 +41,8 @@ def test_a_bucket_holds_the_same_files(bucket: Any, tmp_path: Path) -> None:
     _fill(bucket.put, "data/")
     _fill(bucket.put, "data-of-others/")
     files = files_in(f"{bucket.url}/data/", tmp_path)
-    assert files.sizes() == {name: len(content) for name, content in FILES.items()}
-    assert {name: files.read(name) for name in files.sizes()} == FILES
+    assert files.listing().files == {name: len(content) for name, content in FILES.items()}
+    assert {name: files.read(name) for name in files.listing().files} == FILES
     with pytest.raises(OSError, match="not found"):
         files.read("none.png")
 
@@ -65,13 +65,13 @@ def test_what_is_not_in_a_bucket_is_named(bucket: Any, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"--source: cannot be read: .*not found") as caught:
         fetch(f"{bucket.url}/none.zip", tmp_path)
     assert caught.value.value == f"{bucket.url}/none.zip"
-    assert files_in(f"{bucket.url}/none", tmp_path).sizes() == {}
+    assert files_in(f"{bucket.url}/none", tmp_path).listing().files == {}
 
 
 @pytest.mark.parametrize("bucket", ["s3"], indirect=True)
 def test_a_bucket_that_is_not_there_is_named(bucket: Any, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"--source: cannot be read: .*404"):
-        files_in("s3://another/data", tmp_path).sizes()
+        files_in("s3://another/data", tmp_path).listing()
 
 
 def test_a_local_source_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_other_kinds_of_storage_are_refused() -> None:
     ]
     with pytest.raises(TrainerError, match="not a kind of storage") as caught:
         is_remote("ftp://host/file")
-    assert "s3://..., gs://..., az://..." in caught.value.allowed
+    assert "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, az://ACCOUNT/CONTAINER/FOLDER" in caught.value.allowed
 
 
 def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
     cut = tmp_path / "cut.zip"
     cut.write_bytes(whole[:-100])
     with pytest.raises(TrainerError, match=r"cut\.zip: the archive is damaged"):
-        files_in(str(cut), tmp_path).sizes()
+        files_in(str(cut), tmp_path).listing()
     flipped = tmp_path / "flipped.zip"
     flipped.write_bytes(whole.replace(b"2" * 20, b"2" * 19 + b"3"))
     with pytest.raises(OSError, match="damaged in the archive"):

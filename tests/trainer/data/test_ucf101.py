@@ -68,7 +68,7 @@ def test_films_too_short_are_named_or_left_out(ucf101_dir: Path, tmp_path: Path)
     assert len(data) == 2
     np.testing.assert_array_equal(data.labels(np.arange(2)), [0, 1])
     assert data.index.source is not None
-    assert [name.rpartition("/")[2] for name in data.index.source.skipped] == [
+    assert [name.rpartition("/")[2] for name in data.index.source.skipped[0].names] == [
         "v_ApplyEyeMakeup_g02_c01.avi",
         "v_Archery_g02_c01.avi",
     ]

@@ -1,0 +1,50 @@
+"""Addresses of Azure's blob storage as every file and command here writes them: az://ACCOUNT/CONTAINER/FOLDER.
+
+The trainer, which imports nothing from here, reads the same in `trainer.data.sources`; a test compares both.
+"""
+
+import re
+from dataclasses import dataclass
+
+from components.core.findings import InputError
+
+CONTAINER_PATTERN = r"az://[a-z0-9]{3,24}/[a-z0-9](-?[a-z0-9]){1,62}"
+"""Of an account and a container, for fields whose pattern has no lookahead: that a container's name has 3 to 63 letters
+is what `read_blob_url` checks.
+"""
+_URL = re.compile(rf"(?P<root>{CONTAINER_PATTERN})(?:/(?P<prefix>.*))?")
+_ALLOWED = "az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or .."
+
+
+@dataclass(frozen=True)
+class BlobUrl:
+    """`az://account/container/prefix`, the prefix without slashes around it."""
+
+    account: str
+    container: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (f"az://{self.account}", self.container, self.prefix) if part)
+
+    @property
+    def https(self) -> str:
+        """The same as Azure's own tools write it."""
+        return f"https://{self.account}.blob.core.windows.net/{self.container}/{self.prefix}"
+
+
+def read_blob_url(url: str, place: str = "gangway:storage.source") -> BlobUrl:
+    """The parts of `url`. InputError: it is no `az://account/container/prefix`, or one of its folders could be none."""
+    found = _URL.fullmatch(url)
+    folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
+    account, container = found["root"].split("/")[2:] if found else ("", "")
+    # On a node such folders would be other places than in the container.
+    if not found or not 3 <= len(container) <= 63 or (folders != [""] and {"", ".", ".."} & set(folders)):
+        raise InputError(
+            place,
+            "not a place in Azure's blob storage",
+            value=url,
+            allowed=_ALLOWED,
+            fix="write it like az://mydata/images/celeba",
+        )
+    return BlobUrl(account, container, "/".join(folders))
