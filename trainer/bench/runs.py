@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.core.openmp import wait_passively
 from trainer.records.stats_log import STATS_FILE, read_stats_log
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ _POLL_SEC = 0.1
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Of a process with so many threads for its arithmetic."""
-    return {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    """Of a process with so many threads for its arithmetic, which wait as the trainer's do: peers too."""
+    variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    wait_passively(variables)
+    return variables
 
 
 def prepare_photos(folder: Path) -> None:
