@@ -124,10 +124,18 @@ def statistics(run_dir: Path) -> list[dict[str, Any]]:
     return [line for line in read_stats_log(run_dir).lines if "event" not in line]
 
 
-def trainer_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, processes: int, threads: int) -> Loop:
-    """The trainer, as a loop that takes turns."""
+def trainer_loop(
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    processes: int,
+    threads: int,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Loop:
+    """The trainer, as a loop that takes turns. `variables` of the environment besides."""
     argv = _prepared(config, run_dir, data_dir, processes)
-    return Loop(argv, _at_home(run_dir, threads), run_dir / STATS_FILE)
+    return Loop(argv, {**_at_home(run_dir, threads), **variables}, run_dir / STATS_FILE)
 
 
 def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:
