@@ -186,7 +186,7 @@ def _scenario(
     changes: Mapping[_Place, Comparison | None],
 ) -> ScenarioTable:
     name = str(scenario["name"])
-    rows, verdicts = [], []
+    rows, verdicts = list[Row](), list[str]()
     for arm in arms:
         runs = [one for one in results if one["scenario"] == name and one["arm"] == arm]
         cells = tuple(_mean(runs, column) for column in COLUMNS)
