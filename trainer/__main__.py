@@ -47,6 +47,7 @@ from trainer.core.errors import (
     from_validation,
 )
 from trainer.core.file_errors import check_working_directory, file_problem
+from trainer.core.openmp import wait_passively
 from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
 from trainer.power.limits import add_power, power_asked
@@ -365,6 +366,7 @@ def run(argv: Sequence[str]) -> NoReturn:
     While Python shuts down, a thread of torch's that is still ending aborts the process: of some forty complete runs of
     two workers on a busy machine two ended with 134, "terminate called without an active exception".
     """
+    wait_passively(os.environ)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a background job has it
         signal.signal(signal.SIGINT, _interrupt)
     try:

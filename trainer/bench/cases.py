@@ -12,6 +12,7 @@ from trainer.bench.measuring import TITLES, Bench, absent, ahead, medians
 from trainer.bench.results import Result
 from trainer.bench.runs import pace, train_preset, train_whole
 from trainer.bench.speed import against_textbook, narrow
+from trainer.bench.waiting import waiting
 from trainer.config.metric_names import FD_ENL0
 from trainer.config.presets import preset
 from trainer.records.quantity import Quantity
@@ -127,6 +128,7 @@ CASES: Mapping[str, Callable[[Bench], Iterator[Result]]] = MappingProxyType(
         "textbook": against_textbook,
         "narrow": narrow,
         "processes": two_processes,
+        "waiting": waiting,
         "overheads": overheads,
         "start": start,
         "features": features,

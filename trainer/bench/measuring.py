@@ -37,6 +37,12 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "Two gloo processes of a thread each against one, batch 128 in each process",
             "Two such processes of half the batch each that send each other nothing, against one",
         ),
+        "waiting": (
+            "Threads that wait passively against threads that spin, alone",
+            "Threads that wait passively against one thread, alone",
+            "Threads that wait passively against threads that spin, beside a busy process",
+            "Threads that wait passively against one thread, beside a busy process",
+        ),
         "overheads": ("Checkpoints' stall, share of the time", "Telemetry, share of the time"),
         "start": ("From the command to the end of the first step",),
         "features": ("Inception features for FID against torch-fidelity",),
@@ -92,12 +98,20 @@ class Bench:
             }
         )
 
-    def side(self, name: str, *configs: TrainConfig, processes: int = 1, threads: int | None = None) -> Side:
-        """Runs of the trainer at the same time, to take turns with other sides."""
-        how = {"processes": processes, "threads": threads or self.threads}
+    def side(
+        self,
+        name: str,
+        *configs: TrainConfig,
+        processes: int = 1,
+        threads: int | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> Side:
+        """Runs of the trainer at the same time, to take turns with others. `variables` of the environment besides."""
+        threads = threads or self.threads
         folders = [self._folder(name, config, number) for number, config in enumerate(configs)]
         loops = [
-            trainer_loop(config, folder, self.data_dir, **how) for config, folder in zip(configs, folders, strict=True)
+            trainer_loop(config, folder, self.data_dir, processes=processes, threads=threads, variables=variables)
+            for config, folder in zip(configs, folders, strict=True)
         ]
         return Side(name, loops)
 

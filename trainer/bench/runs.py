@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
+from trainer.core.openmp import wait_passively
 from trainer.records.stats_log import STATS_FILE, read_stats_log
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ _POLL_SEC = 0.1
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Of a process with so many threads for its arithmetic."""
-    return {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    """Of a process with so many threads for its arithmetic, which wait as the trainer's do: peers too."""
+    variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    wait_passively(variables)
+    return variables
 
 
 def prepare_photos(folder: Path) -> None:
@@ -121,10 +124,18 @@ def statistics(run_dir: Path) -> list[dict[str, Any]]:
     return [line for line in read_stats_log(run_dir).lines if "event" not in line]
 
 
-def trainer_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, processes: int, threads: int) -> Loop:
-    """The trainer, as a loop that takes turns."""
+def trainer_loop(
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    *,
+    processes: int,
+    threads: int,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Loop:
+    """The trainer, as a loop that takes turns. `variables` of the environment besides."""
     argv = _prepared(config, run_dir, data_dir, processes)
-    return Loop(argv, _at_home(run_dir, threads), run_dir / STATS_FILE)
+    return Loop(argv, {**_at_home(run_dir, threads), **variables}, run_dir / STATS_FILE)
 
 
 def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, reuse: bool = False) -> Loop:

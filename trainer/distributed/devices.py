@@ -11,6 +11,7 @@ import torch
 
 from trainer.core.cgroups import memory_of_groups
 from trainer.core.cores import usable_cores
+from trainer.core.openmp import WAIT_POLICY
 from trainer.distributed.world import World
 from trainer.telemetry.energy import Gpu
 
@@ -171,10 +172,12 @@ def gpu_of(world: World) -> Gpu | None:
 
 
 def device_name(world: World) -> str:
-    """For the record: the GPU, XLA's device, or the CPU with its threads."""
+    """For the record: the GPU, XLA's device, or the CPU with its threads and how they wait."""
     if world.on_xla:
         from trainer.distributed import xla
 
         return xla.device_name()
-    gpu = gpu_of(world)
-    return f"cpu, {torch.get_num_threads()} thread(s) a worker" if gpu is None else gpu.name
+    if (gpu := gpu_of(world)) is not None:
+        return gpu.name
+    threads, policy = torch.get_num_threads(), os.environ.get(WAIT_POLICY)
+    return f"cpu, {threads} thread(s) a worker{f', {WAIT_POLICY}={policy}' if threads > 1 and policy else ''}"

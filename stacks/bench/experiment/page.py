@@ -1,4 +1,4 @@
-"""An experiment as a page: the table, and images a second of a pair over time, decisions with reasons."""
+"""An experiment as a page: the table, and a pair's images a second over time with the decisions and their reasons."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,13 +23,14 @@ def write_page(folder: Path) -> Path:
 
 
 def _picture(scenario: str, findings: Findings) -> Decided:
-    """Of the scenario's first seed: the control, then the treatment."""
-    runs = [one for one in findings.results if one["scenario"] == scenario]
-    seed = min(one["seed"] for one in runs)
-    pair = sorted((one for one in runs if one["seed"] == seed), key=lambda one: one["arm"] != findings.control)
+    """Of the first seed: the control, then the treatment; no drawing where neither is done."""
+    arms = [findings.control, findings.treatment]
+    runs = [one for one in findings.results if one["scenario"] == scenario and one["arm"] in arms]
+    seed = min((one["seed"] for one in runs), default=None)
+    pair = sorted((one for one in runs if one["seed"] == seed), key=lambda one: arms.index(one["arm"]))
     paces = [_pace(run) for run in pair]
     ends = ", ".join(f"{run['arm']} {run['time_sec']:.0f} s" for run in pair)
-    drawing = decisions_drawing(f"decisions-{scenario}", f"Seed {seed} ({ends})", paces)
+    drawing = decisions_drawing(f"decisions-{scenario}", f"Seed {seed} ({ends})", paces) if pair else None
     return Decided(scenario, "", rows_of([one for pace in paces for one in pace.decisions]), drawing)
 
 

@@ -55,6 +55,7 @@ def run_experiment(
         "title": suite.title,
         "paper": suite.paper,
         "control": suite.arms[0].name,
+        "static": None if suite.static is None else suite.static.name,
         "machine": describe(machine),
         "order": [item.name for item in items],
         "scenarios": [scenario.model_dump(mode="json") for scenario in suite.scenarios],
@@ -97,7 +98,7 @@ def job_of(item: Item, folder: Path) -> JobSpec:
         num_nodes_max=1,
         processes_per_node=scenario.processes,
         rendezvous=Rendezvous(standalone=True),
-        env={"OMP_NUM_THREADS": str(scenario.threads)},
+        env={"OMP_NUM_THREADS": str(item.threads)},
         max_restarts=0,
         argv=(
             "train", *flags, *item.args, "--run-dir", str(own),

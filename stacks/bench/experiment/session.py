@@ -67,4 +67,5 @@ def show(findings: Findings, console: Console) -> None:
     console.print(table)
     for scenario in findings.scenarios:
         console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)
-    console.print(f"time over all scenarios: {findings.total_text}", markup=False, soft_wrap=True)
+    for total in findings.totals:
+        console.print(f"total time, {total.text}", markup=False, soft_wrap=True)

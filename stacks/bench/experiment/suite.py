@@ -1,6 +1,7 @@
 """ExperimentConfig: what an experiment's suite file says (scenarios, arms, data), and the runs it means, in order."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -54,17 +55,19 @@ class Short(Section):
 
 
 class Scenario(Section):
-    """One situation that both arms meet.
+    """One situation that every arm meets.
 
     Attributes:
         what: it is, in a sentence.
         data: which of the suite's.
         kimg: that a run ends at, whatever else may end it.
-        seeds: a pair of runs each, one of either arm.
+        seeds: a run of every arm for each.
         settings: fields of the trainer's configuration.
         args: further arguments of `train`.
         treatment_args: of the treatment alone, after its own: what it may do here and elsewhere may not.
+        static_args: of the suite's `static` arm alone, after its own: the best fixed settings known in advance.
         threads: OMP_NUM_THREADS of each process.
+        static_threads: the same for the `static` arm; None for `threads`.
         neighbour: who takes cores meanwhile.
         stop: ends a run before its kimg.
         most_slower: share of the time by which the treatment may be slower at most; None where it is to be faster.
@@ -80,8 +83,10 @@ class Scenario(Section):
     settings: Settings = Field(default={})
     args: tuple[str, ...] = ()
     treatment_args: tuple[str, ...] = ()
+    static_args: tuple[str, ...] = ()
     processes: PositiveWhole = 1
     threads: PositiveWhole = 1
+    static_threads: PositiveWhole | None = None
     neighbour: Neighbour | None = None
     stop: Reached | None = None
     most_slower: _Share | None = None
@@ -103,23 +108,31 @@ class ExperimentData(Section):
 
 
 class ExperimentConfig(Section):
-    """Control against treatment. `arms`: the control first; `order_seed`: of the draw that orders them."""
+    """Control against treatment.
+
+    Attributes:
+        order_seed: of the draw that orders the arms.
+        arms: the control first, then the treatments, of which one is run.
+        static: an arm without a controller under each scenario's best fixed settings; None for no such arm.
+    """
 
     name: _Label
     title: str = Field(min_length=1)
     paper: Literal["P3"] | None = None
     order_seed: Seed = 0
     arms: tuple[ExperimentArm, ...] = Field(min_length=2, max_length=20)
+    static: ExperimentArm | None = None
     data: tuple[ExperimentData, ...] = Field(min_length=1)
     scenarios: tuple[Scenario, ...] = Field(min_length=1, max_length=50)
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        for place in ("arms", "data", "scenarios"):
-            names = [one.name for one in getattr(self, place)]
+        fixed = () if self.static is None else (self.static,)
+        for place, named in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
+            names = [one.name for one in named]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise InputError(
-                    place, "one stands there twice", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
+                    place, "duplicate name", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
                 )
         known = [one.name for one in self.data]
         for number, scenario in enumerate(self.scenarios):
@@ -128,10 +141,15 @@ class ExperimentConfig(Section):
                 raise InputError.not_among(f"{place}.data", "no such data in this suite", scenario.data, known)
             if scenario.preset not in PRESETS:
                 raise InputError.not_among(f"{place}.preset", "no such preset", scenario.preset, PRESETS)
+            for name in ("static_args", "static_threads"):
+                if self.static is None and (given := getattr(scenario, name)):
+                    raise InputError(
+                        f"{place}.{name}", "no arm takes it", value=given, fix="add static: {name: static} to the suite"
+                    )
             for where, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
                 if len(set(seeds)) < len(seeds):
                     raise InputError(
-                        f"{place}.{where}", "one stands there twice", value=list(seeds), allowed="each seed once",
+                        f"{place}.{where}", "duplicate seed", value=list(seeds), allowed="each seed once",
                         fix="remove one, or write another number",
                     )  # fmt: skip
             try:
@@ -143,24 +161,26 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `position`: its place in the order, from 0; `is_control`: it is the suite's first arm."""
+    """One run.
+
+    Attributes:
+        position: in the order, from 0.
+        args: arguments of `train` by scenario and arm; of duplicates the last counts.
+        threads: OMP_NUM_THREADS of each process.
+    """
 
     scenario: Scenario
     arm: ExperimentArm
     seed: int
     kimg: float
     position: int
-    is_control: bool
+    args: tuple[str, ...]
+    threads: int
 
     @property
     def name(self) -> str:
         """Its folder's."""
         return f"{self.scenario.name}-{self.arm.name}-s{self.seed}"
-
-    @property
-    def args(self) -> tuple[str, ...]:
-        """Arguments of `train` by scenario and arm; of those that stand there twice the last counts."""
-        return (*self.scenario.args, *self.arm.args, *(() if self.is_control else self.scenario.treatment_args))
 
 
 def is_experiment(path: Path) -> bool:
@@ -175,8 +195,10 @@ def load_experiment(path: Path) -> ExperimentConfig:
     return read_model(path, ExperimentConfig, named="experiment", keys=keys, folder="stacks/suites")
 
 
-def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ExperimentArm]:
-    """Control and treatment; the suite's second arm where no name is given. InputError: no such arm, or the control."""
+def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
+    """Control, static arm where the suite has one, and treatment; the suite's second arm where no treatment is named.
+    InputError: no such arm, or the control.
+    """
     control, *others = suite.arms
     names = [arm.name for arm in others]
     if treatment and treatment not in names:
@@ -184,23 +206,39 @@ def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, Exp
             "--treatment", "no treatment of this suite", value=treatment, allowed=", ".join(names),
             fix=nearest_hint(treatment, names),
         )  # fmt: skip
-    return control, next(arm for arm in others if arm.name == (treatment or names[0]))
+    chosen = next(arm for arm in others if arm.name == (treatment or names[0]))
+    return (control, chosen) if suite.static is None else (control, suite.static, chosen)
 
 
 def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
-    """Every run in its order: of each scenario pair after pair, AB BA AB ..., whose first is drawn by `order_seed`.
-    What drifts slowly on a machine, as its heat does, thereby falls on both arms alike.
+    """Every run in its order: of each scenario seed after seed, the arms of a seed in an order that changes from one
+    seed to the next. Slow drift of the machine, such as its heat, thereby affects all arms alike.
     """
     arms = arms_of(suite, treatment)
     draw = random.Random(suite.order_seed)
     found: list[Item] = []
     for scenario in suite.scenarios:
-        first = draw.randrange(2)
+        orders = _orders(arms, draw)
         seeds, kimg = (scenario.small.seeds, scenario.small.kimg) if small else (scenario.seeds, scenario.kimg)
-        for pair, seed in enumerate(seeds):
-            ordered = arms if (first + pair) % 2 == 0 else arms[::-1]
-            found += [
-                Item(scenario, arm, seed, kimg, len(found) + place, is_control=arm == arms[0])
-                for place, arm in enumerate(ordered)
-            ]
+        for number, seed in enumerate(seeds):
+            for arm in orders[number % len(orders)]:
+                args, threads = _settings(suite, scenario, arm)
+                found.append(Item(scenario, arm, seed, kimg, len(found), args, threads))
     return tuple(found)
+
+
+def _orders(arms: Sequence[ExperimentArm], draw: random.Random) -> list[tuple[ExperimentArm, ...]]:
+    """A drawn order and its rotations, then those of its reverse: AB BA, or all six orders of three arms."""
+    first = draw.sample(arms, len(arms))
+    rotated = [(*base[turn:], *base[:turn]) for base in (first, first[::-1]) for turn in range(len(arms))]
+    return list(dict.fromkeys(rotated))
+
+
+def _settings(suite: ExperimentConfig, scenario: Scenario, arm: ExperimentArm) -> tuple[tuple[str, ...], int]:
+    """Arguments of `train` and threads of an arm's runs in a scenario."""
+    own, threads = scenario.treatment_args, scenario.threads
+    if arm == suite.arms[0]:
+        own = ()
+    elif arm == suite.static:
+        own, threads = scenario.static_args, scenario.static_threads or threads
+    return (*scenario.args, *arm.args, *own), threads

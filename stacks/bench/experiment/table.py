@@ -1,9 +1,10 @@
-"""An experiment's folder as a table in P3's shape: each scenario's arms and their change, then the paper's rows."""
+"""An experiment's folder as a table in P3's shape: each scenario's arms and their changes, then the paper's rows."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError
@@ -32,7 +33,6 @@ COLUMNS = (
     Column("gco2e", "Carbon, gCO2e"),
     Column("controller_share", "Controller, % of time", 100),
 )
-_TOTAL = ("", "total")
 _OF_THE_PAPER = {"gpu_percent": "gpu_use", "cpu_percent": "cpu_use"}
 
 
@@ -45,9 +45,32 @@ class Row:
     cells: tuple[str, ...]
 
 
+class Contrast(NamedTuple):
+    """Two arms that are compared: `arm` against `base`."""
+
+    arm: str
+    base: str
+
+    def __str__(self) -> str:
+        return f"{self.arm} against {self.base}"
+
+
+class _Place(NamedTuple):
+    """Of a comparison on the page. `scenario`: the one it is of; for a total, the one left out, empty for none."""
+
+    contrast: Contrast
+    scenario: str
+    column: str
+
+
+_TOTAL = "total"
+
+
 @dataclass(frozen=True)
 class ScenarioTable:
-    """A scenario's rows and what they say. `time`: the change of time; None where no pair is complete."""
+    """A scenario's rows and what they say. `time`: the treatment's against the control's; None where no pair is
+    complete.
+    """
 
     name: str
     what: str
@@ -57,26 +80,42 @@ class ScenarioTable:
 
 
 @dataclass(frozen=True)
+class Total:
+    """Time over scenarios. `without`: the scenario left out, empty for none; `time`: None without a complete pair."""
+
+    contrast: Contrast
+    without: str
+    time: Comparison | None
+
+    @property
+    def text(self) -> str:
+        """The total and what may be claimed of it."""
+        scenarios = f"without {self.without}, the largest" if self.without else "all scenarios"
+        found = f"{self.time.text()}: {self.time.verdict('faster', 'slower')}" if self.time else "no pair is complete"
+        return f"{self.contrast}, {scenarios}: {found}"
+
+
+@dataclass(frozen=True)
 class Findings:
-    """A whole experiment. `total`: the time over all scenarios, None where no pair is complete; `results`: of each run
-    that is done; `missing`: names of those that are not.
+    """A whole experiment.
+
+    Attributes:
+        static: the arm of the best fixed settings; None where the suite has none.
+        totals: of each contrast over all scenarios and, with several, without the one whose control takes the longest.
+        results: of each run that is done.
+        missing: names of those that are not.
     """
 
     title: str
     machine: str
     control: str
+    static: str | None
     treatment: str
     scenarios: tuple[ScenarioTable, ...]
-    total: Comparison | None
+    totals: tuple[Total, ...]
     theirs: tuple[Row, ...]
     results: tuple[Mapping[str, Any], ...]
     missing: tuple[str, ...]
-
-    @property
-    def total_text(self) -> str:
-        """The total and what may be claimed of it."""
-        total = self.total
-        return f"{total.text()}: {total.verdict('faster', 'slower')}" if total is not None else "no pair is complete"
 
 
 def findings_of(folder: Path) -> Findings:
@@ -92,50 +131,73 @@ def findings_of(folder: Path) -> Findings:
     ]
     if not results:
         raise InputError(str(folder), "no run of it is done", allowed="one at least", fix="run the experiment again")
-    control = str(head["control"])
-    treatment = next((one["arm"] for one in results if one["arm"] != control), "none")
+    control, static = str(head["control"]), head["static"]
+    treatment = next((one["arm"] for one in results if one["arm"] not in (control, static)), "none")
+    contrasts = [Contrast(treatment, control)]
+    if static is not None:
+        contrasts += [Contrast(static, control), Contrast(treatment, static)]
     chosen = [one for one in head["scenarios"] if any(run["scenario"] == one["name"] for run in results)]
-    pairs = {
-        (str(one["name"]), column.key): _pairs(results, one["name"], control, column.key)
-        for one in chosen
-        for column in COLUMNS
-    }
-    # One family: whatever the page claims.
-    changes = correct({
-        **{key: compare_pairs([each]) for key, each in pairs.items()},
-        _TOTAL: compare_pairs([each for (_, column), each in pairs.items() if column == "time_sec"]),
-    })  # fmt: skip
-    tables = tuple(
-        _scenario(one, results, (control, treatment), {key: changes[str(one["name"]), key] for key, *_ in COLUMNS})
-        for one in chosen
-    )
+    changes = _changes(results, [str(one["name"]) for one in chosen], contrasts, control)
+    arms = [control, treatment] if static is None else [control, static, treatment]
     return Findings(
         title=str(head["title"]),
         machine=str(head["machine"]),
         control=control,
+        static=static,
         treatment=treatment,
-        scenarios=tables,
-        total=changes[_TOTAL],
+        scenarios=tuple(_scenario(one, results, arms, contrasts, changes) for one in chosen),
+        totals=tuple(
+            Total(place.contrast, place.scenario, change) for place, change in changes.items() if place.column == _TOTAL
+        ),
         theirs=_theirs() if head["paper"] == "P3" else (),
         results=tuple(results),
         missing=tuple(name for name in names if not (folder / name / RESULT).is_file()),
     )
 
 
+def _changes(
+    results: Sequence[Mapping[str, Any]], scenarios: Sequence[str], contrasts: Sequence[Contrast], control: str
+) -> dict[_Place, Comparison | None]:
+    """Every comparison of the page, corrected as one family: whatever it claims."""
+    largest = max(scenarios, key=lambda name: _control_sec(results, name, control))
+    family: dict[_Place, Comparison | None] = {}
+    for contrast in contrasts:
+        for name in scenarios:
+            for column in COLUMNS:
+                pairs = _pairs(results, name, contrast, column.key)
+                family[_Place(contrast, name, column.key)] = compare_pairs([pairs])
+        for without in ("", largest) if len(scenarios) > 1 else ("",):
+            groups = [_pairs(results, name, contrast, "time_sec") for name in scenarios if name != without]
+            family[_Place(contrast, without, _TOTAL)] = compare_pairs(groups)
+    return correct(family)
+
+
+def _control_sec(results: Sequence[Mapping[str, Any]], scenario: str, control: str) -> float:
+    """The mean time of a scenario's control; 0 without a run of it."""
+    times = [run["time_sec"] for run in results if run["scenario"] == scenario and run["arm"] == control]
+    return fmean(times) if times else 0.0
+
+
 def _scenario(
     scenario: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
-    arms: tuple[str, str],
-    changes: Mapping[str, Comparison | None],
+    arms: Sequence[str],
+    contrasts: Sequence[Contrast],
+    changes: Mapping[_Place, Comparison | None],
 ) -> ScenarioTable:
     name = str(scenario["name"])
-    rows = []
+    rows, verdicts = list[Row](), list[str]()
     for arm in arms:
         runs = [one for one in results if one["scenario"] == name and one["arm"] == arm]
         cells = tuple(_mean(runs, column) for column in COLUMNS)
         rows.append(Row("ours", f"{arm}, {len(runs)} run{'' if len(runs) == 1 else 's'}", cells))
-    rows.append(Row("change", "change", tuple(_cell(changes[one.key], one.factor) for one in COLUMNS)))
-    return ScenarioTable(name, str(scenario["what"]), tuple(rows), changes["time_sec"], _verdict(scenario, changes))
+    for contrast in contrasts:
+        own = {column.key: changes[_Place(contrast, name, column.key)] for column in COLUMNS}
+        rows.append(Row("change", str(contrast), tuple(_cell(own[one.key], one.factor) for one in COLUMNS)))
+        most_slower = scenario.get("most_slower") if contrast == contrasts[0] else None
+        verdicts.append(_verdict(contrast, own["time_sec"], own["quality"], most_slower))
+    time = changes[_Place(contrasts[0], name, "time_sec")]
+    return ScenarioTable(name, str(scenario["what"]), tuple(rows), time, " ".join(verdicts))
 
 
 def _cell(change: Comparison | None, factor: float) -> str:
@@ -161,26 +223,25 @@ def _mean(runs: Sequence[Mapping[str, Any]], column: Column) -> str:
     return number(column.factor * sum(values) / len(values))
 
 
-def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, control: str, key: str) -> list[Pair]:
-    """Control and treatment of each seed, None where a run or its figure is missing."""
-    by_seed: dict[int, dict[bool, float | None]] = {}
+def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contrast, key: str) -> list[Pair]:
+    """Both arms of each seed, base first; None where a run or its figure is missing."""
+    by_seed: dict[int, dict[str, float | None]] = {}
     for run in results:
         if run["scenario"] == scenario:
-            by_seed.setdefault(run["seed"], {})[run["arm"] == control] = _value(run, key)
-    return [(both.get(True), both.get(False)) for _, both in sorted(by_seed.items())]
+            by_seed.setdefault(run["seed"], {})[run["arm"]] = _value(run, key)
+    return [(arms.get(contrast.base), arms.get(contrast.arm)) for _, arms in sorted(by_seed.items())]
 
 
-def _verdict(scenario: Mapping[str, Any], changes: Mapping[str, Comparison | None]) -> str:
-    """What the rows say, in a sentence or two."""
-    time, quality = changes["time_sec"], changes["quality"]
+def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | None, most_slower: float | None) -> str:
+    """What a row of changes says, in a sentence or two."""
     if time is None:
-        return "No pair of runs is complete: nothing is claimed."
-    said = f"Time {time.text()}: {time.verdict('the treatment is faster', 'the treatment is slower')}."
-    if (most := scenario.get("most_slower")) is not None:
-        said += f" At most {100 * most:g} % slower is allowed: {_kept(time, most)}."
+        return f"{contrast}: no pair of runs is complete, nothing is claimed."
+    text = f"{contrast}: time {time.text()}: {time.verdict('faster', 'slower')}"
     if quality is not None:
-        said += f" Quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}."
-    return said
+        text += f"; quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}"
+    if most_slower is None:
+        return f"{text}."
+    return f"{text}. At most {100 * most_slower:g} % slower is allowed: {_kept(time, most_slower)}."
 
 
 def _kept(time: Comparison, most: float) -> str:

@@ -14,7 +14,8 @@ import pytest
 from trainer.bench import cases, measuring, speed
 from trainer.bench.feature_speed import FeatureSpeed
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
-from trainer.bench.runs import Side
+from trainer.bench.runs import Side, rates_in_turn
+from trainer.bench.waiting import waiting
 from trainer.config.train_config import TrainConfig
 
 
@@ -68,6 +69,31 @@ def test_the_textbook_has_the_same_work(bench: Bench, seen: list[Side]) -> None:
     assert found["ours, contiguous"] == ours.replace({"channels_last": False})
     assert found["ours, bf16"] == ours.replace({"precision": "bf16"})
     assert {loop.environment["OMP_NUM_THREADS"] for side in seen for loop in side.loops} == {"7"}
+
+
+def test_threads_wait_alone_and_beside_a_busy_process_that_shows_no_images(bench: Bench, seen: list[Side]) -> None:
+    found = list(waiting(dataclasses.replace(bench, threads=2)))
+    assert [result.name for result in found] == list(measuring.TITLES["waiting"])
+    assert found[2].value == len("passive, beside a busy process") / len("spinning, beside a busy process")
+    variables = {
+        side.name: [
+            side.loops[0].environment.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+        ]
+        for side in seen
+    }
+    for place in ("alone", "beside a busy process"):
+        assert variables[f"passive, {place}"] == ["2", "PASSIVE", "0"]
+        assert variables[f"spinning, {place}"][::2] == ["2", "300000"]
+        assert variables[f"one thread, {place}"][0] == "1"
+    assert [len(side.loops) for side in seen] == [1, 1, 1, 2, 2, 2]
+    busy = Side("busy", seen[-1].loops[1:])
+    assert rates_in_turn([busy], 0.05, 1, lambda _: None) == {"busy": [0.0]}
+
+
+def test_a_single_core_has_no_waiting_threads(bench: Bench, seen: list[Side]) -> None:
+    found = list(waiting(dataclasses.replace(bench, threads=1)))
+    assert {result.value for result in found} == {None}
+    assert not seen
 
 
 def test_what_takes_no_turns_is_judged_by_rounds_or_by_seconds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

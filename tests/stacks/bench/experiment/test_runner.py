@@ -140,3 +140,10 @@ def test_both_arms_are_the_same_job_but_for_their_own_arguments(values: dict[str
     place = words[1].index("--mirror")
     assert words[0] == words[1][:place] + words[1][place + 2 :]
     assert json.dumps(words[0]).count("--seed") == 1
+
+
+def test_an_arm_has_its_own_threads(values: dict[str, Any], tmp_path: Path) -> None:
+    values["scenarios"][0] |= {"threads": 2, "static_threads": 1}
+    items = items_of(ExperimentConfig.model_validate({**values, "static": {"name": "static"}}))
+    threads = {item.arm.name: job_of(item, tmp_path).env["OMP_NUM_THREADS"] for item in items}
+    assert threads == {"control": "2", "static": "1", "treatment": "2"}

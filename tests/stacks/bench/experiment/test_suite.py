@@ -1,5 +1,6 @@
 """An experiment's suite file: what it means, the order of its arms, and mistakes with place, value, allowed and fix."""
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
+from components.estimate.statistics import FEWEST_PAIRS
 from stacks.bench.experiment.suite import ExperimentConfig, arms_of, is_experiment, items_of, load_experiment
 from stacks.bench.suite import find_suite
 
@@ -22,8 +24,12 @@ def test_shipped_experiments_are_found_and_read(path: Path) -> None:
     suite = load_experiment(path)
     assert suite.name == path.stem
     small, full = items_of(suite, small=True), items_of(suite)
-    assert len(small) < len(full)
+    assert sum(item.kimg for item in small) < sum(item.kimg for item in full)
     assert len({item.name for item in full}) == len(full)
+    for items in (small, full):
+        runs = Counter((item.scenario.name, item.arm.name) for item in items)
+        assert set(runs) == {(one.name, arm.name) for one in suite.scenarios for arm in arms_of(suite, "")}
+        assert min(runs.values()) >= FEWEST_PAIRS, "or nothing can be claimed"
 
 
 def test_no_other_suite_is_an_experiment() -> None:
@@ -45,6 +51,16 @@ def test_arms_take_turns_in_pairs_of_one_seed(order_seed: int, values: dict[str,
     assert pairs[1::2] == [pairs[0][::-1]] * 3
     assert [item.seed for item in items] == [seed for seed in range(6) for _ in "ab"]
     assert [item.position for item in items] == list(range(12))
+
+
+@pytest.mark.parametrize("order_seed", range(3))
+def test_three_arms_meet_every_order_once_in_six_seeds(order_seed: int, values: dict[str, Any]) -> None:
+    values["scenarios"][0]["seeds"] = list(range(6))
+    suite = ExperimentConfig.model_validate({**values, "order_seed": order_seed, "static": {"name": "static"}})
+    names = [item.arm.name for item in items_of(suite)]
+    assert {tuple(names[place : place + 3]) for place in range(0, 18, 3)} == {
+        *itertools.permutations(("control", "static", "treatment"))
+    }
 
 
 def test_who_comes_first_is_drawn(values: dict[str, Any]) -> None:
@@ -70,6 +86,17 @@ def test_what_a_scenario_gives_to_the_treatment_is_not_the_controls(values: dict
     assert told == {"control": both, "treatment": (*both, "--mirror", "true", "--mirror", "false")}
 
 
+def test_fixed_settings_are_the_static_arms_alone(values: dict[str, Any]) -> None:
+    changes = {"threads": 2, "static_threads": 1, "static_args": ["--loader-threads", "2"]}
+    static = {"name": "fixed", "args": ["--controller", "off"]}
+    items = items_of(ExperimentConfig.model_validate({**_with(values, **changes), "static": static}))
+    assert {item.arm.name: (item.threads, "--loader-threads" in item.args) for item in items} == {
+        "control": (2, False),
+        "fixed": (1, True),
+        "treatment": (2, False),
+    }
+
+
 def _with(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**values, "scenarios": [{**values["scenarios"][0], **changes}]}
 
@@ -86,6 +113,8 @@ def _with(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ({"neighbour": {"cores": 0}}, "neighbour.cores"),
         ({"stop": {"metric": "FD-ENL0", "at_most": -1}}, "stop.at_most"),
         ({"most_slower": 2}, "most_slower"),
+        ({"static_args": ["--mirror", "true"]}, "scenarios[0].static_args"),
+        ({"static_threads": 1}, "scenarios[0].static_threads"),
         ({"colour": 1}, "colour"),
     ],
 )
@@ -104,4 +133,4 @@ def test_the_example_of_the_documentation_is_an_experiment(tmp_path: Path) -> No
     path = tmp_path / "example.yaml"
     path.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     assert is_experiment(path)
-    assert len(items_of(load_experiment(path))) == 12
+    assert len(items_of(load_experiment(path))) == 18
