@@ -11,6 +11,7 @@ from components.aws.launch import count_efa
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
+from components.core.job import OPEN_FILES
 from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
@@ -144,8 +145,16 @@ def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: i
     }
 
 
-def join_script(join: JoinSpec, labels: Mapping[str, str]) -> str:
-    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig")."""
+def _limits(memory_gib: float) -> list[dict[str, str | int]]:
+    """Of every container's processes, as OCI's runtime specification has them. All that matter: the list replaces the
+    image's own. A size, for of "unlimited", 2^64 - 1, a reader that takes numbers for floats makes one too large.
+    """
+    most = {"RLIMIT_MEMLOCK": int(memory_gib) * 2**30, "RLIMIT_NOFILE": OPEN_FILES}
+    return [{"type": name, "soft": value, "hard": value} for name, value in most.items()]
+
+
+def join_script(join: JoinSpec, labels: Mapping[str, str], memory_gib: float) -> str:
+    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig"). `memory_gib`: of the machine."""
     written = ",".join(f"{key}={value}" for key, value in labels.items())
     config = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -157,6 +166,8 @@ def join_script(join: JoinSpec, labels: Mapping[str, str]) -> str:
                 "certificateAuthority": join.certificate_authority,
                 "cidr": join.service_cidr,
             },
+            # Else containers have those of containerd, by which a pod without rights could lock 8 MiB for EFA.
+            "containerd": {"baseRuntimeSpec": {"process": {"rlimits": _limits(memory_gib)}}},
             # Of the local NVMe disks one, for images and for what pods write into /tmp.
             "instance": {"localStorage": {"strategy": "RAID0"}},
             "kubelet": {"flags": [f"--node-labels={written}", f"--register-with-taints={JOBS_ONLY}=true:NoSchedule"]},
