@@ -10,7 +10,6 @@ from stacks.providers.written import written
 
 OF_ONE_JOB: Mapping[str, str] = MappingProxyType(
     {
-        "cluster.fabric_check": "each job of a queue looks at its own nodes",
         "cluster.breaker": "a queue takes a node that is unfit out of service itself",
         "observe.no_steps_minutes": "nothing is known of the steps of a queue's jobs",
     }
