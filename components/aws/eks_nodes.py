@@ -12,6 +12,7 @@ from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
 from components.core.job import OPEN_FILES
+from components.kubernetes.allocatable import eks_allocatable
 from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
@@ -57,10 +58,6 @@ _LAYERS: Mapping[str, int] = MappingProxyType(
 _LAYERED_FAMILIES: Mapping[str, int] = MappingProxyType({"g6e": 3, "g7e": 3})
 _LAYER_LABEL = "topology.k8s.aws/network-node-layer-"
 _SCALER = "k8s.io/cluster-autoscaler"
-# What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
-_KEPT_GIB = 8
-# What images and the file system leave of a node's disk.
-_DISK_SHARE = 0.8
 _BOUNDARY = "==gangway=="
 
 
@@ -97,8 +94,9 @@ def node_of(machine: MachineType, root_volume_gib: int) -> Node:
     """What jobs may have of one node. Where it has disks of its own, what pods write is on those."""
     gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
     efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
-    disk_gib = int((machine.instance_store_gib.value or root_volume_gib) * _DISK_SHARE)
-    return Node(machine.vcpus.value, int(machine.memory_gib.value) - _KEPT_GIB, {**gpus, **efa}, disk_gib)
+    disk_gib = machine.instance_store_gib.value or root_volume_gib
+    left = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
+    return Node(left.cpus, left.memory_gib, {**gpus, **efa}, left.disk_gib)
 
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_co
 from images.shell import bash_assignments
 from images.slurm.conf import account_words, conf_files, fabric_files
 from images.slurm.spec import SlurmSpec
-from images.specs import TRAINER_UID, FileSystem
+from images.specs import TRAINER_UID, Breaker, FileSystem
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
@@ -102,6 +102,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
         groups: the Auto Scaling groups of the rungs, in their order.
         most: nodes up at once, over all rungs.
         patience_sec: how long a rung may bring no machine before it is left for `rest_sec`.
+        breaker: how many machines of a rung may end before they become nodes; None for any number.
         shared_dir: made for jobs on the file system; empty for none.
     """
 
@@ -109,6 +110,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     most: int
     patience_sec: int = 300
     rest_sec: int = 900
+    breaker: Breaker | None = None
     shared_dir: str = ""
 
     def __post_init__(self) -> None:
@@ -135,6 +137,8 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
             "most": self.most,
             "patience_sec": self.patience_sec,
             "rest_sec": self.rest_sec,
+            "given_up": self.breaker.given_up if self.breaker else 0,
+            "given_up_sec": self.breaker.minutes * 60 if self.breaker else 0,
             "rungs": [
                 {
                     "name": rung.name,

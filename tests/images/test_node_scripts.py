@@ -88,7 +88,7 @@ def test_dcgm_is_asked_where_it_is(gpu_node: Any) -> None:
     ("command", "body", "reason"),
     [
         ("nvidia-smi", "exit 9", "0 GPUs after 0 s, 8 planned"),
-        ("nvidia-smi", SMI.replace("seq 0 7", "seq 0 6").format(pending=0, ecc=0, cap="9.0"), "7 GPUs after 0 s, 8 planned"),
+        ("nvidia-smi", SMI.replace("0 7", "0 6").format(pending=0, ecc=0, cap="9.0"), "7 GPUs after 0 s, 8 planned"),
         ("nvidia-smi", SMI.format(pending=1, ecc=0, cap="9.0"), "rows to remap: GPU-1, 1, 0"),
         ("nvidia-smi", SMI.format(pending="Yes", ecc=0, cap="9.0"), "rows to remap: GPU-1, Yes, 0"),
         ("nvidia-smi", SMI.format(pending=0, ecc=12, cap="9.0"), "uncorrected ECC errors: 0, 12"),

@@ -13,7 +13,7 @@ from images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64
 from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from images.slurm.conf import rung_names
 from images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
-from images.specs import FileSystem
+from images.specs import Breaker, FileSystem
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan
@@ -107,6 +107,7 @@ def head_user_data(
         most=config.cluster.nodes.max,
         patience_sec=PATIENCE_SEC,
         rest_sec=REST_SEC,
+        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
         shared_dir=SHARED_DIR if config.storage else "",
     )
     return user_data_base64gzip(render_slurm_head(spec))

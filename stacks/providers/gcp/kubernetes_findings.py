@@ -58,7 +58,7 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "tpu.pods-not-tried",
             CLUSTER,
             f"{planned.machine.name}: pods of jobs are not privileged, as those of Google's examples are: a pod on "
-            "each node lets them lock memory and open /dev/accel* and /dev/vfio, and no TPU of GKE has been tried with it",
+            "each node lets them lock memory and open /dev/accel* and /dev/vfio; it was tried on no TPU of GKE so far",
             "begin with one slice of one host, and run a job on it that lists its chips",
         )
         return

@@ -168,7 +168,7 @@ def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
     spec = cluster_spec(config, planned.machine, planned.tpu)
     assert planned.tpu is not None
     assert (spec.max_nodes, spec.node.devices) == (16, {TPU: 4})
-    assert spec.node == tpu_host(planned.tpu)
+    assert spec.node == tpu_host(planned.tpu, config.cluster.root_volume_gib)
     assert flavor_labels(None) == {POOL_LABEL: "jobs"}
 
 
