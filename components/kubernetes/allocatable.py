@@ -1,4 +1,4 @@
-"""What a machine of a managed Kubernetes leaves to the pods of jobs: CPU, memory and disk, by its provider's rule; pure.
+"""What a machine of a managed Kubernetes leaves to jobs' pods: CPU, memory and disk, by its provider's rule; pure.
 
 What the machine's system sees of its memory is less than what is sold, by a share that was measured where it says so.
 """
@@ -40,8 +40,8 @@ def gke_allocatable(vcpus: int, memory_gib: float, boot_gib: float, local_ssds: 
 
 
 def eks_allocatable(vcpus: int, memory_gib: float, disk_gib: float) -> Allocatable:
-    """Amazon EKS AMI, nodeadm's kubelet defaults (November 2026): 255 MiB, and 11 MiB for each pod that may be there, and
-    1 GiB of disk. p4de.24xlarge leaves 1,093 of its 1,152 GiB to pods and p5.48xlarge 1,957 of 2,048 (both measured).
+    """Amazon EKS AMI, nodeadm's kubelet defaults (November 2026): 255 MiB, and 11 MiB for each pod that may be
+    there, and 1 GiB of disk. Measured: 1,093 of 1,152 GiB are left on p4de.24xlarge, 1,957 of 2,048 on p5.48xlarge.
     `disk_gib`: of the local disks, or of the root volume where there are none.
     """
     # EKS's list of pods by type, which follows the number of addresses: 58 up to 2xlarge, 234 up to 12xlarge.
@@ -51,8 +51,8 @@ def eks_allocatable(vcpus: int, memory_gib: float, disk_gib: float) -> Allocatab
 
 
 def aks_allocatable(vcpus: int, memory_gib: float, disk_gib: float, max_pods: int) -> Allocatable:
-    """AKS documentation, "Node resource reservations", 1.29 and later (November 2026). Beyond 64 cores its table goes on by
-    10 millicores each (assumed). The shares of memory and disk that a system sees are of Standard_D4s_v3: 15.6 of
+    """AKS documentation, "Node resource reservations", 1.29 and later (November 2026). Beyond 64 cores its table goes
+    on by 10 millicores each (assumed). The shares of memory and disk that a system sees are of Standard_D4s_v3: 15.6 of
     16 GiB, 123.9 of 128 (assumed of others).
     """
     kept_gib = min((20 * max_pods + 50) * _MB_IN_GIB, 0.25 * memory_gib)

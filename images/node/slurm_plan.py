@@ -86,8 +86,8 @@ class Rung(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """`most`: nodes up at once, over all rungs. A rung that brings none for `patience_sec` is closed for `rest_sec`. One
-    of which `given_up` machines never became nodes within `given_up_sec` is held; 0 holds none.
+    """`most`: nodes up at once, over all rungs. A rung that brings none for `patience_sec` is closed for `rest_sec`; a
+    rung of which `given_up` machines never became nodes within `given_up_sec` is held; 0 holds none.
     """
 
     rungs: tuple[Rung, ...]

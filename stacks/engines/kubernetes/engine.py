@@ -5,13 +5,15 @@ All that is known of a job stands in the cluster; nothing of Gangway runs there.
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
+from components.kubernetes.spec import SIZE
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
     EngineAwayError,
@@ -57,7 +59,15 @@ from stacks.engines.kubernetes.objects import (
     start_of,
 )
 from stacks.engines.kubernetes.places import QUEUES, local_queue
-from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quota_of
+from stacks.engines.kubernetes.queues import (
+    Quota,
+    beyond,
+    cohort_total,
+    flavor_names,
+    lacking,
+    narrowest_block,
+    quota_of,
+)
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old

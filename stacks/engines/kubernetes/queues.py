@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +55,7 @@ class Quota:
     groups: Sequence[Sequence[Flavor]]
     in_cohort: bool
     uncounted: tuple[str, ...] = ()
-    node: Mapping[str, Decimal] = MappingProxyType({})
+    node: Mapping[str, Decimal] = field(default_factory=dict)
 
     def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
         """Each group, and what the job takes of it."""
@@ -109,10 +109,7 @@ def quota_of(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], 
         for flavor in status.get("flavorsReservation", ())
     }
     groups = [
-        [
-            _flavor(flavor, used.get(flavor["name"], {}), (cohort or {}) if in_cohort else None)
-            for flavor in group["flavors"]
-        ]
+        [_flavor(flavor, used.get(flavor["name"], {}), lends) for flavor in group["flavors"]]
         for group in spec.get("resourceGroups", ())
     ]
     # Kueue's own configuration members may not read; that of a cluster of Gangway's own is known.

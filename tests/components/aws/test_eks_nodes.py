@@ -106,7 +106,7 @@ def test_containers_have_the_nodes_limits() -> None:
 
 def test_a_p5_has_its_gpus_and_its_fabric() -> None:
     node = node_of(load().machine("p5.48xlarge"), 200)
-    assert (node.cpus, node.devices[GPU], node.devices[EFA]) == (192, 8, 32)
+    assert (node.cpus, node.devices[GPU], node.devices[EFA]) == (190, 8, 32)
     assert node.memory_gib < 2048, "some of it is the system's"
     assert node.disk_gib > 10_000, "it has disks of its own"
     assert node_of(load().machine("p5.48xlarge"), 400) == node
