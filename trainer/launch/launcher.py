@@ -160,9 +160,10 @@ def _check_port(parsed: argparse.Namespace) -> None:
     try:
         listen_everywhere(port).close()
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
         raise TrainerError(
             place=place,
-            problem=f"this node serves the store, and cannot listen at its port: {error.strerror}",
+            problem=f"this node serves the store, and cannot listen at its port: {reason}",
             value=port,
             allowed="a free port",
             fix=f"end the process that holds it (ss -ltnp 'sport = :{port}'), or give all nodes another port",

@@ -36,12 +36,12 @@ def of_queues(recording: Recording) -> Iterator[dict[str, str]]:
     for one in recording.resources:
         if one.inputs.get("metadata", {}).get("name") == FABRIC and FABRIC_KEY in one.inputs.get("data", {}):
             fabric = Fabric.model_validate_json(one.inputs["data"][FABRIC_KEY])
-            whole = {GPU: str(fabric.gpus), **dict.fromkeys(fabric.needs, "1")}
-            assert fabric.is_for(job("true", image="x:1", nodes={"min": 2, "max": 2}, resources=whole))
-            assert not fabric.is_for(job("true", image="x:1", nodes={"min": 1, "max": 1}, resources=whole))
-            for name in whole:
-                part = {**whole, name: "0"}
-                assert not fabric.is_for(job("true", image="x:1", nodes={"min": 2, "max": 2}, resources=part))
+            own = {GPU: str(fabric.gpus), **dict.fromkeys(fabric.needs, "1")}
+            whole = {"cpu": "8", "memory": "64Gi", **own}
+            assert fabric.is_for(job("true", nodes={"min": 2, "max": 2}, resources=whole))
+            assert not fabric.is_for(job("true", nodes={"min": 1, "max": 1}, resources=whole))
+            for name in own:
+                assert not fabric.is_for(job("true", nodes={"min": 2, "max": 2}, resources={**whole, name: "0"}))
             yield fabric.env
         if (text := machine_file(one)) and PLACE in text:
             lines = text.partition(PLACE)[2].splitlines()
@@ -51,7 +51,8 @@ def of_queues(recording: Recording) -> Iterator[dict[str, str]]:
 def machine_file(one: PlannedResource) -> str:
     """That a machine reads at its first boot; empty for what is none."""
     if one.type.endswith(":LaunchTemplate"):
-        return gzip.decompress(base64.b64decode(one.inputs["userData"])).decode()
+        data = base64.b64decode(one.inputs.get("userData", ""))
+        return gzip.decompress(data).decode() if data.startswith(b"\x1f\x8b") else data.decode()
     source: Any = one.inputs.get("source")
     return source.text if one.type.endswith("CopyToRemote") else ""
 
