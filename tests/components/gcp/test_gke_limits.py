@@ -3,6 +3,9 @@
 import subprocess
 from pathlib import Path
 
+import kubernetes_validate
+import pytest
+
 from components.gcp.gke_limits import node_limits
 
 PROGRAM = """#!/bin/sh
@@ -11,6 +14,11 @@ echo "${0##*/} $*" >>"$LOG"
 CAT = """#!/bin/sh
 case $1 in */4711/comm) echo containerd ;; *) echo other ;; esac
 """
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.36", "1.37"])
+def test_kubernetes_knows_every_field(version: str) -> None:
+    kubernetes_validate.validate(node_limits(), version, strict=True)
 
 
 def test_containers_may_lock_memory_and_open_chips(tmp_path: Path) -> None:
