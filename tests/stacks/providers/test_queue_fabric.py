@@ -4,6 +4,7 @@ have to reach; or its plan warns that they go by TCP.
 
 import base64
 import gzip
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.conftest import REPO
 from tests.stacks.engines.test_contract import job
 
 PLACE = "/etc/gangway/job-fabric"
+_VARIABLE = re.compile(rf"^ *(NCCL_[A-Z_]+|{FABRIC_MIN_GBPS})=(.*)$", re.MULTILINE)
 
 
 def standing() -> Iterator[Path]:
@@ -44,8 +46,7 @@ def of_queues(recording: Recording) -> Iterator[dict[str, str]]:
                 assert not fabric.is_for(job("true", nodes={"min": 2, "max": 2}, resources={**whole, name: "0"}))
             yield fabric.env
         if (text := machine_file(one)) and PLACE in text:
-            lines = text.partition(PLACE)[2].splitlines()
-            yield dict(line.strip().split("=", 1) for line in lines if line.strip().startswith(("NCCL", "GANGWAY_F")))
+            yield dict(_VARIABLE.findall(text.partition(PLACE)[2]))
 
 
 def machine_file(one: PlannedResource) -> str:
