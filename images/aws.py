@@ -4,6 +4,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from components.core.queue_fabric import AWS_NCCL_NET
 from images.observability import render_prometheus
 from images.render import (
     BIN_DIR,
@@ -142,7 +143,7 @@ def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     fabric = ["--gpus", "all"] if spec.job.backend == "nccl" else []
     if spec.efa_interfaces_planned:
         # NCCL_NET makes NCCL fail when the plugin does not load; without it NCCL would go on over TCP, in silence.
-        fabric += ["--device", "/dev/infiniband", "--env", "NCCL_NET=AWS Libfabric"]
+        fabric += ["--device", "/dev/infiniband", "--env", f"NCCL_NET={AWS_NCCL_NET}"]
     if spec.job.command is not None:
         workload = own_argv(spec.job, bin_dir, spec.run_dir, spec.max_hours)
     else:

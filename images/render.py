@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.core.job import JobSpec
+from components.core.job import OPEN_FILES, JobSpec
 from images.pins import pinned_image
 from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, outputs_of
 from images.specs import TRAINER_UID, DockerfileSpec
@@ -168,6 +168,7 @@ def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
         "etc_dir": ETC_DIR,
         "lib_dir": LIB_DIR,
         "notices_dir": NOTICES_DIR,
+        "open_files": OPEN_FILES,
     }
     text = _SPACES.sub("", _COMMENT.sub("", template.render(values, **names)))
     return NodeFile(f"/etc/systemd/system/{name}", "0644", text)

@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.core.job import JobSpec
+from components.core.job import OPEN_FILES, JobSpec
 from images.pins import pinned_image
 from images.specs import TRAINER_UID, FileSystem, MachineSpec, job_key
 
@@ -73,7 +73,7 @@ def container_argv(
     name: str = CONTAINER_NAME,
     *,
     uid: int | None,
-    locks_memory: bool = True,
+    sets_limits: bool = True,
     privileged: bool = False,
 ) -> list[str]:
     """Arguments of `docker` up to the image: the container is as near to the host as a fabric needs it, and gains
@@ -82,12 +82,13 @@ def container_argv(
     Variables travel as `--env NAME=VALUE`: `--env-file` cannot write a newline, and `--env NAME` would put the job's
     variables into the docker client's own environment. `accelerators` are the arguments for GPUs or TPUs and what moves
     data between them; `scratch` is a folder of the node's own disks, None for none. `uid` is who the job is there, for
-    an image may say anybody, root too; None where `accelerators` say it.
+    an image may say anybody, root too; None where `accelerators` say it. `sets_limits`: False where whoever runs
+    docker may not raise them.
     """
     argv = ["run", "--rm", "--init", "--name", name]
     # Host network for the rendezvous and EFA, host IPC for NCCL's and the loaders' shared memory.
     argv += ["--network", "host", "--ipc", "host"]
-    argv += ["--ulimit", "memlock=-1"] if locks_memory else []
+    argv += ["--ulimit", "memlock=-1", "--ulimit", f"nofile={OPEN_FILES}"] if sets_limits else []
     argv += ["--privileged"] if privileged else CONTAINED
     # Its user's home is part of the image.
     argv += ["--pids-limit", str(_PIDS), "--env", "HOME=/tmp"]

@@ -209,6 +209,8 @@ def _write_programs(folder: Path, url: str) -> None:
         "region": REGION,
         "most": sum(rung.count for rung in RUNGS),
         "patience_sec": PATIENCE_SEC,
+        "given_up": 0,
+        "given_up_sec": 3600,
         "rest_sec": REST_SEC,
         "rungs": [{"name": rung.name, "group": rung.name, "count": rung.count, "nodes_up": 0} for rung in RUNGS],
     }

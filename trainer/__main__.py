@@ -55,6 +55,7 @@ from trainer.power.limits import add_power, power_asked
 if TYPE_CHECKING:
     from trainer.records.run_record import RunContext
 
+_FABRIC_VARIABLE = "GANGWAY_FABRIC_MIN_GBPS"
 _CONTEXT_VARIABLE = "GANGWAY_CONTEXT"
 _EXIT_BROKEN_PIPE = 128 + 13
 """What a shell makes of SIGPIPE."""
@@ -167,7 +168,11 @@ def _add_train(train: Parser) -> None:
         help="json: the lines of stats.jsonl, and sentences on stderr [text]",
     )
     train.add_argument(
-        "--fabric-min-gbps", type=positive, metavar="X", help="all-reduce bus bandwidth to start with, Gbit/s [any]"
+        "--fabric-min-gbps",
+        type=positive,
+        default=os.environ.get(_FABRIC_VARIABLE),
+        metavar="X",
+        help=f"all-reduce bus bandwidth to start with, Gbit/s [${_FABRIC_VARIABLE}, or any]",
     )
     add_power(train)
     add_control(train)

@@ -11,6 +11,8 @@ from components.aws.launch import count_efa
 from components.catalog.schema import MachineType
 from components.core.capacity import RungPlan
 from components.core.findings import InputError
+from components.core.job import OPEN_FILES
+from components.kubernetes.allocatable import eks_allocatable
 from components.kubernetes.spec import EFA, GPU, HOST, JOBS, JOBS_ONLY, RUNG_LABEL, Flavor, Node
 
 __all__ = [
@@ -60,10 +62,6 @@ _LAYERS: Mapping[str, int] = MappingProxyType(
 _LAYERED_FAMILIES: Mapping[str, int] = MappingProxyType({"g6e": 3, "g7e": 3})
 _LAYER_LABEL = "topology.k8s.aws/network-node-layer-"
 _SCALER = "k8s.io/cluster-autoscaler"
-# What the kubelet, the system's own programs and the plugins' pods take of a node's memory.
-_KEPT_GIB = 8
-# What images and the file system leave of a node's disk.
-_DISK_SHARE = 0.8
 _BOUNDARY = "==gangway=="
 
 
@@ -100,8 +98,9 @@ def node_of(machine: MachineType, root_volume_gib: int) -> Node:
     """What jobs may have of one node. Where it has disks of its own, what pods write is on those."""
     gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
     efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
-    disk_gib = int((machine.instance_store_gib.value or root_volume_gib) * _DISK_SHARE)
-    return Node(machine.vcpus.value, int(machine.memory_gib.value) - _KEPT_GIB, {**gpus, **efa}, disk_gib)
+    disk_gib = machine.instance_store_gib.value or root_volume_gib
+    left = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
+    return Node(left.cpus, left.memory_gib, {**gpus, **efa}, left.disk_gib)
 
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
@@ -148,8 +147,16 @@ def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: i
     }
 
 
-def join_script(join: JoinSpec, labels: Mapping[str, str]) -> str:
-    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig")."""
+def _limits(memory_gib: float) -> list[dict[str, str | int]]:
+    """Of every container's processes, as OCI's runtime specification has them. All that matter: the list replaces the
+    image's own. A size, for of "unlimited", 2^64 - 1, a reader that takes numbers for floats makes one too large.
+    """
+    most = {"RLIMIT_MEMLOCK": int(memory_gib) * 2**30, "RLIMIT_NOFILE": OPEN_FILES}
+    return [{"type": name, "soft": value, "hard": value} for name, value in most.items()]
+
+
+def join_script(join: JoinSpec, labels: Mapping[str, str], memory_gib: float) -> str:
+    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig"). `memory_gib`: of the machine."""
     written = ",".join(f"{key}={value}" for key, value in labels.items())
     config = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -161,6 +168,8 @@ def join_script(join: JoinSpec, labels: Mapping[str, str]) -> str:
                 "certificateAuthority": join.certificate_authority,
                 "cidr": join.service_cidr,
             },
+            # Else containers have those of containerd, by which a pod without rights could lock 8 MiB for EFA.
+            "containerd": {"baseRuntimeSpec": {"process": {"rlimits": _limits(memory_gib)}}},
             # Of the local NVMe disks one, for images and for what pods write into /tmp.
             "instance": {"localStorage": {"strategy": "RAID0"}},
             "kubelet": {"flags": [f"--node-labels={written}", f"--register-with-taints={JOBS_ONLY}=true:NoSchedule"]},

@@ -10,6 +10,7 @@ from pulumi_aws import autoscaling, ec2, route53
 from components.catalog.loader import load
 from components.catalog.schema import CardRun, Device, EfaFabric, MachineType
 from components.core.capacity import RungPlan
+from components.core.queue_fabric import AWS_NCCL_NET
 
 __all__ = [
     "HEAD_IMAGE",
@@ -150,6 +151,11 @@ def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
 def count_efa(machine: MachineType) -> int:
     """The EFA interfaces among those planned."""
     return sum(interface.interface_type == "efa-only" for interface in plan_interfaces(machine))
+
+
+def efa_nccl(machine: MachineType) -> dict[str, str]:
+    """By which NCCL takes EFA, or fails; empty for a machine without."""
+    return {"NCCL_NET": AWS_NCCL_NET} if count_efa(machine) else {}
 
 
 def count_lustre_efa(machine: MachineType) -> int:

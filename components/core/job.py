@@ -9,9 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.image_signature import ImageSignature
 
-__all__ = ["Backend", "JobSpec", "OwnCommand", "Rendezvous", "Volume"]
+__all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Volume"]
 
 Backend = Literal["gloo", "nccl", "xla"]
+OPEN_FILES = 131_072
+"""How many files a job's process may have open, on every engine, as in Slurm's own unit of slurmd. The default of
+systemd, and of Docker 29, is 1,024.
+"""
 
 
 class _Frozen(BaseModel):

@@ -231,7 +231,7 @@ class GkeCluster(pulumi.ComponentResource):
             cluster=cluster.id,
             node_locations=[args["zone"]],
             initial_node_count=least,
-            autoscaling=container.NodePoolAutoscalingArgs(total_min_node_count=least, total_max_node_count=most),
+            autoscaling=container.NodePoolAutoscalingArgs(min_node_count=least, max_node_count=most),
             management=container.NodePoolManagementArgs(auto_repair=True, auto_upgrade=True),
             upgrade_settings=container.NodePoolUpgradeSettingsArgs(max_surge=1, max_unavailable=0),
             network_config=container.NodePoolNetworkConfigArgs(enable_private_nodes=True),

@@ -6,15 +6,16 @@ a team's namespace has a claim on it.
 """
 
 import json
-from typing import Any
 
 import pulumi
 
 from components.catalog.schema import GcpMachineType, RoceFabric
+from components.core.queue_fabric import fabric_variables
 from components.gcp.fabric import GIB, InterfacePlan, plan_interfaces
 from components.kubernetes.charts import SYSTEM
+from components.kubernetes.fabric import fabric_config
 from components.kubernetes.manifest import Manifest, daemon_set, manifest
-from components.kubernetes.spec import FABRIC, FABRIC_KEY, JOBS
+from components.kubernetes.spec import FABRIC, JOBS
 
 __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
 
@@ -70,8 +71,10 @@ def fabric_manifests(
     return [*found, _installer(sum(_is_rdma(nic) for nic in nics))]
 
 
-def team_fabric(team: str, machine: GcpMachineType) -> tuple[Manifest, ...]:
-    """In a team's namespace: the node's folder with the plug-in, to be read, and how the engine gives it to pods."""
+def team_fabric(team: str, machine: GcpMachineType, min_gbps: float | None) -> tuple[Manifest, ...]:
+    """In a team's namespace: the node's folder with the plug-in, to be read, and how the engine gives it to pods.
+    `min_gbps`: see `fabric_variables`.
+    """
     volume = {"accessModes": ["ReadOnlyMany"], "storageClassName": "", "volumeMode": "Filesystem"}
     size, name = "1Gi", f"{FABRIC}-{team}"
     bound = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": FABRIC, "namespace": team}
@@ -86,32 +89,29 @@ def team_fabric(team: str, machine: GcpMachineType) -> tuple[Manifest, ...]:
     return (
         manifest("v1", "PersistentVolume", name, {"spec": held}),
         manifest("v1", "PersistentVolumeClaim", FABRIC, {"spec": claimed}, team),
-        manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(_pods(machine), indent=2)}}, team),
+        _pods(team, machine, min_gbps),
     )
 
 
-def _pods(machine: GcpMachineType) -> dict[str, Any]:
-    """As `stacks.engines.kubernetes.fabric` reads it."""
+def _pods(team: str, machine: GcpMachineType, min_gbps: float | None) -> Manifest:
     interfaces = [{"interfaceName": "eth0", "network": "default"}]
     for position, name in enumerate(network_names(machine), 1):
         if name.startswith("rdma-"):
             interfaces.append({"interfaceName": f"eth{position}", "network": name})
     sockets = {f"{library}_SOCKET_IFNAME": "eth0" for library in ("NCCL", "GLOO")}
-    return {
-        "gpus": machine.num_accelerators.value,
-        "annotations": {
+    # NCCL fails where the plug-in does not load; it would go on over TCP otherwise.
+    env = fabric_variables({"NCCL_NET": GIB.env["NCCL_NET"]}, min_gbps)
+    return fabric_config(
+        team,
+        machine.num_accelerators.value,
+        {**env, "LD_LIBRARY_PATH": f"{_POD_FOLDER}/lib64:/usr/local/nvidia/lib64", **sockets},
+        annotations={
             "networking.gke.io/default-interface": "eth0",
             "networking.gke.io/interfaces": json.dumps(interfaces),
         },
-        "env": {
-            # NCCL fails where the plug-in does not load; it would go on over TCP otherwise.
-            "NCCL_NET": GIB.env["NCCL_NET"],
-            "LD_LIBRARY_PATH": f"{_POD_FOLDER}/lib64:/usr/local/nvidia/lib64",
-            **sockets,
-        },
-        "script": GIB.env_script,
-        "mount": {"claim": FABRIC, "path": _POD_FOLDER},
-    }
+        script=GIB.env_script,
+        mount={"claim": FABRIC, "path": _POD_FOLDER},
+    )
 
 
 def _installer(num_nics: int) -> Manifest:

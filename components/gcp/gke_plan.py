@@ -108,6 +108,13 @@ class NodeKind:
     machine: GcpMachineType | None = None
     tpu: SlicePlan | None = None
 
+    @property
+    def policy_topology(self) -> str | None:
+        """Of a slice whose pool names a workload policy in place of its topology (GKE documentation, "About Ironwood
+        (TPU7x) in GKE").
+        """
+        return self.topology if self.tpu is not None and self.tpu.generation == "tpu7x" else None
+
 
 @dataclass(frozen=True)
 class PoolPlan:

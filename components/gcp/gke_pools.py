@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
-from pulumi_gcp import container
+from pulumi_gcp import compute, container
 
 from components.gcp.capacity import rung_from_args
 from components.gcp.gke_plan import NodeKind, PoolPlan, gpu_nodes, plan_pools, pool_name, tpu_nodes
@@ -120,6 +120,7 @@ class GkeNodePools(pulumi.ComponentResource):
         self._name, self._args = name, args
         self._nodes, plans = plan_node_pools(args)
         self._networks = pulumi.Output.all(args.get("fabric_network_ids", []), args.get("fabric_subnet_ids", []))
+        self._policy = self._workload_policy()
         pools = [self._pool(plan) for plan in plans]
         self.pool_names = pulumi.Output.all(*[pool.name for pool in pools]).apply(list)
         self.register_outputs({"pool_names": self.pool_names})
@@ -135,9 +136,11 @@ class GkeNodePools(pulumi.ComponentResource):
             node_locations=[plan.zone],
             initial_node_count=plan.least,
             autoscaling=container.NodePoolAutoscalingArgs(
-                total_min_node_count=plan.least,
-                total_max_node_count=plan.most,
-                # Nodes of one zone: ANY takes what there is, and uses a reservation before it makes machines.
+                # By zone, of which each pool has one: of a slice GKE checks the most of a zone, which with total counts
+                # is 0 (vllm-project/ci-infra#545).
+                min_node_count=plan.least,
+                max_node_count=plan.most,
+                # ANY takes what there is, and uses a reservation before it makes machines.
                 location_policy="ANY",
             ),
             management=container.NodePoolManagementArgs(
@@ -189,7 +192,24 @@ class GkeNodePools(pulumi.ComponentResource):
     def _placement(self, plan: PoolPlan) -> container.NodePoolPlacementPolicyArgs | None:
         if not plan.compact:
             return None
+        if self._policy is not None:
+            return container.NodePoolPlacementPolicyArgs(type="COMPACT", policy_name=self._policy.name)
         return container.NodePoolPlacementPolicyArgs(type="COMPACT", tpu_topology=self._nodes.topology)
+
+    def _workload_policy(self) -> compute.ResourcePolicy | None:
+        """By which the hosts of a slice are placed where the pool's topology does not say it."""
+        topology = self._nodes.policy_topology
+        if topology is None:
+            return None
+        return compute.ResourcePolicy(
+            f"{self._name}-slices",
+            project=self._args["project"],
+            region=self._args["region"],
+            workload_policy=compute.ResourcePolicyWorkloadPolicyArgs(
+                type="HIGH_THROUGHPUT", accelerator_topology=topology
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _node(self, plan: PoolPlan) -> container.NodePoolNodeConfigArgs:
         args, nodes = self._args, self._nodes

@@ -148,7 +148,7 @@ def _pool_size(pool: Declared) -> int:
     """Nodes that a pool's bill is of: a rung's all, the system's as many as are always up."""
     sizes = pool.inputs["autoscaling"]
     of_rung = RUNG_LABEL in (pool.inputs["nodeConfig"].get("labels") or {})
-    return int(sizes["totalMaxNodeCount" if of_rung else "totalMinNodeCount"])
+    return int(sizes["maxNodeCount" if of_rung else "minNodeCount"])
 
 
 def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from components.kubernetes.manifest import OURS, Manifest, manifest
-from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Team
+from components.kubernetes.spec import JOBS_ONLY, SIZE, ClusterSpec, Flavor, Team
 
 __all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "queue_manifests", "tolerations"]
 
@@ -78,7 +78,7 @@ def _cohort(spec: ClusterSpec) -> Manifest:
 
 def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
     fair = {"fairSharing": {"weight": str(max(team.nodes, 1))}} if spec.fair_sharing else {}
-    return _kueue(
+    found = _kueue(
         "ClusterQueue",
         team.name,
         {
@@ -91,6 +91,8 @@ def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
             **fair,
         },
     )
+    found["metadata"]["annotations"] = {SIZE: spec.size}
+    return found
 
 
 def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:

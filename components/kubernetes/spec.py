@@ -1,5 +1,6 @@
 """What a cluster's queues are made of: teams with their share of nodes, what one node has, where nodes come from."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ __all__ = [
     "JOBS_POOL",
     "POOL_LABEL",
     "RUNG_LABEL",
+    "SIZE",
     "TPU",
     "UNCOUNTED",
     "ClusterSpec",
@@ -40,6 +42,8 @@ TPU = "google.com/tpu"
 """Of a node whose adapters are handed to pods: so many pods may have all of them. Nodes of two rungs do not reach each
 other by them.
 """
+SIZE = "gangway.dev/size"
+"""Annotation of a ClusterQueue, as JSON: what one `node` leaves to pods, and how many `nodes` of a flavor there are."""
 HOST = "kubernetes.io/hostname"
 """Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
@@ -120,6 +124,11 @@ class ClusterSpec:
     def queues(self) -> tuple[Team, ...]:
         """Those of the teams, or the one of all."""
         return self.teams or (Team("main", self.max_nodes),)
+
+    @property
+    def size(self) -> str:
+        """Of SIZE."""
+        return json.dumps({"node": self.node.quantities(1), "nodes": self.max_nodes})
 
     @property
     def shared_nodes(self) -> int:

@@ -2,7 +2,9 @@
 
 A node of Slurm's is a name; its machine is whichever one of its rung's group carries that name. Slurm says by its
 power saving which names are wanted, so nothing has to be remembered of what it asked for. A rung whose group brings no
-machine in time is closed for a while: its waiting jobs go back into the queue, and take the next rung.
+machine in time is closed for a while: its waiting jobs go back into the queue, and take the next rung. One whose
+machines end before they become nodes, so many within so long, is held until somebody opens one of its nodes (`scontrol
+update nodename=NODE state=undrain`): an image that gives itself up would be launched without end.
 """
 
 import re
@@ -12,6 +14,7 @@ from typing import NamedTuple
 OURS = "gangway:"
 """How the reason of each node begins that we have taken out of use, or a job of ours as unfit."""
 NO_CAPACITY = "gangway: no capacity, tried again later"
+HELD = "gangway: held, its machines ended before they became nodes: undrain a node to try again"
 NO_ROOM = "gangway: as many nodes are up as may be"
 GONE = "gangway: its machine is gone"
 UNFIT = "gangway: given back"
@@ -47,6 +50,11 @@ class Node(NamedTuple):
         return bool(self.states & {"DRAIN", "DOWN", "FAIL"})
 
     @property
+    def is_late(self) -> bool:
+        """Its machine did not become it in time."""
+        return not self.waits and self.reason.startswith("ResumeTimeout")
+
+    @property
     def is_ours(self) -> bool:
         """Out of use by our own word."""
         return self.is_out and self.reason.startswith(OURS)
@@ -78,22 +86,30 @@ class Rung(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """`most`: nodes up at once, over all rungs. A rung that brings none for `patience_sec` is closed for `rest_sec`."""
+    """`most`: nodes up at once, over all rungs. A rung that brings none for `patience_sec` is closed for `rest_sec`; a
+    rung of which `given_up` machines never became nodes within `given_up_sec` is held; 0 holds none.
+    """
 
     rungs: tuple[Rung, ...]
     most: int
     patience_sec: float = 300
     rest_sec: float = 900
+    given_up: int = 0
+    given_up_sec: float = 3600
 
 
 class Memory(NamedTuple):
     """From one look to the next: since when nodes wait without a machine, until when rungs are closed, which nodes had
-    lost their machine.
+    lost their machine; which machines have not become nodes yet, with their rung, when such machines of a rung ended,
+    and which nodes of the rungs that are held have been closed.
     """
 
     asked: Mapping[str, float] = {}
     closed: Mapping[str, float] = {}
     missing: frozenset[str] = frozenset()
+    fresh: Mapping[str, str] = {}
+    failed: Mapping[str, Sequence[float]] = {}
+    held: Mapping[str, Sequence[str]] = {}
 
 
 class Close(NamedTuple):
@@ -183,6 +199,20 @@ class _View:
             if not node.is_off and not node.waits and node.name not in self.owners and node.name not in self.leaving
         ]
 
+    @property
+    def fresh(self) -> dict[str, str]:
+        """Machines that are not nodes yet, with the rung's name."""
+        waiting = {node.name for node in self.nodes if node.waits}
+        found = [*self.free, *(machine for name, machine in self.owners.items() if name in waiting)]
+        return {machine.id: self.rung.name for machine in found}
+
+    def failed(self, memory: Memory) -> int:
+        """How many of those ended since the last look, or were given up by Slurm."""
+        late = {node.name for node in self.nodes if node.is_late}
+        there = {machine.id: machine for machine in self.group.machines if not machine.is_leaving}
+        before = [name for name, rung in memory.fresh.items() if rung == self.rung.name]
+        return sum(name not in there or there[name].node in late for name in before)
+
 
 def decide(
     ladder: Ladder, nodes: Mapping[str, Node], groups: Mapping[str, Group], memory: Memory, now: float
@@ -200,6 +230,8 @@ def decide(
     for view in views:
         if any(now - asked[node.name] >= ladder.patience_sec for node in view.waiting):
             closed.setdefault(view.rung.name, now + ladder.rest_sec)
+    failed = {view.rung.name: _failures(view, ladder, memory, now) for view in views}
+    held = {view.rung.name: seen for view in views if (seen := _held(view, ladder, memory, failed)) is not None}
     lost = {node.name for view in views for node in view.lost}
     again = lost & memory.missing
     resets = {node.name: UNFIT for view in views for node in view.nodes if _is_spent(node)}
@@ -208,19 +240,51 @@ def decide(
     parts: list[Action] = []
     kept_by: dict[str, int] = {}
     for view in views:
-        most = 0 if view.rung.name in closed else max(0, min(room, view.group.most - len(view.owners)))
+        why = _why_shut(view.rung, closed, held)
+        most = 0 if why else max(0, min(room, view.group.most - len(view.owners)))
         kept = sorted(view.waiting, key=lambda node: (asked[node.name], view.rung.nodes.index(node.name)))
         kept, dropped = kept[:most], kept[most:]
         kept_by[view.rung.name] = len(kept)
         room -= len(kept)
-        why = NO_CAPACITY if view.rung.name in closed else NO_ROOM
-        resets |= dict.fromkeys((node.name for node in dropped), why)
+        resets |= dict.fromkeys((node.name for node in dropped), why or NO_ROOM)
         parts += _machines(view, kept)
-    doors = [action for view in views for action in _doors(view, room, kept_by[view.rung.name], closed)]
+    doors = [
+        action
+        for view in views
+        for action in _doors(view, room, kept_by[view.rung.name], _why_shut(view.rung, closed, held))
+    ]
     left = {name: since for name, since in asked.items() if name not in resets}
     # Doors first, so that a job that goes back into the queue is not given to the same rung.
     actions = (*doors, *(Reset(*each) for each in resets.items()), *parts)
-    return Decision(actions, Memory(left, closed, frozenset(lost - again)))
+    # What is ended here has not failed.
+    ended = {action.machine for action in parts if isinstance(action, End)}
+    fresh = {name: rung for view in views for name, rung in view.fresh.items() if name not in ended}
+    failed = {name: () if name in memory.held and name not in held else times for name, times in failed.items()}
+    return Decision(actions, Memory(left, closed, frozenset(lost - again), fresh, failed, held))
+
+
+def _failures(view: _View, ladder: Ladder, memory: Memory, now: float) -> tuple[float, ...]:
+    """When machines of a rung ended before they became nodes, lately."""
+    before = [time for time in memory.failed.get(view.rung.name, ()) if time > now - ladder.given_up_sec]
+    return (*before, *[now] * view.failed(memory))
+
+
+def _held(view: _View, ladder: Ladder, memory: Memory, failed: Mapping[str, Sequence[float]]) -> tuple[str, ...] | None:
+    """The nodes of a rung that is held which have been seen closed; None where it is not, or not any more: somebody has
+    opened one of them.
+    """
+    name = view.rung.name
+    if name not in memory.held:
+        return () if 0 < ladder.given_up <= len(failed[name]) else None
+    closed = memory.held[name]
+    if any(node.name in closed and not node.is_out for node in view.nodes):
+        return None
+    return (*closed, *(node.name for node in view.off if node.reason == HELD and node.name not in closed))
+
+
+def _why_shut(rung: Rung, closed: Mapping[str, float], held: Mapping[str, object]) -> str:
+    """Why no machine of a rung is asked for; empty where one may be."""
+    return HELD if rung.name in held else NO_CAPACITY if rung.name in closed else ""
 
 
 def _is_spent(node: Node) -> bool:
@@ -240,13 +304,13 @@ def _machines(view: _View, kept: Sequence[Node]) -> list[Action]:
     return actions
 
 
-def _doors(view: _View, room: int, kept: int, closed: Mapping[str, float]) -> list[Action]:
-    """Which nodes that are off a job may be given: no more than machines may still come."""
-    is_closed = view.rung.name in closed
-    most = 0 if is_closed else max(0, min(room, view.group.most - len(view.owners) - kept))
+def _doors(view: _View, room: int, kept: int, why: str) -> list[Action]:
+    """Which nodes that are off a job may be given: no more than machines may still come. `why`: the rung is shut."""
+    most = 0 if why else max(0, min(room, view.group.most - len(view.owners) - kept))
     is_open = [node for node in view.off if not node.is_out]
     ours = [node for node in view.off if node.is_ours]
-    actions: list[Action] = [Close(node.name, NO_CAPACITY if is_closed else NO_ROOM) for node in is_open[most:]]
+    actions: list[Action] = [Close(node.name, why or NO_ROOM) for node in is_open[most:]]
+    actions += [Close(node.name, HELD) for node in ours if why == HELD != node.reason]
     opened = ours[: max(0, most - len(is_open))]
     actions += [Open(node.name) for node in opened]
     up = set(view.rung.nodes[: view.rung.nodes_up])

@@ -1,15 +1,16 @@
 """Machines of a Slurm on AWS: what its nodes and its controller do at boot, as cloud-init for Ubuntu's images."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
 from images.render import BIN_DIR, ETC_DIR, NodeFile, bare_python_file, cloud_config, scripts, unit
 from images.shell import bash_assignments
-from images.slurm.conf import account_words, conf_files
+from images.slurm.conf import account_words, conf_files, fabric_files
 from images.slurm.spec import SlurmSpec
-from images.specs import TRAINER_UID, FileSystem
+from images.specs import TRAINER_UID, Breaker, FileSystem
 
 CLOUD = "aws"
 SLURM_DIR = "/etc/slurm"
@@ -68,13 +69,16 @@ class AwsSlurmSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class AwsSlurmNodeSpec(AwsSlurmSpec):
-    """A node. `efa_interfaces_planned`: 0 asks for none; `lustre_efa_interfaces`: with 0 it mounts over TCP."""
+    """A node. `efa_interfaces_planned`: 0 asks for none; `lustre_efa_interfaces`: with 0 it mounts over TCP;
+    `job_fabric`: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
+    """
 
     efa_interfaces_planned: int = 0
     lustre_efa_interfaces: int = 0
     lustre_efa_setup_sha256: str = ""
     scratch_mount_point: str | None = None
     lifecycle_hook: str = ""
+    job_fabric: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def steps(self) -> list[str]:
@@ -98,6 +102,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
         groups: the Auto Scaling groups of the rungs, in their order.
         most: nodes up at once, over all rungs.
         patience_sec: how long a rung may bring no machine before it is left for `rest_sec`.
+        breaker: how many machines of a rung may end before they become nodes; None for any number.
         shared_dir: made for jobs on the file system; empty for none.
     """
 
@@ -105,6 +110,7 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
     most: int
     patience_sec: int = 300
     rest_sec: int = 900
+    breaker: Breaker | None = None
     shared_dir: str = ""
 
     def __post_init__(self) -> None:
@@ -131,6 +137,8 @@ class AwsSlurmHeadSpec(AwsSlurmSpec):
             "most": self.most,
             "patience_sec": self.patience_sec,
             "rest_sec": self.rest_sec,
+            "given_up": self.breaker.given_up if self.breaker else 0,
+            "given_up_sec": self.breaker.minutes * 60 if self.breaker else 0,
             "rungs": [
                 {
                     "name": rung.name,
@@ -165,6 +173,7 @@ def render_slurm_node(spec: AwsSlurmNodeSpec) -> str:
         NodeFile(f"{ETC_DIR}/node.env", "0600", bash_assignments(settings)),
         # Where a check only says what it finds: the node is drained, and its group replaces nothing.
         NodeFile(f"{ETC_DIR}/check.env", "0600", bash_assignments({**settings, "ROLE": "head", "LOG_GROUP": ""})),
+        *fabric_files(spec.job_fabric),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, *run]),
         *(bare_python_file(name) for name in ["notices.py", "aws/notices.py"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", "gangway-notices.service", *started]),

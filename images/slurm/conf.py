@@ -5,6 +5,7 @@ so. A cloud's nodes have none of them: they ask the controller (slurm.conf(5), e
 import math
 from collections.abc import Iterable, Mapping
 
+from images.render import ETC_DIR, NodeFile
 from images.slurm.spec import SlurmSpec, SlurmTeam
 
 SRUN_PORTS = (60_001, 60_100)
@@ -42,6 +43,8 @@ def _controller(spec: SlurmSpec) -> Mapping[str, object]:
         # Of srun and salloc beside the controller, to which nodes connect: a network lets these pass.
         "SrunPortRange": "{}-{}".format(*SRUN_PORTS),
         "MpiDefault": "none",
+        # Slurm's default is the submitter's limits, and a login shell may lock too little memory for a fabric.
+        "PropagateResourceLimits": "NONE",
         # A node that comes back with its machine is fit again; its prolog says where it is not.
         "ReturnToService": 2,
     }
@@ -217,6 +220,12 @@ def conf_files(spec: SlurmSpec) -> dict[str, str]:
         "slurmdbd.conf": slurmdbd_conf(spec),
     }
     return {name: text for name, text in texts.items() if text}
+
+
+def fabric_files(variables: Mapping[str, str]) -> list[NodeFile]:
+    """What slurm-node.sh gives to jobs on several nodes, NAME=VALUE a line; none where there is nothing."""
+    text = _text(f"{name}={value}" for name, value in variables.items())
+    return [NodeFile(f"{ETC_DIR}/job-fabric", "0644", text)] if text else []
 
 
 def account_words(spec: SlurmSpec) -> list[list[str]]:

@@ -3,12 +3,13 @@ them. The first machine is the controller, and a node like the others.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from images.hosts import CLOUD, installer_text
 from images.render import BIN_DIR, ETC_DIR, METADATA_UNIT, NodeFile, scripts, unit
 from images.shell import bash_assignments
-from images.slurm.conf import SRUN_PORTS, conf_files
+from images.slurm.conf import SRUN_PORTS, conf_files, fabric_files
 from images.slurm.spec import SlurmSpec
 from images.specs import RdmaSetup
 
@@ -38,6 +39,7 @@ class SlurmHostSpec:
         fabric: adapters that it must have up; None checks nothing.
         allowed: machines, by name or address, and networks that reach Slurm's ports; None closes nothing.
         wireguard: interface of the tunnels to the other machines; None for none.
+        job_fabric: `components.core.queue_fabric.fabric_variables` of its jobs on several nodes.
     """
 
     stack: str
@@ -47,6 +49,7 @@ class SlurmHostSpec:
     fabric: RdmaSetup | None = None
     allowed: tuple[str, ...] | None = None
     wireguard: str | None = None
+    job_fabric: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [name for rung in self.slurm.rungs for name in rung.nodes]
@@ -132,6 +135,7 @@ def slurm_host_files(spec: SlurmHostSpec) -> list[NodeFile]:
         NodeFile(f"{ETC_DIR}/check.env", "0600", env),
         NodeFile(f"{ETC_DIR}/slurmd.env", "0644", f"SLURM_NODE={spec.node}\n"),
         *(NodeFile(f"{CONF_DIR}/{name}", "0644", text) for name, text in conf.items()),
+        *fabric_files(spec.job_fabric),
         *scripts(CLOUD, ["common.sh", "cloud.sh", *spec.steps, "slurm-health.sh"]),
         *(unit(CLOUD, name, values) for name in ["gangway-prepare.service", *spec.services]),
     ]

@@ -88,7 +88,8 @@ class FabricCheckConfig(Section):
 
 class BreakerConfig(Section):
     """The circuit breaker: once so many nodes gave themselves up within so many minutes, nothing is launched any more
-    until `gangway breaker reset`. In three hours the fourth successor of one node comes to it.
+    until `gangway breaker reset`. In three hours the fourth successor of one node comes to it. With engine: slurm it
+    counts a rung's machines that end before they become nodes, and holds that rung until a node of it is undrained.
 
     Attributes:
         given_up: half of nodes.max when left out, and 4 at least: a large cluster has more machines that are unsound.

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
+from components.kubernetes.allocatable import Allocatable
 from components.kubernetes.spec import GPU, INFINIBAND, ClusterSpec, Flavor, Node, Team, check_teams
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
-KEPT_GIB = 8
-"""Of a node's memory, for the kubelet, the system's own programs and the plugins' pods."""
 VERSIONS = ("1.35", "1.36")
 """Of Kubernetes, that this release was checked against."""
 
@@ -43,13 +42,13 @@ def check_way_out(config: StackConfig) -> None:
         )
 
 
-def gpu_node(machine: MachineType, *, infiniband: bool = False) -> Node:
-    """What jobs may have of one GPU machine. `infiniband`: whether its adapters are handed to pods, which share them:
-    as many as there are GPUs.
+def gpu_node(machine: MachineType, left: Allocatable, *, infiniband: bool = False) -> Node:
+    """What jobs may have of one GPU machine. `left`: by its provider's rule; `infiniband`: whether its adapters are
+    handed to pods, which share them: as many as there are GPUs.
     """
     gpus = machine.num_accelerators.value
     devices = {GPU: gpus, **({INFINIBAND: gpus} if infiniband else {})}
-    return Node(machine.vcpus.value, int(machine.memory_gib.value) - KEPT_GIB, devices)
+    return Node(left.cpus, left.memory_gib, devices, left.disk_gib)
 
 
 def stands(config: StackConfig) -> bool:

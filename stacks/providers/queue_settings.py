@@ -10,15 +10,20 @@ from stacks.providers.written import written
 
 OF_ONE_JOB: Mapping[str, str] = MappingProxyType(
     {
-        "cluster.fabric_check": "each job of a queue looks at its own nodes",
-        "cluster.breaker": "a queue takes a node that is unfit out of service itself",
         "observe.no_steps_minutes": "nothing is known of the steps of a queue's jobs",
     }
 )
 UNREAD: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "slurm": MappingProxyType({**OF_ONE_JOB, "head.prometheus_image": "its head runs no Prometheus so far"}),
-        "kubernetes": MappingProxyType({**OF_ONE_JOB, "head": "the provider runs the control plane"}),
+        "kubernetes": MappingProxyType(
+            {
+                **OF_ONE_JOB,
+                "cluster.breaker": "the cluster's autoscaler waits ever longer, up to half an hour, for a group whose "
+                "machines do not become nodes",
+                "head": "the provider runs the control plane",
+            }
+        ),
     }
 )
 """By kind of engine: config path -> why nothing reads it."""

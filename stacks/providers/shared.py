@@ -16,6 +16,7 @@ from components.core.capacity import Spot, plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec, OwnCommand, Rendezvous, Volume
+from components.core.queue_fabric import fabric_variables
 from components.core.tags import TagPolicy, carbon_class
 from images.shell import OWN_NOTICES
 from stacks.config.job_settings import control_flags, trainer_flags
@@ -318,11 +319,22 @@ def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float
     nobody has written is at most what PCIe carries, where the GPUs of a machine have nothing better.
     """
     check = config.cluster.fabric_check
-    if not check.enabled or config.cluster.nodes.max < 2 or not config.trains:
+    if not check.enabled or config.cluster.nodes.max < 2 or config.own_command is not None:
         return None
     least = fabric_gbps * check.min_fraction
     by_pcie = machine.interconnect.value == "pcie" and "min_fraction" not in check.model_fields_set
     return min(least, PCIE_BUS_GBPS) if by_pcie else least
+
+
+def queue_fabric(
+    config: StackConfig, machine: MachineType, nccl: Mapping[str, str], fabric_gbps: float | None
+) -> dict[str, str]:
+    """What jobs of the stack's queue on several whole nodes are told of the network between these: `fabric_variables`
+    of `nccl`; empty where there are never several. `fabric_gbps`: of a node; None where nobody knows.
+    """
+    if config.cluster.nodes.max < 2 or machine.backend != "nccl":
+        return {}
+    return fabric_variables(nccl, None if fabric_gbps is None else least_bus_gbps(config, machine, fabric_gbps))
 
 
 def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Finding]:

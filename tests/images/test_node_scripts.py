@@ -50,6 +50,7 @@ def test_a_node_that_cannot_be_marked_says_so_and_still_stops(machine: Any, tmp_
 
 SMI = """case "$1" in
 --query-gpu=index) seq 0 7 ;;
+--query-gpu=compute_cap) echo {cap} ;;
 --query-remapped-rows=*) printf 'GPU-%s, {pending}, 0\\n' 1 2 ;;
 *) printf '%s, {ecc}\\n' 0 1 ;;
 esac"""
@@ -58,7 +59,7 @@ esac"""
 @pytest.fixture
 def gpu_node(machine: Any) -> Any:
     """Eight healthy GPUs, and no DCGM."""
-    machine.fake("nvidia-smi", SMI.format(pending=0, ecc="[N/A]"))
+    machine.fake("nvidia-smi", SMI.format(pending=0, ecc="[N/A]", cap="9.0"))
     machine.fake("dmesg", "echo 'NVRM: Xid (PCI:0000:53:00): 31, pid=1, name=x'")
     machine.fake("systemctl")
     return machine
@@ -87,10 +88,10 @@ def test_dcgm_is_asked_where_it_is(gpu_node: Any) -> None:
     ("command", "body", "reason"),
     [
         ("nvidia-smi", "exit 9", "0 GPUs after 0 s, 8 planned"),
-        ("nvidia-smi", SMI.replace("seq 0 7", "seq 0 6").format(pending=0, ecc=0), "7 GPUs after 0 s, 8 planned"),
-        ("nvidia-smi", SMI.format(pending=1, ecc=0), "rows to remap: GPU-1, 1, 0"),
-        ("nvidia-smi", SMI.format(pending="Yes", ecc=0), "rows to remap: GPU-1, Yes, 0"),
-        ("nvidia-smi", SMI.format(pending=0, ecc=12), "uncorrected ECC errors: 0, 12"),
+        ("nvidia-smi", SMI.replace("0 7", "0 6").format(pending=0, ecc=0, cap="9.0"), "7 GPUs after 0 s, 8 planned"),
+        ("nvidia-smi", SMI.format(pending=1, ecc=0, cap="9.0"), "rows to remap: GPU-1, 1, 0"),
+        ("nvidia-smi", SMI.format(pending="Yes", ecc=0, cap="9.0"), "rows to remap: GPU-1, Yes, 0"),
+        ("nvidia-smi", SMI.format(pending=0, ecc=12, cap="9.0"), "uncorrected ECC errors: 0, 12"),
         ("nvidia-smi", SMI.replace("=*) printf", "=*) exit 6; printf"), "does not answer for rows"),
         ("dmesg", "echo 'NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.'", "fatal Xid: NVRM: Xid"),
         ("dcgmi", "echo 'Memory: Fail'; [ $1 != diag ]", "dcgmi diag -r 1: Memory: Fail"),
@@ -102,6 +103,38 @@ def test_a_sick_gpu_gives_the_node_up(gpu_node: Any, command: str, body: str, re
     assert done.returncode == 1
     assert reason in done.stderr
     assert gpu_node.asked("autoscaling") == [gpu_node.UNHEALTHY]
+
+
+_ALL = "8.0 9.0 10.0 10.3 12.0"
+_LINE = "NVRM: Xid (PCI:0000:53:00): "
+_TO = "154, GPU recovery action changed from 0x0 (None) to "
+
+
+@pytest.mark.parametrize(
+    ("said", "fatal_on"),
+    [
+        ("31, pid=1, name=x", ""),
+        ("46, pid=1, GPU stopped processing", _ALL),
+        ("74, pid=1, NVLink: fatal error", "8.0 9.0"),
+        ("94, pid=1, Contained memory error", ""),
+        ("136, pid=1, Link Training Failed", "9.0"),
+        ("140, pid=1, ECC", _ALL),
+        ("143, pid=1, GPU_INIT_ERROR", "9.0 10.0 10.3 12.0"),
+        ("144, SAW_MVB Nonfatal XC0 i0 Link 0 (0x1 0x8)", ""),
+        ("149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0)", "10.0 10.3 12.0"),
+        ("155, NVLINK: SW Defined Error", ""),
+        (f"{_TO}0x2 (Node Reboot Required)", _ALL),
+        (f"{_TO}0x1 (GPU Reset Required)", _ALL),
+        (f"{_TO}0x3 (Drain P2P)", ""),
+        ("154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", ""),
+    ],
+)
+def test_what_is_fatal_depends_on_the_gpu(gpu_node: Any, said: str, fatal_on: str) -> None:
+    gpu_node.fake("dmesg", f"echo '{_LINE}{said}'")
+    for capability in _ALL.split():
+        gpu_node.fake("nvidia-smi", SMI.format(pending=0, ecc=0, cap=capability))
+        done = gpu_node.run("check-gpu.sh", GPU_DEADLINE_SEC="0")
+        assert (done.returncode != 0) == (capability in fatal_on.split()), (capability, done.stderr)
 
 
 def test_a_head_node_that_is_not_ready_speaks_to_no_group(machine: Any, head: AwsHeadSpec) -> None:

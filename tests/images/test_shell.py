@@ -72,7 +72,7 @@ def test_container_sees_host_network_fabric_and_accelerators(node: AwsNodeSpec) 
         "--security-opt no-new-privileges",
         "--read-only",
         "--ipc host",
-        "--ulimit memlock=-1",
+        "--ulimit memlock=-1 --ulimit nofile=131072",
         "--gpus all",
         "--device /dev/infiniband",
         "--mount type=bind,source=/fsx,target=/fsx",

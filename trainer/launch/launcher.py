@@ -19,6 +19,7 @@ import argparse
 import json
 import math
 import os
+import re
 import signal
 import socket
 import tempfile
@@ -66,6 +67,9 @@ _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
 _OF_NODE = ("--job-dir", "--node", member_key.FLAG, _STORE)
 _OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_OF_NODE)
+_MASTER_PORT = 29500
+"""torchrun's own, where several nodes meet at none that is named."""
+_IS_HOST = re.compile(r"\bis_host=(1|true|t|yes|y)\b", re.IGNORECASE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -80,6 +84,7 @@ def main(argv: Sequence[str]) -> int:
         max_sec = _max_sec(own.get(_MAX_HOURS))
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
         parsed = _parsed(torchrun_argv)
+        _check_port(parsed)
         key = _member_key(own.get(member_key.FLAG), parsed)
         folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
         with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
@@ -135,6 +140,34 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
             fix="`torchrun --help` shows what they take",
         ) from None
     return parsed
+
+
+def _check_port(parsed: argparse.Namespace) -> None:
+    """TrainerError: this node has to serve the store at a port that is taken. torch's error for that is the one for a
+    store that has gone, for which a job waits.
+    """
+    endpoint, place = parsed.rdzv_endpoint, "--rdzv-endpoint"
+    is_host = _IS_HOST.search(parsed.rdzv_conf) is not None
+    if parsed.rdzv_backend == "static":
+        # torchrun takes one node without a port for --standalone.
+        has_port = endpoint or parsed.master_port is not None or _nodes(parsed).max > 1
+        is_host = parsed.node_rank == 0 and not parsed.standalone and bool(has_port)
+        if not endpoint:
+            endpoint, place = f"{parsed.master_addr}:{parsed.master_port or _MASTER_PORT}", "--master-port"
+    if not is_host or not endpoint.rpartition(":")[2].isdecimal():
+        return
+    port = address_of(endpoint)[1]
+    try:
+        listen_everywhere(port).close()
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise TrainerError(
+            place=place,
+            problem=f"this node serves the store, and cannot listen at its port: {reason}",
+            value=port,
+            allowed="a free port",
+            fix=f"end the process that holds it (ss -ltnp 'sport = :{port}'), or give all nodes another port",
+        ) from None
 
 
 def _nodes(parsed: argparse.Namespace) -> Nodes:

@@ -5,7 +5,8 @@ it as its ResumeProgram and SuspendProgram.
 
 What is decided is `decide` of `images.node.slurm_plan`; here Slurm, Auto Scaling and EC2 are asked and told. It runs on
 the controller, as Slurm's own user, with Python 3.10 and its distribution's boto3. What it does are lines of JSON.
-CONFIG_FILE: {"region", "most", "patience_sec", "rest_sec", "rungs": [{"name", "group", "count", "nodes_up"}]}.
+CONFIG_FILE: {"region", "most", "patience_sec", "rest_sec", "given_up", "given_up_sec",
+"rungs": [{"name", "group", "count", "nodes_up"}]}.
 """
 
 import fcntl
@@ -148,7 +149,8 @@ def do(action: Action, slurm: Slurm, groups: AwsGroups) -> None:
 def look(config: Mapping[str, Any], memory: Memory, slurm: Slurm, groups: AwsGroups, now: float) -> Decision:
     """Looks once. Slurm before the cloud: what it says of a name is then never newer than the machine that has it."""
     rungs = tuple(Rung(rung["name"], _names(rung), rung["nodes_up"]) for rung in config["rungs"])
-    ladder = Ladder(rungs, config["most"], config["patience_sec"], config["rest_sec"])
+    limits = (config[name] for name in ("patience_sec", "rest_sec", "given_up", "given_up_sec"))
+    ladder = Ladder(rungs, config["most"], *limits)
     nodes = slurm.nodes()
     return decide(ladder, nodes, groups.look(), memory, now)
 
@@ -184,7 +186,7 @@ def read_memory(state: Path) -> Memory:
         held = json.loads(state.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return Memory()
-    return Memory(held["asked"], held["closed"], frozenset(held["missing"]))
+    return Memory(**{**held, "missing": frozenset(held["missing"])})
 
 
 def write_memory(state: Path, memory: Memory) -> None:

@@ -304,7 +304,7 @@ while :; do
     step=gangway-$((number += 1))
     gpus=$(gpus)
     srun --job-name="$step" --nodes="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 --unbuffered \
-        ${gpus:+"$gpus"} /bin/bash "$folder/slurm-node.sh" "$folder" &
+        --propagate=NONE ${gpus:+"$gpus"} /bin/bash "$folder/slurm-node.sh" "$folder" &
     srun=$!
     (nap "$((left_ms / 1000)).$(printf %03d $((left_ms % 1000)))" && kill -USR1 $$) &
     timer=$!

@@ -25,6 +25,14 @@ GANGWAY_DEVICES=()
 [ ! -e /dev/kfd ] || GANGWAY_DEVICES+=(--rocm)
 : >"$GANGWAY_FOLDER/codes/.begun" # until now a failure is srun's own
 (
+    # The network between several nodes: of Gangway's own clusters each node says what NCCL takes, or fails without. What
+    # the submitter's environment or the job itself has is left as it is.
+    if [ "$SLURM_NNODES" -gt 1 ] && [ -r "${GANGWAY_FABRIC:=/etc/gangway/job-fabric}" ]; then
+        while IFS='=' read -r GANGWAY_NAME GANGWAY_VALUE; do
+            [ -n "${!GANGWAY_NAME+x}" ] ||
+                export "$GANGWAY_NAME=$GANGWAY_VALUE" "APPTAINERENV_$GANGWAY_NAME=$GANGWAY_VALUE"
+        done <"$GANGWAY_FABRIC"
+    fi
     # shellcheck source=/dev/null
     . "$GANGWAY_FOLDER/node.env"
     # Of a job with an image. That whoever submitted has it says nothing of this node; bash's 127 would be tried again.

@@ -5,8 +5,17 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 DEADLINE_SEC=${GANGWAY_GPU_DEADLINE_SEC:-120}
 DIAG_SEC=${GANGWAY_GPU_DIAG_SEC:-300}
-# NVIDIA's "Xid errors": memory (48, 64, 95), NVLink (74), off the bus (79), GPU's own processor (119, 120).
-FATAL_XIDS='48|64|74|79|95|119|120'
+# NVIDIA, "Analyzing Xid Errors with the Xid Catalog" (docs.nvidia.com/deploy/xid-errors, November 2026): those whose
+# immediate action is to reset the GPU or to restart the machine, by the GPUs they apply to. Left out is 155, which a link
+# that goes to sleep causes as well.
+XIDS_OF_ALL='46|48|62|64|79|95|109|119|120|140|158'
+XIDS_OF_AMPERE='74'
+XIDS_OF_HOPPER='74|110|136|143|151|156'
+XIDS_OF_BLACKWELL='110|143|151|156'
+# NVLink 5 has one number for what is fatal and what is not, and the line says which.
+XIDS_OF_NVLINK5='14[4-9]|150'
+# 154 sums up what others need: nothing, or one of these.
+RECOVERY='(GPU Reset|Node Reboot) Required|Drain and Reset'
 
 count_gpus() { nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]'; }
 
@@ -21,11 +30,24 @@ sick_by() {
     give_up "$name: $rows"
 }
 
+# fatal_lines: a pattern of what follows the GPU in the driver's line, by the compute capability of the first GPU.
+fatal_lines() {
+    local more=$XIDS_OF_AMPERE nvlink5=
+    case $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) in
+        9.*) more=$XIDS_OF_HOPPER ;;
+        1[0-9].*)
+            more=$XIDS_OF_BLACKWELL
+            nvlink5="|($XIDS_OF_NVLINK5), [A-Z0-9_]+ Fatal "
+            ;;
+    esac
+    echo "(($XIDS_OF_ALL|$more),|154,.* to .*\(($RECOVERY)\)$nvlink5)"
+}
+
 # The driver may still be loading when this runs.
 retry "$DEADLINE_SEC" enough_gpus || give_up "$(count_gpus) GPUs after $DEADLINE_SEC s, $GPUS_PLANNED planned"
 sick_by "rows to remap" --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure
 sick_by "uncorrected ECC errors" --query-gpu=index,ecc.errors.uncorrected.volatile.total
-if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): ($FATAL_XIDS),"); then
+if xids=$(dmesg | grep -E "NVRM: Xid \(.*\): $(fatal_lines)"); then
     give_up "fatal Xid: $xids"
 fi
 # DCGM's own service takes orders from everybody on this machine, the job too: it stays up where it was before alone.

@@ -111,7 +111,7 @@ def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) 
     as_outside = ["--userns", "keep-id", "--security-opt", "label=disable"] if podman else []
     extra = [*as_outside, "--user", f"{os.getuid()}:{os.getgid()}", *(gpus if on_gpus else [])]
     # Nor may a user without root raise a limit, and podman's containers are processes of that user.
-    argv = container_argv(job, extra, None, {}, name=name, uid=None, locks_memory=not podman or os.getuid() == 0)
+    argv = container_argv(job, extra, None, {}, name=name, uid=None, sets_limits=not podman or os.getuid() == 0)
     return [str(container.program), *argv, container.image, *job.torchrun_argv()]
 
 

@@ -5,13 +5,15 @@ All that is known of a job stands in the cluster; nothing of Gangway runs there.
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.estimate.regions import Place
+from components.kubernetes.spec import SIZE
 from stacks.config.job_file import JobFile
 from stacks.engines.base import (
     EngineAwayError,
@@ -57,7 +59,15 @@ from stacks.engines.kubernetes.objects import (
     start_of,
 )
 from stacks.engines.kubernetes.places import QUEUES, local_queue
-from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quota_of
+from stacks.engines.kubernetes.queues import (
+    Quota,
+    beyond,
+    cohort_total,
+    flavor_names,
+    lacking,
+    narrowest_block,
+    quota_of,
+)
 from stacks.engines.kubernetes.starting import SETS, clear_stale, put
 from stacks.engines.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
 from stacks.engines.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
@@ -68,6 +78,7 @@ CLAIM = "gangway-runs"
 """Name of the volume claim that has the run folders."""
 _WORKLOADS = "workloads.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
+_COHORTS = "cohorts.kueue.x-k8s.io"
 _FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
 _BEGINNING = 1
@@ -366,9 +377,24 @@ class KubernetesEngine:
     def _quota(self, of: Any) -> Quota | None:
         """None where this user may not read it."""
         try:
-            return quota_of(self._cluster_queue(of))
+            queue = self._cluster_queue(of)
+            return quota_of(queue, self._cohort(queue))
         except ForbiddenError:
             return None
+
+    def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
+        """What the queue's cohort has; None where this user may not read it, or where it may borrow of another one."""
+        if not (name := queue["spec"].get("cohortName")) or SIZE in annotations_of(queue):
+            return None
+        try:
+            members = [each for each in self._kubectl.get(_CLUSTER_QUEUES) if each["spec"].get("cohortName") == name]
+            try:
+                members.append(self._kubectl.get(_COHORTS, name))
+            except MissingError:
+                return cohort_total(members)
+        except ForbiddenError:
+            return None
+        return None if members[-1]["spec"].get("parentName") else cohort_total(members)
 
     def _block(self, job: JobFile, queue_name: str) -> str | None:
         """See `Placing.block`; None where this user may not read it."""

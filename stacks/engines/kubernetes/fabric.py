@@ -34,6 +34,7 @@ class Fabric(Section):
 
     Attributes:
         gpus: of a whole node; pods that ask for fewer may share one, and get nothing of this.
+        needs: resources that pods have to ask for besides; without them they get nothing of this either.
         annotations: of the pods, by which they are given interfaces.
         env: of the pods; what a job file says of the same name comes before it.
         script: that bash reads before the command, for variables that are not set by then; empty for none.
@@ -41,14 +42,16 @@ class Fabric(Section):
     """
 
     gpus: PositiveWhole
+    needs: tuple[str, ...] = ()
     annotations: dict[str, str] = Field(default={})
     env: dict[str, str] = Field(default={})
     script: _Path | None = None
     mount: Mount | None = None
 
     def is_for(self, job: JobFile) -> bool:
-        """Whether its pods get this: those of several whole nodes."""
-        return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus)
+        """Whether its pods get this: those of several whole nodes, with the adapters."""
+        has_needs = all(job.resources.get(name, "0") != "0" for name in self.needs)
+        return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus) and has_needs
 
 
 def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:

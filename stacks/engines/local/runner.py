@@ -5,6 +5,7 @@ state.
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import IO, TypeVar
 
 from components.core.findings import InputError
+from components.core.job import OPEN_FILES
 from components.core.json_lines import is_locked, lock
 from stacks.engines.attempts import after, most_restarts, too_often
 from stacks.engines.base import Phase
@@ -51,6 +53,7 @@ def main(argv: list[str]) -> int:
     """Returns 0; what became of the job stands in its state."""
     folder = OwnJobFolder(Path(argv[0]))
     adopt_orphans()
+    _raise_limits()
     with os.fdopen(int(argv[1]), "ab"):
         runner = _Runner(folder)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,6 +64,17 @@ def main(argv: list[str]) -> int:
             end_all(folder, 0.0)
             _tell(str(error))
     return 0
+
+
+def _raise_limits() -> None:
+    """The job may lock as much memory, and open as many files, as this machine lets its user: whatever is left of that
+    in the submitter's shell.
+    """
+    _, locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (locked, locked))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
 
 
 class _StoppedError(Exception):

@@ -37,6 +37,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--time={minutes_of(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
+        "--propagate=NONE",  # the nodes' resource limits, not the submitter's
         "--open-mode=append",
         f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
         f"--chdir={folder / RUN_FOLDER}",

@@ -1,9 +1,10 @@
 """What a StackConfig whose engine is Kubernetes means on AWS, before any resource exists, and what to know of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.aws.eks_nodes import VERSIONS, check_version, flavor_of, node_of, service_cidr
+from components.aws.launch import efa_nccl
 from components.catalog.schema import MachineType
 from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
@@ -12,6 +13,7 @@ from components.kubernetes.spec import ClusterSpec
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.cluster_queues import spec_of, stands, topology_findings
+from stacks.providers.shared import queue_fabric
 
 __all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
 
@@ -25,6 +27,7 @@ class EksPlan:
         service_cidr: addresses of its services, none of the network's.
         api_cidrs: from which its API may be called besides.
         idle_minutes: after which a node is given back.
+        fabric: what pods of a job on several whole nodes are told of EFA; empty where there is none.
     """
 
     version: str
@@ -32,6 +35,7 @@ class EksPlan:
     service_cidr: str
     api_cidrs: tuple[str, ...]
     idle_minutes: int
+    fabric: Mapping[str, str]
 
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
@@ -42,7 +46,8 @@ def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType
     check_version(version, "gangway:engine.version")
     _check_rungs(config)
     _check_network(config)
-    return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes)
+    fabric = queue_fabric(config, machine, efa_nccl(machine), machine.network_gbps.value)
+    return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
 
 
 def with_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:

@@ -19,9 +19,11 @@ from components.aws.storage import LustreFileSystem
 from components.core.capacity import RungPlan, plan_ladder
 from components.core.encryption_choice import record_choice
 from components.core.pinned import pinned
+from components.kubernetes.fabric import fabric_config
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from components.kubernetes.spec import EFA, GPU
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.eks_plan import EksPlan
@@ -143,7 +145,7 @@ class _Factory:
         label = f"{position}-{rung.kind}"
         labels = node_labels(machine, label)
         return {
-            "user_data": cluster.join().apply(lambda join: join_script(join, labels)),
+            "user_data": cluster.join().apply(lambda join: join_script(join, labels, machine.memory_gib.value)),
             "group_tags": group_tags(self.config.stack, machine, label, own.root_volume_gib),
         }
 
@@ -167,4 +169,7 @@ class _Factory:
             *queue_manifests(spec),
             *namespace_manifests(spec, volume, storage.capacity_gib if storage else 0),
         ]
+        if self.eks.fabric:
+            gpus = spec.node.devices[GPU]
+            manifests += [fabric_config(team.name, gpus, self.eks.fabric, needs=[EFA]) for team in spec.queues]
         return ClusterManifests(name, {"manifests": manifests, "after": releases}, opts)

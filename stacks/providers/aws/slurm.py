@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from components.aws.launch import count_efa, count_lustre_efa
+from components.aws.launch import count_efa, count_lustre_efa, efa_nccl
 from components.aws.node_pool import LIFECYCLE_HOOK
 from components.aws.secret_parameter import parameter_name
 from components.core.capacity import OnDemand, Spot
@@ -13,11 +13,11 @@ from images.aws import EFA_SETUP_SHA256, USER_DATA_LIMIT_BYTES, user_data_base64
 from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_head, render_slurm_node
 from images.slurm.conf import rung_names
 from images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
-from images.specs import FileSystem
+from images.specs import Breaker, FileSystem
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan
-from stacks.providers.shared import head_host
+from stacks.providers.shared import head_host, queue_fabric
 from stacks.providers.slurm_machine import slurm_machine
 
 RELEASE: Release = "23.11"
@@ -92,6 +92,7 @@ def node_user_data(config: StackConfig, engine: SlurmConfig, planned: AwsPlan, n
         lustre_efa_setup_sha256=(storage and storage.efa_setup_sha256) or EFA_SETUP_SHA256,
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         lifecycle_hook=LIFECYCLE_HOOK,
+        job_fabric=queue_fabric(config, planned.machine, efa_nccl(planned.machine), planned.machine.network_gbps.value),
     )
     return user_data_base64gzip(render_slurm_node(spec))
 
@@ -106,6 +107,7 @@ def head_user_data(
         most=config.cluster.nodes.max,
         patience_sec=PATIENCE_SEC,
         rest_sec=REST_SEC,
+        breaker=Breaker(config.cluster.given_up_limit, config.cluster.breaker.minutes),
         shared_dir=SHARED_DIR if config.storage else "",
     )
     return user_data_base64gzip(render_slurm_head(spec))

@@ -19,6 +19,7 @@ from components.azure.node_pool import CapacityRungArgs
 from components.azure.registry import ImageRegistry, ImageRegistryArgs
 from components.core.lookup import Lookup, look_up, look_up_later
 from components.kubernetes.charts import SYSTEM, dcgm_exporter, job_set, kueue, nvidia_plugin
+from components.kubernetes.fabric import fabric_config
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import tolerations
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
@@ -38,7 +39,7 @@ from stacks.providers.azure.kubernetes_plan import (
 from stacks.providers.azure.lookups import LOGIN
 from stacks.providers.azure.plan import AzurePlan
 from stacks.providers.cluster_queues import engine_of, version_of
-from stacks.providers.shared import typed_args
+from stacks.providers.shared import queue_fabric, typed_args
 
 # Microsoft's application of AKS, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
@@ -214,6 +215,8 @@ def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[s
         let_in = [*tolerations(), *spot_tolerations()]
         charts.append(network_operator(let_in))
         manifests += fabric_manifests(pods_a_node, let_in)
+        env = queue_fabric(config, planned.machine, {"NCCL_NET": "IB"}, planned.fabric.gbps)
+        manifests += [fabric_config(team.name, pods_a_node, env, needs=[INFINIBAND]) for team in spec.queues]
     installed = ClusterCharts(name, {"charts": charts}, opts)
     kubernetes.core.v1.ConfigMap(
         f"{name}-ladder",

@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
-from components.azure.aks_pools import SPOT_TAINT, pool_name
+from components.azure.aks_pools import MAX_PODS, SPOT_TAINT, pool_name
 from components.catalog.schema import AzureMachineType
 from components.core.findings import InputError
+from components.kubernetes.allocatable import aks_allocatable
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
@@ -34,7 +35,8 @@ def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
     """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Azure has; AKS's autoscaler goes
     down the ladder.
     """
-    node = gpu_node(machine, infiniband=has_infiniband(config, machine))
+    left = aks_allocatable(machine.vcpus.value, machine.memory_gib.value, config.cluster.root_volume_gib, MAX_PODS)
+    node = gpu_node(machine, left, infiniband=has_infiniband(config, machine))
     return spec_of(config, node, Flavor(flavor_name(machine), dict(JOBS)))
 
 

@@ -9,6 +9,7 @@ import pulumi_kubernetes as kubernetes
 from components.gcp.gke import GkeCluster, GkeClusterArgs
 from components.gcp.gke_fabric import fabric_manifests, has_rdma, team_fabric
 from components.gcp.gke_identity import ClusterIdentity, ClusterIdentityArgs
+from components.gcp.gke_limits import node_limits
 from components.gcp.gke_pools import GkeNodePools, GkeNodePoolsArgs
 from components.gcp.network import TrainingNetwork
 from components.gcp.node_pool import CapacityRungArgs
@@ -23,7 +24,7 @@ from stacks.providers.cluster_queues import engine_of, version_of
 from stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
 from stacks.providers.gcp.kubernetes_plan import cluster_spec, hosts_of, node_labels, taint
 from stacks.providers.gcp.plan import GcpPlan
-from stacks.providers.shared import typed_args
+from stacks.providers.shared import least_bus_gbps, typed_args
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"
@@ -173,10 +174,15 @@ def _queues(
     size = config.storage.capacity_gib if config.storage is not None else 0
     volume = None if storage is None else filestore_volume(storage.dns_name, storage.mount_name)
     manifests = [*namespace_manifests(spec, volume, size), *queue_manifests(spec)]
-    if planned.tpu is None and has_rdma(planned.gpu_machine, config.cluster.nodes.max):
+    has_nics = planned.tpu is None and has_rdma(planned.gpu_machine, config.cluster.nodes.max)
+    if has_nics or planned.tpu is not None:
+        manifests.append(node_limits())
+    if has_nics:
         machine, ids = planned.gpu_machine, (network.fabric_network_ids, network.fabric_subnet_ids)
         manifests += fabric_manifests(machine, *ids)
-        manifests += [each for team in spec.queues for each in team_fabric(team.name, machine)]
+        gbps = machine.network_gbps.value
+        least = None if gbps is None else least_bus_gbps(config, machine, gbps)
+        manifests += [each for team in spec.queues for each in team_fabric(team.name, machine, least)]
     made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, inside)
     return made.names.apply(lambda _: engine_of(config).queues)
 

@@ -12,9 +12,10 @@ from components.core.findings import InputError
 from components.gcp.capacity import LADDER
 from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
 from components.gcp.tpu.slices import SlicePlan
+from components.kubernetes.allocatable import gke_allocatable
 from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import KEPT_GIB, check_way_out, gpu_node, spec_of, stands, version_of
+from stacks.providers.cluster_queues import check_way_out, gpu_node, spec_of, stands, version_of
 
 """What a pod asks for to have chips."""
 # By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
@@ -48,7 +49,12 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
     """The queues. All rungs are one flavor: Kueue knows quotas, and nothing of what Google has; GKE's autoscaler goes
     from pool to pool. Of slices the quota counts hosts.
     """
-    node = gpu_node(machine) if tpu is None else tpu_host(tpu)
+    boot_gib = config.cluster.root_volume_gib
+    if tpu is None:
+        ssds = gpu_nodes(machine.name).local_ssds
+        node = gpu_node(machine, gke_allocatable(machine.vcpus.value, machine.memory_gib.value, boot_gib, ssds))
+    else:
+        node = tpu_host(tpu, boot_gib)
     levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and stands(config) else ()
     return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu), levels), hosts_of(tpu))
 
@@ -61,11 +67,11 @@ def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
     return {**JOBS, **names, "cloud.google.com/gke-tpu-topology": tpu.topology}
 
 
-def tpu_host(tpu: SlicePlan) -> Node:
+def tpu_host(tpu: SlicePlan, boot_gib: int) -> Node:
     """What jobs may have of one host of a slice."""
     generation = load_tpus().generations[tpu.generation]
-    memory = int(generation.host_memory_gib.value) - KEPT_GIB
-    return Node(int(generation.host_vcpus.value), memory, {TPU: tpu.chips_per_host})
+    left = gke_allocatable(int(generation.host_vcpus.value), generation.host_memory_gib.value, boot_gib)
+    return Node(left.cpus, left.memory_gib, {TPU: tpu.chips_per_host}, left.disk_gib)
 
 
 def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | None, zone: str) -> None:

@@ -57,13 +57,14 @@ def slice_of(config: StackConfig) -> SlicePlan | None:
             )
         return None
     found = plan_slice(accelerator_type=accelerator, topology=config.cluster.topology)
-    if found.api_type is None or found.runtime_version is None:
+    # GKE makes its slices of Compute Engine's machines.
+    if not config.engine.standing and (found.api_type is None or found.runtime_version is None):
         raise InputError(
             "gangway:cluster.accelerator",
             f"the Cloud TPU API makes no slices of {found.generation}",
             value=accelerator,
-            allowed=tpu_types(),
-            fix="write v6e-64 or another of those",
+            allowed=f"{tpu_types()}; {found.generation} with engine: {{kind: kubernetes}} alone",
+            fix="write v6e-64 or another of those, or make a cluster: engine: {kind: kubernetes}",
         )
     return found
 

@@ -18,6 +18,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import rdma_of
+from stacks.providers.shared import queue_fabric
 from stacks.providers.slurm_machine import slurm_machine
 
 HOSTS = "gangway:hosts"
@@ -54,6 +55,7 @@ def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> Slur
         fabric=rdma_of(planned),
         allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
         wireguard=INTERFACE if own.wireguard and several else None,
+        job_fabric=queue_fabric(config, planned.machine, planned.fabric.nccl_env, planned.fabric.gbps),
     )
 
 

@@ -31,6 +31,7 @@ from components.aws.eks_nodes import (
 from components.catalog.loader import load
 from components.core.capacity import OnDemand, Spot, plan_ladder
 from components.core.findings import InputError
+from components.core.job import OPEN_FILES
 from components.kubernetes.spec import EFA, GPU, JOBS_ONLY, ClusterSpec
 
 JOIN = JoinSpec("demo", "https://x.eks.amazonaws.com", "Q0E=", "172.20.0.0/16")
@@ -51,7 +52,7 @@ def config_of(script: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_node_is_what_the_autoscaler_was_told(name: str) -> None:
     machine = load().machine(name)
-    config = config_of(join_script(JOIN, node_labels(machine, "0-spot")))
+    config = config_of(join_script(JOIN, node_labels(machine, "0-spot"), machine.memory_gib.value))
     labels_flag, taint_flag = config["spec"]["kubelet"]["flags"]
     labels = dict(each.split("=") for each in labels_flag.removeprefix("--node-labels=").split(","))
     tags = group_tags("demo", machine, "0-spot", 200)
@@ -85,7 +86,7 @@ def test_labels_and_tags_are_taken(name: str) -> None:
 
 
 def test_a_machine_knows_its_cluster() -> None:
-    spec = config_of(join_script(JOIN, {"a": "b"}))["spec"]
+    spec = config_of(join_script(JOIN, {"a": "b"}, 2048.0))["spec"]
     assert spec["cluster"] == {
         "name": "demo",
         "apiServerEndpoint": JOIN.endpoint,
@@ -94,9 +95,18 @@ def test_a_machine_knows_its_cluster() -> None:
     }
 
 
+def test_containers_have_the_nodes_limits() -> None:
+    """As nodeadm merges them into the runtime specification of every container, the NVIDIA runtime's too."""
+    spec = config_of(join_script(JOIN, {"a": "b"}, 2048.0))["spec"]
+    limits = {each["type"]: each for each in spec["containerd"]["baseRuntimeSpec"]["process"]["rlimits"]}
+    assert limits["RLIMIT_MEMLOCK"]["soft"] == limits["RLIMIT_MEMLOCK"]["hard"] == 2048 * 2**30
+    assert limits["RLIMIT_NOFILE"]["soft"] == limits["RLIMIT_NOFILE"]["hard"] == OPEN_FILES
+    assert all(float(each["hard"]) == each["hard"] for each in limits.values()), "exact for a reader of floats"
+
+
 def test_a_p5_has_its_gpus_and_its_fabric() -> None:
     node = node_of(load().machine("p5.48xlarge"), 200)
-    assert (node.cpus, node.devices[GPU], node.devices[EFA]) == (192, 8, 32)
+    assert (node.cpus, node.devices[GPU], node.devices[EFA]) == (190, 8, 32)
     assert node.memory_gib < 2048, "some of it is the system's"
     assert node.disk_gib > 10_000, "it has disks of its own"
     assert node_of(load().machine("p5.48xlarge"), 400) == node

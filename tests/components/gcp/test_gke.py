@@ -92,7 +92,7 @@ def test_it_has_no_pool_but_ours(make: Callable[..., Any]) -> None:
     assert system["cluster"] == made.one("Cluster").id
     assert system["nodeConfig"]["machineType"] == SYSTEM_MACHINE_TYPE
     assert "labels" not in system["nodeConfig"]
-    assert system["autoscaling"] == {"totalMinNodeCount": 1, "totalMaxNodeCount": 3}
+    assert system["autoscaling"] == {"minNodeCount": 1, "maxNodeCount": 3}
 
 
 def test_pods_have_addresses_that_no_network_of_ours_can_have(make: Callable[..., Any]) -> None:

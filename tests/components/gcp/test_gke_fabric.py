@@ -27,7 +27,7 @@ def machine(name: str) -> GcpMachineType:
 def manifests(name: str) -> dict[tuple[str, str], dict[str, Any]]:
     own = machine(name)
     ids = [f"projects/p/of/{position}" for position in range(len(plan_interfaces(own)) - 1)]
-    found = [*fabric_manifests(own, ids, ids), *team_fabric("vision", own)]
+    found = [*fabric_manifests(own, ids, ids), *team_fabric("vision", own, 800.0)]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 

@@ -105,8 +105,8 @@ def test_one_pool_a_rung_that_grows_from_nothing(make: Make) -> None:
     reserved, flex, spot = (pool.inputs for pool in make().of("NodePool"))
     for inputs in (reserved, flex, spot):
         assert inputs["autoscaling"] == {
-            "totalMinNodeCount": 0,
-            "totalMaxNodeCount": 4,
+            "minNodeCount": 0,
+            "maxNodeCount": 4,
             "locationPolicy": "ANY",
         }
         assert "nodeCount" not in inputs, "the autoscaler owns it"
@@ -167,8 +167,36 @@ def test_slices_have_their_topology(make: Make) -> None:
     for inputs in (first, second):
         assert inputs["placementPolicy"] == {"type": "COMPACT", "tpuTopology": "4x4"}
         assert inputs["nodeConfig"]["machineType"] == "ct5lp-hightpu-4t"
-        assert inputs["autoscaling"]["totalMaxNodeCount"] == 4
-    assert [one["autoscaling"]["totalMinNodeCount"] for one in (first, second)] == [4, 0]
+        assert inputs["autoscaling"]["maxNodeCount"] == 4
+    assert [one["autoscaling"]["minNodeCount"] for one in (first, second)] == [4, 0]
+
+
+def gke_refuses(inputs: Any) -> bool:
+    """What GKE says "max node count 0" to: a slice's pool whose most is counted for all zones."""
+    sliced = any(inputs.get("placementPolicy", {}).get(key) for key in ("tpuTopology", "policyName"))
+    return sliced and "maxNodeCount" not in inputs["autoscaling"]
+
+
+@pytest.mark.parametrize("accelerator", ["v5litepod-16", "v5p-16", "v6e-16", "tpu7x-16", "tpu7x-64"])
+def test_gke_takes_a_slices_counts(make: Make, accelerator: str) -> None:
+    for pool in make(None, accelerator_type=accelerator, capacity=[SPOT]).of("NodePool"):
+        assert not gke_refuses(pool.inputs)
+        total = {name: count for name, count in pool.inputs["autoscaling"].items() if name.startswith("total")}
+        assert gke_refuses({**pool.inputs, "autoscaling": {**total, "totalMaxNodeCount": 4}})
+
+
+def test_slices_of_ironwood_are_placed_by_a_policy(make: Make) -> None:
+    made = make(None, accelerator_type="tpu7x-64", capacity=[SPOT, RESERVED], num_nodes_max=1)
+    (policy,) = made.of("ResourcePolicy")
+    assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "2x4x4"}
+    for pool in made.of("NodePool"):
+        assert pool.inputs["placementPolicy"]["type"] == "COMPACT"
+        assert pool.inputs["placementPolicy"]["policyName"]
+        assert "tpuTopology" not in pool.inputs["placementPolicy"]
+        assert pool.inputs["nodeConfig"]["machineType"] == "tpu7x-standard-4t"
+    alone = make(None, accelerator_type="tpu7x-8", capacity=[SPOT], num_nodes_max=1)
+    assert not alone.of("ResourcePolicy")
+    assert "placementPolicy" not in alone.of("NodePool")[0].inputs
 
 
 def test_walls_of_every_node(make: Make, args: dict[str, Any], labels: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ class Resource:
 def pool(name: str, machine: str, most: int, rung: str | None = "0-spot", **node: Any) -> Resource:
     labels = {} if rung is None else {"labels": {"gangway.dev/rung": rung}}
     config = {"machineType": machine, "diskSizeGb": 200.0, "diskType": "pd-balanced", **labels, **node}
-    sizes = {"totalMinNodeCount": 1.0, "totalMaxNodeCount": float(most)}
+    sizes = {"minNodeCount": 1.0, "maxNodeCount": float(most)}
     return Resource(NODE_POOL, name, {"autoscaling": sizes, "nodeConfig": config})
 
 

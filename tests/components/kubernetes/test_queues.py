@@ -103,5 +103,6 @@ def test_a_team_with_a_limit_borrows_up_to_it_and_the_others_without(spec: Clust
     queues = of("ClusterQueue", queue_manifests(limited))
     for name, queue in queues.items():
         for flavor in quota_of(queue).groups[0]:
-            wanted = spec.node.quantities(first.nodes + more) if name == first.name else {}
-            assert flavor.most == {each: quantity(wanted[each]) if wanted else None for each in flavor.nominal}
+            most = min(first.nodes + more, spec.max_nodes) if name == first.name else spec.max_nodes
+            wanted = spec.node.quantities(most)
+            assert flavor.most == {each: quantity(wanted[each]) for each in flavor.nominal}

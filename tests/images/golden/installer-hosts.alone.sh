@@ -218,6 +218,8 @@ DOCKER_ARGV=(
     host
     --ulimit
     memlock=-1
+    --ulimit
+    nofile=131072
     --cap-drop
     ALL
     --security-opt

@@ -54,6 +54,8 @@ DOCKER_ARGV=(
     host
     --ulimit
     memlock=-1
+    --ulimit
+    nofile=131072
     --privileged
     --pids-limit
     32768

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from images.node.slurm_plan import (
     GONE,
+    HELD,
     NO_CAPACITY,
     NO_ROOM,
     Action,
@@ -221,6 +222,78 @@ def test_a_rung_without_machines_is_left_for_a_while() -> None:
     for _ in range(14):
         world.pass_time()
     assert {action.node for action in world.look().actions if isinstance(action, Open)} == set(SPOT.nodes)
+
+
+def broken_image() -> World:
+    """Of a rung that has capacity: no machine becomes a node, and each is gone by the next look."""
+    return World(
+        Ladder((SPOT, SURE), 8, given_up=3, given_up_sec=3600),
+        by_name(*map(node, (*SPOT.nodes, *SURE.nodes))),
+        {"spot": Group(0, 4), "on-demand": Group(0, 4)},
+        {"spot": 4, "on-demand": 4},
+    )
+
+
+def lose_a_machine(world: World, name: str) -> None:
+    """Whoever has jobs asks for it, one machine comes, and gives itself up before it becomes the node."""
+    if "DRAIN" not in world.nodes[name].states:
+        world.nodes[name] = node(name, WAITS)
+    world.look()
+    world.pass_time()
+    world.look()
+    if world.nodes[name].is_busy:  # its machine has its name
+        world.nodes[name] = node(name, WAITS)
+        world.look()
+    world.groups["spot"] = world.groups["spot"]._replace(machines=())
+
+
+def test_a_rung_whose_machines_never_become_nodes_is_held_until_somebody_opens_it() -> None:
+    world = broken_image()
+    for _ in range(100):
+        lose_a_machine(world, "spot-n1")
+    assert world.made <= 4, "one more may be on its way when the third is seen to be gone"
+    assert {world.nodes[name].reason for name in SPOT.nodes} == {HELD}
+    assert not any(world.nodes[name].is_out for name in SURE.nodes), "the next rung goes on"
+    made, world.nodes["spot-n2"] = world.made, node("spot-n2")
+    assert {action.node for action in world.look().actions if isinstance(action, Open)} >= {"spot-n1"}
+    lose_a_machine(world, "spot-n1")
+    lose_a_machine(world, "spot-n1")
+    assert world.made == made + 2, "counted anew"
+    assert not world.nodes["spot-n3"].is_out
+
+
+def test_machines_that_became_nodes_or_were_ended_here_hold_nothing() -> None:
+    world = broken_image()
+    for _ in range(10):
+        world.nodes["spot-n1"] = node("spot-n1", WAITS)
+        world.look()
+        world.pass_time()
+        world.look()
+        assert world.nodes["spot-n1"].is_busy
+        world.look()
+        world.groups["spot"] = world.groups["spot"]._replace(machines=())  # a node's machine, taken back
+        world.look()
+        world.look()
+        world.nodes["spot-n1"] = node("spot-n1", WAITS)
+        world.look()
+        world.pass_time()
+        world.nodes["spot-n1"] = node("spot-n1")  # its job was cancelled before the machine had a name
+        world.look()
+        world.pass_time()
+    assert world.memory.held == {}
+    assert not any(world.memory.failed.values())
+
+
+def test_a_machine_that_is_not_there_in_time_counts() -> None:
+    world = broken_image()
+    machine = Machine("i-1", "spot-n1")
+    world.groups["spot"] = Group(1, 4, (machine,))
+    world.nodes["spot-n1"] = node("spot-n1", WAITS)
+    world.look()
+    world.nodes["spot-n1"] = node("spot-n1", "DOWN+CLOUD+POWERED_DOWN", "ResumeTimeout reached")
+    for _ in range(3):
+        world.look()
+    assert len(world.memory.failed["spot"]) == 1
 
 
 def test_one_whose_machine_is_gone_is_reset_at_the_second_look() -> None:

@@ -197,6 +197,9 @@ def test_a_real_slurm_takes_it(tmp_path: Path) -> None:
         cluster.begin("slurmd-lab-1", "slurmd", "-D", "-N", "lab-1", "-f", str(folder / "slurm.conf"))
         cluster.until(("sinfo", "--noheader", "--format=%P %t %N"), "main* idle lab-1")
         assert cluster.run("srun", "--partition=main", "sh", "-c", "echo $SLURMD_NODENAME") == "lab-1\n"
+        limits = "ulimit -S -l; ulimit -S -n"
+        submit = f"ulimit -S -l 64; ulimit -S -n 300; exec srun --partition=main sh -c '{limits}'"
+        assert cluster.run("sh", "-c", submit) == cluster.run("sh", "-c", limits), "the node's, not the submitter's"
     finally:
         end_all(cluster)
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """The launcher: torchrun's workers, with exit codes that mean something; notices of clouds are in test_clouds."""
 
 import signal
+import socket
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,37 @@ def test_what_torchrun_cannot_start_with_is_refused(
     assert "torchrun's arguments: " in text
     assert told in text
     assert flag in text
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--master-port={port}"], "--master-port"),
+        (["--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port={port}"], "--master-port"),
+        (["--rdzv-endpoint=127.0.0.1:{port}"], "--rdzv-endpoint"),
+        (["--rdzv-backend=c10d", "--rdzv-conf=is_host=1", "--rdzv-endpoint=127.0.0.1:{port}"], "--rdzv-endpoint"),
+    ],
+)
+def test_a_port_that_it_has_to_serve_and_that_is_taken_ends_the_job(
+    words: list[str], place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error of torchrun is EADDRINUSE; a job that took it for a lost store would wait without end."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(launcher, "_watched", lambda *_: pytest.fail("the job was begun"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main([*(word.format(port=port) for word in words), "-m", "trainer", "presets"]) == 2
+    text = capsys.readouterr().err
+    assert f"{place}: this node serves the store, and cannot listen at its port" in text
+    assert str(port) in text
+
+
+@pytest.mark.parametrize("words", [["--nnodes=2", "--node-rank=1", "--master-port={port}"], ["--standalone"]])
+def test_who_serves_nothing_needs_no_port(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        argv = [*(word.format(port=port) for word in words), "-m", "trainer", "presets"]
+        launcher._check_port(launcher._parsed(argv))
 
 
 @pytest.mark.slow

@@ -65,6 +65,8 @@ def look(slurm: Slurm, folder: Path, said: list[str] | None = None) -> None:
     config = {
         "most": 3,
         "patience_sec": 300,
+        "given_up": 4,
+        "given_up_sec": 3600,
         "rest_sec": 900,
         "rungs": [{"name": "spot", "count": len(NODES), "nodes_up": 0}],
     }

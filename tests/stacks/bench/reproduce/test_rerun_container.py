@@ -63,7 +63,7 @@ def test_the_whole_command_of_docker() -> None:
     made = container_job(job(), of("docker"), Path("/runs/new"), Path("/data/digits"))
     assert start_argv(of("docker"), made, "again-1", on_gpus=False) == [
         *("/usr/bin/docker", "run", "--rm", "--init", "--name", "again-1"),
-        *("--network", "host", "--ipc", "host", "--ulimit", "memlock=-1", *CONTAINED),
+        *("--network", "host", "--ipc", "host", "--ulimit", "memlock=-1", "--ulimit", "nofile=131072", *CONTAINED),
         *("--pids-limit", "32768", "--env", "HOME=/tmp", "--user", f"{os.getuid()}:{os.getgid()}"),
         *("--env", "HOME=/tmp", "--env", "OMP_NUM_THREADS=1", "--env", "USER=gangway"),
         *("--mount", "type=bind,source=/runs/new,target=/runs/new"),

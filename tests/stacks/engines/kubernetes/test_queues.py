@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.kubernetes.queues import queue_manifests
-from components.kubernetes.spec import ClusterSpec, Flavor, Node
-from stacks.engines.kubernetes.queues import Quota, beyond, flavor_names, lacking, narrowest_block, quantity, quota_of
+from components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
+from stacks.engines.kubernetes.queues import (
+    Quota,
+    beyond,
+    cohort_total,
+    flavor_names,
+    lacking,
+    narrowest_block,
+    quantity,
+    quota_of,
+)
 from tests.stacks.engines.kubernetes.test_manifests import job
 
 _OWN = ClusterSpec((), Node(8, 64), 1, (Flavor("own", {}),))
@@ -69,6 +78,34 @@ def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
     assert "cpu" not in dict(beyond(file, free))
     assert "cpu" in dict(beyond(file, some))
     assert "cpu" in dict(beyond(file, alone)), "there is nobody to borrow from"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "resources", "why"),
+    [
+        (2, {"cpu": "8", "memory": "64Gi"}, ""),
+        (3, {"cpu": "8", "memory": "64Gi"}, "cpu"),
+        (1, {"cpu": "9", "memory": "1Gi"}, "cpu"),
+        (1, {"cpu": "1", "memory": "65Gi"}, "memory"),
+    ],
+)
+def test_what_no_node_or_no_number_of_them_has_is_refused(nodes: int, resources: dict[str, str], why: str) -> None:
+    """By a queue of Gangway's own cluster, whose cohort would lend it anything: 2 nodes of 8 cores, one its own."""
+    spec = ClusterSpec((Team("vision", 1),), Node(8, 64), 2, (Flavor("own", {}),))
+    (made,) = (each for each in queue_manifests(spec) if each["kind"] == "ClusterQueue")
+    file = job(nodes={"min": 1, "max": nodes}, resources=resources)
+    assert {name for name, _ in beyond(file, quota_of(made))} >= ({why} if why else set())
+    assert bool(beyond(file, quota_of(made))) == bool(why)
+
+
+def test_what_a_whole_cohort_has_not_is_refused() -> None:
+    own = {"name": "f0", "resources": [{"name": "cpu", "nominalQuota": "1"}, {"name": "memory", "nominalQuota": "9Gi"}]}
+    queues = [{"spec": {"cohortName": "all", "resourceGroups": [{"flavors": [own]}]}} for _ in range(3)]
+    total = cohort_total(queues)
+    for nodes in (3, 4):
+        file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": "1", "memory": "1Gi"})
+        assert bool(beyond(file, quota_of(queues[0], total))) == (nodes > 3)
+        assert beyond(file, quota_of(queues[0])) == [], "where nobody knows the others"
 
 
 def test_pages_that_kueue_leaves_out_want_no_quota() -> None:

@@ -63,7 +63,7 @@ def test_what_a_team_has_of_its_cluster_stays_however_old_it_is() -> None:
     machine = load_provider("gcp").machine("a3-ultragpu-8g", "machine_type")
     assert isinstance(machine, GcpMachineType)
     cluster = Cluster()
-    for each in team_fabric("team-a", machine):
+    for each in team_fabric("team-a", machine, None):
         cluster.create(each)
     before = dict(cluster.there)
     assert any(kind == "ConfigMap" for kind, _ in before)

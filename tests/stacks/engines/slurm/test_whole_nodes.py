@@ -78,3 +78,24 @@ def test_an_allocation_around_the_submit_is_not_the_jobs(
     kept = environment_of(JobFolder(folder / "case-1"))
     assert {name for name in kept if name.startswith("SLURM")} == {"SLURM_CONF"}
     assert kept["SBATCH_COMMENT"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "env", "expected"),
+    [
+        (2, {}, "AWS Libfabric, AWS Libfabric, 800."),
+        (2, {"NCCL_NET": "Socket"}, "Socket, "),
+        (1, {}, "none, none, none."),
+    ],
+)
+def test_several_nodes_are_told_which_network_nccl_has_to_take(
+    engine: SlurmEngine, nodes: int, env: dict[str, str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a node of Gangway's own Slurm has it in a file; the job's own word comes first."""
+    (tmp_path / "job-fabric").write_text("NCCL_NET=AWS Libfabric\nGANGWAY_FABRIC_MIN_GBPS=800\n")
+    monkeypatch.setenv("GANGWAY_FABRIC", str(tmp_path / "job-fabric"))
+    monkeypatch.delenv("NCCL_NET", raising=False)
+    says = 'echo "net ${NCCL_NET-none}, ${APPTAINERENV_NCCL_NET-none}, ${GANGWAY_FABRIC_MIN_GBPS-none}."'
+    job_id = engine.submit(job(says, nodes={"min": nodes, "max": nodes}, env=env))
+    assert over(engine, job_id).phase is Phase.DONE
+    assert engine.log(job_id)[0].count(f"net {expected}") == nodes

@@ -52,7 +52,7 @@ def test_every_pool_is_for_jobs_alone_and_begins_at_nothing(a3: Recording) -> No
     system = pools.pop(f"{A3}-system")
     assert "taints" not in system["nodeConfig"]
     for inputs in pools.values():
-        assert inputs["autoscaling"]["totalMinNodeCount"] == 0
+        assert inputs["autoscaling"]["minNodeCount"] == 0
         assert inputs["nodeConfig"]["taints"] == [{"key": JOBS_ONLY, "value": "true", "effect": "NO_SCHEDULE"}]
         assert inputs["nodeConfig"]["labels"][POOL_LABEL] == "jobs"
         nics = inputs["networkConfig"]["additionalNodeNetworkConfigs"]
@@ -144,7 +144,7 @@ def test_a_slice_is_a_pool_of_its_hosts(gcp_edited: Edited, recorded: Callable[[
     assert len(slices) == 2
     for inputs in slices:
         assert inputs["placementPolicy"] == {"type": "COMPACT", "tpuTopology": "8x8"}
-        assert inputs["autoscaling"]["totalMaxNodeCount"] == 16
+        assert inputs["autoscaling"]["maxNodeCount"] == 16
     (flavor,) = of(made, "ResourceFlavor")
     assert flavor.inputs["spec"]["nodeLabels"]["cloud.google.com/gke-tpu-topology"] == "8x8"
     (queue,) = of(made, "ClusterQueue")
@@ -153,13 +153,22 @@ def test_a_slice_is_a_pool_of_its_hosts(gcp_edited: Edited, recorded: Callable[[
     assert quotas[TPU] == "64"
 
 
+def test_ironwood_is_gkes_alone(gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]) -> None:
+    config = gcp_edited(POD, region="us-central1", cluster={"accelerator": "tpu7x-64", "zone": "us-central1-c"})
+    made = recorded(config)
+    assert of(made, "ResourcePolicy")
+    assert [one.name for one in of(made, "DaemonSet")] == [f"{POD}-daemonset-kube-system-gangway-node-limits"]
+    codes = {finding.code for finding in make_plan(config).findings}
+    assert "tpu.pods-not-tried" in codes
+
+
 def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
     config = gcp_edited(POD)
     planned = plan(config)
     spec = cluster_spec(config, planned.machine, planned.tpu)
     assert planned.tpu is not None
     assert (spec.max_nodes, spec.node.devices) == (16, {TPU: 4})
-    assert spec.node == tpu_host(planned.tpu)
+    assert spec.node == tpu_host(planned.tpu, config.cluster.root_volume_gib)
     assert flavor_labels(None) == {POOL_LABEL: "jobs"}
 
 
