@@ -12,9 +12,8 @@ def _with_plugins() -> set[str]:
     found = set()
     for each in distributions():
         for file in each.files or ():
-            if file.name == "pulumi-plugin.json" and json.loads(Path(each.locate_file(file)).read_text()).get(
-                "resource"
-            ):
+            declares = file.name == "pulumi-plugin.json"
+            if declares and json.loads(Path(str(each.locate_file(file))).read_text("utf-8")).get("resource"):
                 found.add(each.name.lower().replace("_", "-"))
     return found
 

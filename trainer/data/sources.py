@@ -366,7 +366,7 @@ def read_text(files: FileSet, name: str) -> str:
         ) from None
 
 
-def fingerprint(sizes: dict[str, int]) -> str:
+def fingerprint(sizes: Mapping[str, int]) -> str:
     """Identifies a set of files without reading them: a hash over their names and sizes."""
     listing = "".join(f"{name}\0{size}\n" for name, size in sorted(sizes.items()))
     return f"sha256 over {len(sizes)} names and sizes {hashlib.sha256(listing.encode()).hexdigest()}"
