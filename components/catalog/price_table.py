@@ -139,7 +139,7 @@ class MachinePrices(_Prices[MachinePrice]):
 
 
 class ServicePrices(_Prices[ServicePrice]):
-    """Of services, each of which has a row in prices.yaml that says its unit."""
+    """Of services. `rows`: as prices.yaml has them; one without a price states the unit of what lists have."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class ServicePrices(_Prices[ServicePrice]):
         for one in lists:
             for region, text in one.services.get(item, ()):
                 regions.setdefault(region, one.fact(text))
-        for row in (row for row in rows if row["service"] == item):
+        for row in (row for row in rows if row["service"] == item and "usd" in row):
             known = Known.model_construct(**with_facts(ServicePrice, row, sources)["usd"])
             regions.setdefault(row["region"], known)
         fixed: dict[str, Any] = {"provider": provider, "service": item, "unit": self.units.get(item)}
