@@ -147,10 +147,15 @@ class ServicePrices(_Prices[ServicePrice]):
         lists: Sequence[PriceList],
         rows: Sequence[Mapping[str, Any]],
         sources: Mapping[str, Source],
+        over: Sequence[ServicePrice] = (),
     ) -> None:
         super().__init__(row["service"] for row in rows)
-        self._given = (provider, lists, rows, sources)
+        self._given, self._over = (provider, lists, rows, sources), over
         self.units = {row["service"]: row["unit"] for row in rows}
+
+    def laid_over(self, over: Sequence[ServicePrice]) -> "ServicePrices":
+        """The same with an overlay's prices over them."""
+        return ServicePrices(*self._given, over)
 
     def _rows(self, item: str) -> Iterable[ServicePrice]:
         provider, lists, rows, sources = self._given
@@ -162,4 +167,5 @@ class ServicePrices(_Prices[ServicePrice]):
             known = Known.model_construct(**with_facts(ServicePrice, row, sources)["usd"])
             regions.setdefault(row["region"], known)
         fixed: dict[str, Any] = {"provider": provider, "service": item, "unit": self.units.get(item)}
-        return [ServicePrice.model_construct(**fixed, region=region, usd=usd) for region, usd in regions.items()]
+        made = [ServicePrice.model_construct(**fixed, region=region, usd=usd) for region, usd in regions.items()]
+        return lay_over(made, [row for row in self._over if row.service == item], "service")

@@ -282,9 +282,9 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
             "gangway:region",
             f"{lines} of {len(cost.components)} prices are not listed for {config.region}: those of "
             f"{', '.join(regions)} stand in, so that no total is a bound; each line says whose price it has",
-            "run `gangway prices refresh`, which reads those of machines",
+            "run `gangway prices refresh`, which reads most of them",
         )
-    fix = "run `gangway prices refresh`, which reads those of machines; else add what it costs yourself"
+    fix = "run `gangway prices refresh`, which reads most of them; else add what it costs yourself"
     if config.site is not None:
         fix = "write what an hour of a node costs you: gangway:site.usd_per_node_hour"
     for name in cost.unknown:
@@ -444,7 +444,7 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
             "prices.stale",
             "gangway:region",
             f"of {len(used)} figures, {'; '.join(said)}",
-            "run `gangway prices refresh`, which reads those of machines",
+            "run `gangway prices refresh`, which reads most of them",
         )
 
 
