@@ -378,8 +378,11 @@ def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
     if overlay is None:
         return read_catalog(Path(__file__).parent / provider, provider, MACHINE_MODELS[provider])
     bundled = load_bundled(provider)
-    assert isinstance(bundled.prices, MachinePrices), "as read_catalog makes it"
-    return bundled.model_copy(update={"prices": bundled.prices.laid_over(read_overlay(overlay.path).machines)})
+    machines, services, read = bundled.prices, bundled.services, read_overlay(overlay.path)
+    assert isinstance(machines, MachinePrices), "as read_catalog makes them"
+    assert isinstance(services, ServicePrices), "as read_catalog makes them"
+    over = {"prices": machines.laid_over(read.machines), "services": services.laid_over(read.services)}
+    return bundled.model_copy(update=over)
 
 
 def load_tpus() -> TpuCatalog:

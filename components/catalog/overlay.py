@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from components.catalog.schema import Fact, Frozen, MachinePrice, TpuPrice
+from components.catalog.schema import Fact, Frozen, MachinePrice, ServicePrice, TpuPrice
 from components.catalog.tables import Source, read_file, with_facts
 from components.core.findings import InputError
 
@@ -42,7 +42,7 @@ _MARK = "overlay, "
 _NAME = re.compile(r"(?P<provider>[a-z]+)-(?P<day>\d{4}-\d{2}-\d{2})\.yaml")
 
 Row = TypeVar("Row", bound=BaseModel)
-"""MachinePrice or TpuPrice."""
+"""MachinePrice, ServicePrice or TpuPrice."""
 KnownPrice = Fact[float | None]
 
 
@@ -64,6 +64,7 @@ class Overlay(Frozen):
     """What one file holds. A price that is not in it is None, and says nothing."""
 
     machines: tuple[MachinePrice, ...] = ()
+    services: tuple[ServicePrice, ...] = ()
     tpus: tuple[TpuPrice, ...] = ()
 
 
@@ -95,8 +96,12 @@ def read_overlay(path: Path) -> Overlay:
         _check_days(plain_sources)
         provider, sources = tables["provider"], _marked(plain_sources)
         machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
+        # Overlays of before November 2026 have no services.
+        services = [
+            {"provider": provider, **with_facts(ServicePrice, row, sources)} for row in tables.get("services", ())
+        ]
         tpus = [with_facts(TpuPrice, row, sources) for row in tables["tpus"]]
-        overlay = Overlay.model_validate({"machines": machines, "tpus": tpus})
+        overlay = Overlay.model_validate({"machines": machines, "services": services, "tpus": tpus})
         _check_prices(overlay)
         return overlay
     except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, ValueError) as error:
@@ -126,6 +131,7 @@ def _check_prices(overlay: Overlay) -> None:
     """No price is zero, negative or endless (ValueError names it): an edited file would rank quotes by it."""
     rows: list[tuple[str, BaseModel]] = [
         *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
+        *((f"{service.service} {service.region}", service) for service in overlay.services),
         *((f"{chip.generation} {chip.region}", chip) for chip in overlay.tpus),
     ]
     for label, row in rows:
@@ -180,6 +186,7 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
         "provider": provider,
         "as_of": as_of,
         "machines": [plain for row in overlay.machines if (plain := _plain(row, sources))],
+        "services": [plain for row in overlay.services if (plain := _plain(row, sources))],
         "tpus": [plain for row in overlay.tpus if (plain := _plain(row, sources))],
     }
     shared = {

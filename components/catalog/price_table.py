@@ -139,7 +139,7 @@ class MachinePrices(_Prices[MachinePrice]):
 
 
 class ServicePrices(_Prices[ServicePrice]):
-    """Of services, each of which has a row in prices.yaml that says its unit."""
+    """Of services. `rows`: as prices.yaml has them; one without a price states the unit of what lists have."""
 
     def __init__(
         self,
@@ -147,10 +147,15 @@ class ServicePrices(_Prices[ServicePrice]):
         lists: Sequence[PriceList],
         rows: Sequence[Mapping[str, Any]],
         sources: Mapping[str, Source],
+        over: Sequence[ServicePrice] = (),
     ) -> None:
         super().__init__(row["service"] for row in rows)
-        self._given = (provider, lists, rows, sources)
+        self._given, self._over = (provider, lists, rows, sources), over
         self.units = {row["service"]: row["unit"] for row in rows}
+
+    def laid_over(self, over: Sequence[ServicePrice]) -> "ServicePrices":
+        """The same with an overlay's prices over them."""
+        return ServicePrices(*self._given, over)
 
     def _rows(self, item: str) -> Iterable[ServicePrice]:
         provider, lists, rows, sources = self._given
@@ -158,8 +163,9 @@ class ServicePrices(_Prices[ServicePrice]):
         for one in lists:
             for region, text in one.services.get(item, ()):
                 regions.setdefault(region, one.fact(text))
-        for row in (row for row in rows if row["service"] == item):
+        for row in (row for row in rows if row["service"] == item and "usd" in row):
             known = Known.model_construct(**with_facts(ServicePrice, row, sources)["usd"])
             regions.setdefault(row["region"], known)
         fixed: dict[str, Any] = {"provider": provider, "service": item, "unit": self.units.get(item)}
-        return [ServicePrice.model_construct(**fixed, region=region, usd=usd) for region, usd in regions.items()]
+        made = [ServicePrice.model_construct(**fixed, region=region, usd=usd) for region, usd in regions.items()]
+        return lay_over(made, [row for row in self._over if row.service == item], "service")

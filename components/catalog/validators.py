@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 __all__ = [
     "PRICE_FIELDS",
+    "SERVICE_FIELD",
     "STALE_DAYS",
     "Observed",
     "PriceField",
@@ -20,8 +21,10 @@ __all__ = [
     "judge",
 ]
 
-PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block"]
-PRICE_FIELDS: tuple[PriceField, ...] = get_args(PriceField)
+PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
+SERVICE_FIELD: PriceField = "usd"
+"""The price of a service, which has no others."""
+PRICE_FIELDS: tuple[PriceField, ...] = tuple(field for field in get_args(PriceField) if field != SERVICE_FIELD)
 """The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
 """Older prices are said to be old in a plan, and not taken over from anybody."""
@@ -43,10 +46,10 @@ class Observed:
     """A price as somebody's list states it.
 
     Attributes:
-        item: machine type, or generation of TPUs.
+        item: machine type, generation of TPUs, or service of the catalogue.
         field: which of its prices.
         value: of one `unit`, in `currency`.
-        unit: `hour`, of TPUs `chip-hour`; anything else as the list has it.
+        unit: `hour`, of TPUs `chip-hour`, of a service the catalogue's; anything else as the list has it.
         source: title of the list.
         url: its public address.
         as_of: the day the list is of; of an answer in force when it was asked for, that day.
@@ -151,7 +154,7 @@ def _jump(each: Observed, known: float | None) -> str:
 
 def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
     """Two prices for one thing: nobody knows which is right."""
-    for field in PRICE_FIELDS:
+    for field in (*PRICE_FIELDS, SERVICE_FIELD):
         same = [each for each in batch if each.field == field and each not in reasons]
         values = sorted({each.value for each in same})
         if len(values) > 1:

@@ -20,6 +20,8 @@ __all__ = [
     "Declared",
     "bound",
     "estimate",
+    "foreign_mark",
+    "foreign_note",
     "foreign_regions",
     "from_fact",
     "from_service",
@@ -251,6 +253,22 @@ def bound(lines: Iterable[CostComponent], *, at_most: bool = False) -> Bound:
 def foreign_regions(lines: Iterable[CostComponent]) -> tuple[str, ...]:
     """The other regions whose prices stand in, each once."""
     return tuple(dict.fromkeys(line.priced_in for line in lines if line.priced_in))
+
+
+def foreign_note(regions: Iterable[str]) -> str:
+    """What stands beside a total that holds prices of these regions; empty where there are none.
+
+    >>> foreign_note(["us-east-1"])
+    'in part at the prices of us-east-1'
+    """
+    named = ", ".join(regions)
+    return f"in part at the prices of {named}" if named else ""
+
+
+def foreign_mark(lines: Iterable[CostComponent]) -> str:
+    """`foreign_note` of these lines in parentheses, to stand behind their sum; empty where there is none."""
+    note = foreign_note(foreign_regions(lines))
+    return f" ({note})" if note else ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class Rung:
         gone_per_hour: how often one node goes in an hour, taken or failed.
         back_hours: mean time until such a node is to be had again.
         notice_sec: warning before a node goes; one long enough for a checkpoint saves all work.
+        priced_in: the other region whose price stands in; empty where none does.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Rung:
     gone_per_hour: float = 0.0
     back_hours: float = 0.0
     notice_sec: float = 0.0
+    priced_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Cluster:
     start_sec: float = RESTART_SEC
     save_sec: float = SAVE_SEC
     interval_sec: float | None = None
+
+    @property
+    def foreign_regions(self) -> tuple[str, ...]:
+        """Other regions whose prices the dollars hold, each once."""
+        return tuple(dict.fromkeys(rung.priced_in for rung in self.rungs if rung.priced_in))
 
     @property
     def num_nodes(self) -> int:

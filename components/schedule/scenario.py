@@ -386,10 +386,10 @@ def _part_of_machine(name: str, gpus: int, whole: int) -> list[str]:
 
 
 def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> Rung:
-    usd, gone, back = one.usd_per_gpu_hour, one.gone_per_hour, one.back_hours
-    if usd is None and offer is not None and offer.price.value is not None:
-        usd = (offer.price.value / gpus,)
-        notes.append(f"{one.kind}: ${usd[0]:.2f} a GPU-hour, {offer.price.source} ({offer.price.confidence})")
+    usd, gone, back, priced_in = one.usd_per_gpu_hour, one.gone_per_hour, one.back_hours, ""
+    if usd is None and offer is not None and offer.quote is not None and offer.quote.usd is not None:
+        usd, priced_in = (offer.quote.usd / gpus,), offer.quote.foreign_region
+        notes.append(f"{one.kind}: ${usd[0]:.2f} a GPU-hour, {offer.quote.source} ({offer.price.confidence})")
     if gone is None and offer is not None:
         fails = 0.0 if offer.failures is None else offer.failures.value
         known = None if offer.interruptions is None else offer.interruptions.value
@@ -402,7 +402,9 @@ def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> 
         back = repair.value
         notes.append(f"{one.kind}: a node that is gone is back after {back:g} h on average ({repair.confidence})")
     series = None if usd is None else Hourly(usd)
-    return Rung(one.kind, one.nodes, series, one.kind == "reserved", gone or 0.0, back or 0.0, one.notice_sec)
+    return Rung(
+        one.kind, one.nodes, series, one.kind == "reserved", gone or 0.0, back or 0.0, one.notice_sec, priced_in
+    )
 
 
 def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Power | None:

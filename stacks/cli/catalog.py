@@ -195,7 +195,7 @@ def ages_of_prices(today: date) -> str:
     old = sum(fact.as_of is not None for fact in stale)
     return (
         f"{len(prices)} prices: {len(prices) - len(stale)} of the last {STALE_DAYS} days, {old} older, "
-        f"{len(stale) - old} of sources without a date or recalled; `gangway prices refresh` reads those of machines"
+        f"{len(stale) - old} of sources without a date or recalled; `gangway prices refresh` reads most of them"
     )
 
 

@@ -27,7 +27,10 @@ EXIT_INTERRUPTED = 130
 
 app = typer.Typer(help="The prices estimates use: where from, how old, refreshed from the providers.")
 
-_Item = Annotated[str | None, typer.Argument(help="A machine type, or a generation of TPUs such as v5p.")]
+_Item = Annotated[
+    str | None,
+    typer.Argument(help="A machine type, a service such as nat-gateway, or a generation of TPUs such as v5p."),
+]
 _Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider: aws, gcp or azure.")]
 _Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, each price with its source.")]
@@ -40,7 +43,7 @@ def _prices() -> None:
 
 @app.command()
 def show(item: _Item = None, provider: _Provider = None, region: _Region = None, as_json: _Json = False) -> None:
-    """Show prices of machines and TPU chips: value, date, confidence, source, from the catalogue or an overlay."""
+    """Show prices of machines, services and TPU chips: value, date, confidence, source."""
     chosen = _regions(provider, region)
     prices = [price for name in chosen for price in _of_provider(name) if region in (None, price.region)]
     if item is not None:
@@ -54,11 +57,14 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
         return
     from rich.console import Console
 
+    from components.catalog.validators import SERVICE_FIELD
     from stacks.finops.prices.difference import FIELD_NAMES
     from stacks.finops.prices.tables import show_prices
 
     console = Console()
-    title = f"prices of {item or ', '.join(chosen)}{f' in {region}' if region else ''}, USD a node-hour"
+    is_by_hour = all(price.unit == "hour" and price.field != SERVICE_FIELD for price in known)
+    per = " a node-hour" if is_by_hour else ", per node-hour where no unit is given"
+    title = f"prices of {item or ', '.join(chosen)}{f' in {region}' if region else ''}, USD{per}"
     show_prices(known, title, console)
     if item is not None:
         for where in dict.fromkeys(price.region for price in prices):
@@ -210,13 +216,14 @@ def _of_provider(name: "Provider") -> "list[Price]":
     from components.catalog.loader import load_provider, load_tpus
     from stacks.finops.prices.difference import flatten
 
-    return list(flatten(name, load_provider(name).prices, load_tpus().prices if name == "gcp" else ()))
+    catalog, tpus = load_provider(name), load_tpus().prices if name == "gcp" else ()
+    return list(flatten(name, catalog.prices, tpus, catalog.services))
 
 
 def _check_item(item: str, prices: "Sequence[Price]") -> None:
     known = dict.fromkeys(price.item for price in prices)
     if item not in known:
-        raise InputError.not_among("MACHINE", "no such machine type or generation of TPUs", item, known)
+        raise InputError.not_among("ITEM", "no such machine type, service or generation of TPUs", item, known)
 
 
 def _print_json(data: Any) -> None:

@@ -10,7 +10,7 @@ from math import ceil, floor, inf
 from components.catalog.schema import MachineType
 from components.core.capacity import plan_rung
 from components.core.findings import Finding, InputError
-from components.estimate.cost import CostEstimate
+from components.estimate.cost import CostEstimate, foreign_mark
 from components.schedule.autoscale import Decision, Rate, State, Targets, decide
 from stacks.config.sections import AutoscaleConfig
 from stacks.config.stack_config import StackConfig
@@ -126,7 +126,11 @@ def wanted_nodes(
     )
     paid, why = _paid(config, curve, node_usd, state)
     found = decide(targets, paid, state)
-    return replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS) if why else found
+    if why:
+        found = replace(found, reason=f"{found.reason}; {why}", left_out_by=_DOLLARS)
+    has_dollars = why or targets.budget or targets.least_images_per_usd is not None
+    mark = foreign_mark(cost.in_use) if cost is not None and has_dollars else ""
+    return replace(found, reason=f"{found.reason}{mark}") if mark else found
 
 
 def _paid(
@@ -168,8 +172,8 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
     """An hour of one node of the rung in use."""
     if asked.budget_usd is None or first_in_reach(config, machine) is None:
         return
-    lines = [line.hourly for line in rung_lines(config, cost.components, rung_in_use(config, cost))]
-    if any(hourly is None for hourly in lines):
+    lines = rung_lines(config, cost.components, rung_in_use(config, cost))
+    if any(line.hourly is None for line in lines):
         raise InputError(
             f"{_PLACE}.budget_usd",
             f"nobody knows what an hour of {machine.name} costs in {config.region}",
@@ -177,13 +181,13 @@ def _check_budget(config: StackConfig, machine: MachineType, asked: AutoscaleCon
             allowed="only where the price of the rung in use is known",
             fix="run `gangway prices refresh`, or leave budget_usd out",
         )
-    least = sum(hourly or 0.0 for hourly in lines) / config.cluster.nodes.max
+    least = sum(line.hourly or 0.0 for line in lines) / config.cluster.nodes.max
     if asked.budget_usd < least:
         raise InputError(
             f"{_PLACE}.budget_usd",
             "below an hour of one node",
             value=asked.budget_usd,
-            allowed=f"at least {least:.2f} USD",
+            allowed=f"at least {least:.2f} USD{foreign_mark(lines)}",
             fix=f"write budget_usd: {ceil(least)}",
         )
 

@@ -10,7 +10,14 @@ from components.catalog.schema import MachineType
 from components.catalog.validators import STALE_DAYS, is_stale
 from components.core.capacity import CapacityBlock, Spot
 from components.core.findings import Finding, InputError
-from components.estimate.cost import HOURS_PER_MONTH, CostComponent, CostEstimate, foreign_regions
+from components.estimate.cost import (
+    HOURS_PER_MONTH,
+    CostComponent,
+    CostEstimate,
+    foreign_mark,
+    foreign_note,
+    foreign_regions,
+)
 from components.estimate.spot import best_interval_sec
 from images.pins import pinned_image
 from images.specs import DOCKERFILE_FLAVOURS
@@ -117,12 +124,12 @@ def check_budget(config: StackConfig, cost: CostEstimate) -> None:
 
 
 def _basis(config: StackConfig, cost: CostEstimate) -> str:
-    """Whose price the totals are made of, such as `the spot price of capacity[0]`."""
+    """Whose prices the totals are made of, such as `the spot price of capacity[0]`, and of which other regions."""
     position = rung_in_use(config, cost)
     kind = config.cluster.capacity[position].kind
     # Reserved nodes are billed at the on-demand price, flex-start at that at most; a block is paid for in advance.
     market = kind if kind in ("spot", "capacity-block") else "on-demand"
-    return f"the {market} price of capacity[{position}]"
+    return ", ".join(filter(None, [f"the {market} price of capacity[{position}]", foreign_note(cost.foreign_regions)]))
 
 
 def _batch(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
@@ -288,9 +295,9 @@ def _prices(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
             "gangway:region",
             f"{lines} of {len(cost.components)} prices are not listed for {config.region}: those of "
             f"{', '.join(regions)} stand in, so that no total is a bound; each line says whose price it has",
-            "run `gangway prices refresh`, which reads those of machines",
+            "run `gangway prices refresh`, which reads most of them",
         )
-    fix = "run `gangway prices refresh`, which reads those of machines; else add what it costs yourself"
+    fix = "run `gangway prices refresh`, which reads most of them; else add what it costs yourself"
     if config.site is not None:
         fix = "write what an hour of a node costs you: gangway:site.usd_per_node_hour"
     for name in cost.unknown:
@@ -329,7 +336,7 @@ def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Findin
     yield Finding.warning(
         "budget.fallback",
         "gangway:budget.monthly_usd",
-        f"at {stack_hourly:.2f} USD an hour on {rung}, {budget:.2f} USD last {lasts}",
+        f"at {stack_hourly:.2f} USD an hour on {rung}{foreign_mark(cost.components)}, {budget:.2f} USD last {lasts}",
         f"set monthly_usd: {ceil(monthly)} for a full month of it, or leave that rung out",
     )
 
@@ -491,7 +498,7 @@ def stale_prices(lines: Sequence[CostComponent], rungs: Sequence[RungCost], toda
             "prices.stale",
             "gangway:region",
             f"of {len(used)} figures, {'; '.join(said)}",
-            "run `gangway prices refresh`, which reads those of machines",
+            "run `gangway prices refresh`, which reads most of them",
         )
 
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from components.catalog.schema import MachineType
 from components.core.findings import Finding, InputError
-from components.estimate.cost import CostEstimate
+from components.estimate.cost import CostEstimate, foreign_mark
 from stacks.config.stack_config import StackConfig
 from stacks.planning.autoscale import why_not_scaled
 from stacks.planning.run_costs import rung_lines, unmet_caps
@@ -109,7 +109,7 @@ def _check_money(config: StackConfig, machine: MachineType, asked: ControlSettin
             f"{_BOUNDS}.usd_per_hour",
             f"below what {nodes} on the cheapest rung",
             value=bound,
-            allowed=f"at least {least:.2f} USD",
+            allowed=f"at least {least:.2f} USD{foreign_mark(cost.components)}",
             fix=f"write usd_per_hour: {ceil(least)}",
         )
 
@@ -205,7 +205,7 @@ def _too_dear(config: StackConfig, machine: MachineType, bounds: Bounds, cost: C
         "controller.usd-per-hour",
         f"{_BOUNDS}.usd_per_hour",
         f"{nodes} nodes, for which the group asks at first, cost {nodes * dearest:.2f} USD an hour on the "
-        f"dearest rung, above {bound:g}: {keeps}",
+        f"dearest rung{foreign_mark(cost.components)}, above {bound:g}: {keeps}",
         "fewer cluster.nodes.max" if scaled else "fewer cluster.nodes.max, or job.autoscale where groups are scaled",
     )
 

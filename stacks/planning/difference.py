@@ -14,6 +14,7 @@ from components.core.findings import Finding, InputError
 from components.core.first_wrong import first_wrong
 from components.core.retention import refusal
 from components.core.visible import all_visible
+from components.estimate.cost import foreign_note
 from stacks.planning.plan import Plan
 from stacks.planning.recording import PlannedResource
 from stacks.planning.replacement import Effect, PropertyChange, Update
@@ -217,4 +218,9 @@ def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, 
         ("energy of a run", "kWh", ("energy", "kwh")),
         ("emissions of a run", "gCO2e", ("carbon", "gco2e")),
     )
-    return tuple(Delta(what, unit, before[section][key], now[section][key]) for what, unit, (section, key) in rows)
+    regions = dict.fromkeys(region for plan in (before, now) for region in plan["cost"].get("foreign_regions", ()))
+    note = f", {foreign_note(regions)}" if regions else ""
+    return tuple(
+        Delta(what + (note if section == "cost" else ""), unit, before[section][key], now[section][key])
+        for what, unit, (section, key) in rows
+    )

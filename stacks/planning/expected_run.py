@@ -9,10 +9,19 @@ from typing import Any
 
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
-from components.estimate.cost import CostEstimate
+from components.estimate.cost import Bound, CostEstimate, foreign_mark
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_costs import dearest_rung, first_in_reach, most_usd, run_nodes, rung_in_use, start_hours, stops
+from stacks.planning.run_costs import (
+    dearest_rung,
+    first_in_reach,
+    most_bound,
+    most_usd,
+    run_nodes,
+    rung_in_use,
+    start_hours,
+    stops,
+)
 from stacks.planning.throughput import (
     Band,
     Course,
@@ -288,23 +297,25 @@ def _halving(config: StackConfig, machine: MachineType, trained: TrainConfig, wa
 def _budget(config: StackConfig, run: ExpectedRun, cost: CostEstimate) -> Iterable[Finding]:
     """Whether the monthly budget carries one run."""
     budget, path = config.budget.monthly_usd, "gangway:budget.monthly_usd"
+    foreign = foreign_mark(cost.components)
     if run.usd is not None and run.usd.mid > budget:
         yield Finding.warning(
             "budget.below-run",
             path,
             f"{budget:.2f} USD do not pay for one run: {run.usd.low:,.2f} to {run.usd.high:,.2f} USD, "
-            f"{run.usd.mid:,.2f} as usual ({run.throughput.provenance})",
+            f"{run.usd.mid:,.2f} as usual ({run.throughput.provenance}){foreign}",
             f"set monthly_usd: {ceil(run.usd.mid)}, or a shorter run",
         )
     elif (most := most_usd(config, cost)) > budget:
         why = "; it is expected to take less" if run.usd is not None else ""
         dearest, in_use = dearest_rung(config, cost)[0], rung_in_use(config, cost)
         kinds = [rung.kind for rung in config.cluster.capacity]
-        on = "" if dearest == in_use else f" at most, on capacity[{dearest}] ({kinds[dearest]})"
+        at_most = f" {most_bound(cost)}," if most_bound(cost) is Bound.AT_MOST else ""
+        on = "" if dearest == in_use else f"{at_most} on capacity[{dearest}] ({kinds[dearest]})"
         also = "" if dearest == in_use else f"; on capacity[{in_use}] ({kinds[in_use]}), {cost.run:,.2f} USD"
         yield Finding.warning(
             "budget.below-run",
             path,
-            f"{budget:.2f} USD do not pay for a run of {cost.run_hours:.4g} h: {most:,.2f} USD{on}{also}{why}",
+            f"{budget:.2f} USD do not pay for a run of {cost.run_hours:.4g} h: {most:,.2f} USD{on}{also}{foreign}{why}",
             f"set monthly_usd: {ceil(most)}, or a smaller max_hours",
         )

@@ -22,6 +22,7 @@ from components.estimate.cost import (
     CostComponent,
     CostEstimate,
     bound,
+    foreign_note,
     foreign_regions,
 )
 from components.estimate.energy import CarbonEstimate
@@ -224,7 +225,7 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
 def _star(cost: CostEstimate) -> str:
     """What a starred sum holds or lacks; empty where none is starred."""
     foreign = foreign_regions(cost.components)
-    said = [f"in part at the prices of {', '.join(foreign)}"] if foreign else []
+    said = [foreign_note(foreign)] if foreign else []
     if any(line.hourly is None for line in cost.components):
         said.append("without the prices that nobody knows")
     starred = foreign or (said and not most_bound(cost))

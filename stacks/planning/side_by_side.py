@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from components.core.findings import InputError, Severity
-from components.estimate.cost import Bound, foreign_regions
+from components.estimate.cost import Bound, foreign_note, foreign_regions
 from stacks.config.loader import find_stack_file, from_file
 from stacks.planning.common_findings import span
 from stacks.planning.plan import Plan, make_plan
@@ -90,7 +90,7 @@ def side_by_side(summaries: Sequence[StackSummary]) -> Table:
         table.add_row(row, *(escape(column[row]) for column in columns))
     foreign = dict.fromkeys(region for one in summaries for region in one.foreign_regions)
     if foreign:
-        table.caption = f"* in part at the prices of {', '.join(foreign)}: no bound"
+        table.caption = f"* {foreign_note(foreign)}: no bound"
     return table
 
 

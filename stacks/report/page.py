@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from components.core.findings import InputError
+from components.estimate.cost import foreign_note
 from stacks.report.decisions import Decided, decided_of
 from stacks.report.plots import Chart
 from stacks.report.rendering import (
@@ -263,7 +264,7 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
     missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
     bound, foreign = cost.get("bound", "at least" if missing else ""), cost.get("foreign_regions") or ()
     notes = [f"{'lower bound: ' if bound == 'at least' else ''}{missing}"] if missing else []
-    notes += [f"in part at the prices of {', '.join(foreign)}: no bound"] if foreign else []
+    notes += [f"{foreign_note(foreign)}: no bound"] if foreign else []
     notes += ["upper bound: some prices are limits"] if bound == "at most" else []
     hours = cost.get("run_hours")
     run_note = f"{number(hours)} h" if hours is not None else "the stack file sets no length of a run"

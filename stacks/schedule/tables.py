@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from components.estimate.cost import foreign_note
 from components.estimate.statistics import FEWEST_PAIRS, Comparison
 from components.schedule.comparison import COMPARED, Arm, changes
 from components.schedule.scenario import Scenario
@@ -51,6 +52,7 @@ def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -
         "kind": "simulated",
         "seeds": list(seeds),
         "gpus": scenario.cluster.num_gpus,
+        "foreign_regions": list(scenario.cluster.foreign_regions),
         "policies": [
             {
                 **arm.to_json(),
@@ -71,13 +73,17 @@ def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console:
     several = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
     title = f"{scenario.title or 'Simulated'}: {len(arms[0].outcome.jobs)} jobs on {scenario.cluster.num_gpus} GPUs"
     console.print(f"{title}, {several}", soft_wrap=True, highlight=False, markup=False)
+    foreign = foreign_note(scenario.cluster.foreign_regions)
     table = Table()
     table.add_column("")
     for arm in arms:
         table.add_column(arm.policy, justify="right")
     for name, (words, text) in _ROWS.items():
         means = [arm.mean(name) for arm in arms]
-        table.add_row(words, *("-" if mean is None else text(mean) for mean in means))
+        star = "*" if name == "usd" and foreign else ""
+        table.add_row(words, *("-" if mean is None else f"{text(mean)}{star}" for mean in means))
+    if foreign:
+        table.caption = f"* {foreign}: no bound"
     console.print(table)
     if len(arms) > 1:
         console.print(_heading(arms[0].policy, len(seeds)), soft_wrap=True, highlight=False)

@@ -1,6 +1,7 @@
 """Reads public price lists: what each states of an item in a region, in US dollars an hour or GiB-month."""
 
 import csv
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,24 @@ _ZONE = re.compile(r"[a-z0-9]+-az\d+")
 """The id of an availability zone; those of Local Zones have a city in them."""
 _BUCKETS = {"standard": "gcs-standard"}
 _DISKS = {"balanced": "pd-balanced", "ssd": "pd-ssd"}
+_SECTIONS = {
+    "blob-hot-lrs": ("blob_gb_month", ""),
+    "ebs-gp3": ("ebs_gb_month", "gp3"),
+    "filestore-zonal": ("filestore_gb_month", "zonal"),
+    # Flow logs are kept in a storage account of the same kind.
+    "flow-log-storage": ("blob_gb_month", ""),
+    "hyperdisk-balanced": ("disk_gb_month", "hyperdisk-balanced"),
+    "image-storage": ("ecr_gb_month", ""),
+    "interface-endpoint": ("vpc_endpoint_hour", ""),
+    "nat-gateway": ("nat_gateway_hour", ""),
+    "public-ip": ("public_ip_hour", ""),
+    "s3-standard": ("s3_gb_month", ""),
+    **{f"premium-ssd-p{size}": ("disk_tier_month", f"P{size} LRS") for size in (4, 6, 10, 15, 20, 30, 40)},
+}
+"""Of zombiescan's table: a service's section, and its key in a region where that holds several prices."""
+_SIZE = re.compile(r"(?:Standard_)?(N[CDV]+\d+[a-z]+)[ _]?([A-Z]+\d+X?)?[ _]?(v\d)( Spot)?")
+"""A virtual machine with GPUs, which the retail price API spells in several ways."""
+_LUSTRE = "AMLFS-Durable-Premium-"
 _EGRESS = {"0-1": "egress-internet", "1-10": "egress-internet-from-1tb", "10n": "egress-internet-from-10tb"}
 
 
@@ -91,8 +110,32 @@ def _by_region(service: str, costs: Mapping[str, Mapping[str, float]], unit: str
             yield Stated(service, region, "usd", cost[unit])
 
 
+def _zombiescan(path: Path) -> Iterator[Stated]:
+    """The price table of zombiescan, which it makes from the provider's own API."""
+    table = json.loads(path.read_text("utf-8"))
+    for service, (section, key) in _SECTIONS.items():
+        for region, usd in table.get(section, {}).items():
+            if not key or key in usd:
+                yield Stated(service, region, "usd", usd[key] if key else usd)
+
+
+def _retail(path: Path) -> Iterator[Stated]:
+    """Meters of Microsoft's retail price API, as JSON objects. Those of storage with tiers are left out: of these,
+    Azure Pricing Radar keeps the last.
+    """
+    for meter in json.loads(path.read_text("utf-8")):
+        region, sku, usd = meter["armRegionName"], meter["skuName"], meter["retailPrice"]
+        if meter["productName"] == "Azure Managed Lustre" and meter["meterName"] == "Provisioned Capacity":
+            yield Stated(f"managed-lustre-{sku.removeprefix(_LUSTRE)}", region, "usd", usd * HOURS_PER_MONTH)
+        elif "Windows" not in meter["productName"] and (size := _SIZE.fullmatch(sku)):
+            name = "_".join(("Standard", *(part for part in size.groups()[:3] if part)))
+            yield Stated(name, region, "spot" if size[4] else "on_demand", usd)
+
+
 READERS: Mapping[str, Callable[[Path], Iterator[Stated]]] = {
     "gcosts": _gcosts,
     "karpenter": _karpenter,
+    "retail": _retail,
     "skypilot": _skypilot,
+    "zombiescan": _zombiescan,
 }

@@ -1,5 +1,5 @@
 """AWS's prices: with the caller's credentials (Price List Query API, spot history, capacity blocks), or from the
-public offer file of EC2.
+public offer files.
 """
 
 import csv
@@ -10,8 +10,9 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from components.catalog.validators import Observed, PriceField
-from stacks.finops.prices.source import Answer, Gap, Query, SourceError, UnreachableError, Web
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from stacks.finops.prices.aws_services import AWS_SERVICES, Product, holds
+from stacks.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, UnreachableError, Web, as_service
 
 Clients = Callable[[str, str], Any]
 """Makes a boto3 client from the names of a service and a region."""
@@ -35,7 +36,8 @@ BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.
 SPOT_BATCH = 50
 """Machine types that one request about spot names."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
-FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current"
+FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
+EC2 = "AmazonEC2"
 LINES_BEFORE = 5
 
 
@@ -53,10 +55,13 @@ class AwsSource:
         """See `PriceSource`. What EC2 does not tell of a region is a gap: its price list may be read all the same."""
         if self._pricing is None:
             self._pricing = self._clients("pricing", PRICING_REGION)
-        for query in queries:
+        machines = [query for query in queries if not query.is_service]
+        for query in machines:
             yield from self._on_demand(query)
-        for region in dict.fromkeys(query.region for query in queries):
-            types = [query.item for query in queries if query.region == region]
+        for query in (query for query in queries if query.is_service):
+            yield from self._service(query)
+        for region in dict.fromkeys(query.region for query in machines):
+            types = [query.item for query in machines if query.region == region]
             try:
                 yield from self._spot(region, types)
             except SourceError as problem:
@@ -73,6 +78,43 @@ class AwsSource:
                 yield from self._of_product(product)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
                 yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+
+    def _service(self, query: Query) -> Iterator[Answer]:
+        """The price of the tier that holds the service's amount; of a machine, its price on demand."""
+        if query.item.startswith(INSTANCE):
+            for each in self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)):
+                named = as_service(each) if isinstance(each, Observed) else each
+                if named is not None:
+                    yield named
+        elif product := AWS_SERVICES.get(query.item):
+            wanted = {"productFamily": product.family, product.region_field: query.region}
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+            request = {"ServiceCode": product.code, "Filters": filters}
+            for text in self._pages(self._pricing, "get_products", "PriceList", **request):
+                try:
+                    listed = json.loads(text) if isinstance(text, str) else text
+                    if product.matches(listed["product"]["attributes"]["usagetype"]):
+                        yield from self._of_service(query, product, listed)
+                except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                    yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+
+    def _of_service(self, query: Query, product: Product, listed: Mapping[str, Any]) -> Iterator[Observed]:
+        for term in listed["terms"].get("OnDemand", {}).values():
+            if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
+                continue
+            for rate in term["priceDimensions"].values():
+                ((currency, amount),) = rate["pricePerUnit"].items()
+                if holds(rate["beginRange"], rate["endRange"], product.amount):
+                    yield _service_price(
+                        query,
+                        product,
+                        float(amount),
+                        unit=str(rate["unit"]),
+                        currency=currency,
+                        source=f"AWS Price List API: {product.usage}",
+                        as_of=_day(listed.get("publicationDate"), self._now.date()),
+                        url=API_URL,
+                    )
 
     def _of_product(self, product: Mapping[str, Any]) -> Iterator[Observed]:
         terms = product["terms"]
@@ -181,6 +223,24 @@ class AwsSource:
             raise SourceError(str(problem)) from None
 
 
+def _service_price(
+    query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
+) -> Observed:
+    """`unit`: the list's; one that the product does not have is passed on, to be refused."""
+    return Observed(
+        provider="aws",
+        item=query.item,
+        region=query.region,
+        field=SERVICE_FIELD,
+        value=usd * product.factor,
+        source=source,
+        as_of=as_of,
+        url=url,
+        unit=product.unit if unit == product.listed_unit else unit,
+        currency=currency,
+    )
+
+
 def _day(text: Any, else_day: date) -> date:
     """The day of an ISO timestamp; `else_day` where there is none."""
     return date.fromisoformat(text[:10]) if isinstance(text, str) else else_day
@@ -197,7 +257,9 @@ COLUMNS: Mapping[str, str] = {
 """What a row must say to be of a Linux machine on the open market: `stacks.finops.prices.aws.FILTERS` in the file's
 words.
 """
-NEEDED = ("Instance Type", "Region Code", "TermType", "Unit", "PricePerUnit", "Currency", "EffectiveDate", *COLUMNS)
+SHARED = ("TermType", "Unit", "PricePerUnit", "Currency", "EffectiveDate")
+MACHINES = ("Instance Type", "Region Code", *COLUMNS)
+SERVICES = ("usageType", "StartingRange", "EndingRange")
 
 
 class AwsPublicSource:
@@ -212,30 +274,70 @@ class AwsPublicSource:
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """See `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
-            types = frozenset(query.item for query in queries if query.region == region)
-            yield from self._region(region, types)
+            own = [query for query in queries if query.region == region]
+            products = {query.item: AWS_SERVICES[query.item] for query in own if query.item in AWS_SERVICES}
+            for code in dict.fromkeys([EC2, *(product.code for product in products.values())]):
+                listed = {name: product for name, product in products.items() if product.code == code}
+                yield from self._file(code, region, _types(own) if code == EC2 else {}, listed)
 
-    def _region(self, region: str, types: frozenset[str]) -> Iterator[Answer]:
-        url = f"{self._files_url}/{region}/index.csv"
+    def _file(
+        self, code: str, region: str, types: Mapping[str, list[Query]], products: Mapping[str, Product]
+    ) -> Iterator[Answer]:
+        """One service's file. `types`: what is asked about a machine type; `products`: by service."""
+        needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
+        lines, columns, published = self._opened(code, region, needed)
+        # Nine in ten lines are of other things: to look for a name is much faster than to take a line apart.
+        names = [*(f'"{name}"' for name in types), *(f'{product.usage}"' for product in products.values())]
+        for cells in csv.reader(line for line in lines if any(name in line for name in names)):
+            row = dict(zip(columns, cells, strict=False))
+            what = row.get("Instance Type") or row.get("usageType") or ""
+            try:
+                if what in types:
+                    yield from self._of_machine(row, region, types[what], published)
+                else:
+                    yield from self._of_service(row, region, products, published)
+            except (KeyError, ValueError) as problem:
+                yield Gap(region, what, f"a row without what the file documents: {problem!r}")
+
+    def _opened(self, code: str, region: str, needed: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
+        """The lines behind the head, the columns, the day. SourceError: no offer file."""
+        url = f"{self._files_url}/{code}/current/{region}/index.csv"
         lines = self._web.lines(url)
         about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
-        lacking = [name for name in NEEDED if name not in columns]
+        lacking = [name for name in needed if name not in columns]
         if lacking or "Publication Date" not in about:
             raise SourceError(f"{url} is no offer file: it lacks {', '.join(lacking) or 'its date'}")
-        published = date.fromisoformat(about["Publication Date"][:10])
+        return lines, columns, date.fromisoformat(about["Publication Date"][:10])
+
+    def _of_machine(
+        self, row: Mapping[str, str], region: str, asked: Sequence[Query], published: date
+    ) -> Iterator[Observed]:
         # A local zone has a region of its own in the file of the one it belongs to.
-        wanted = {**COLUMNS, "Region Code": region}
-        # Nine in ten lines are of other machines: to look for a name is much faster than to take a line apart.
-        own = (line for line in lines if any(f'"{name}"' in line for name in types))
-        for cells in csv.reader(own):
-            row = dict(zip(columns, cells, strict=False))
-            if row.get("Instance Type") not in types or any(row.get(k) != v for k, v in wanted.items()):
-                continue
-            try:
-                yield from self._of_row(row, published)
-            except (KeyError, ValueError) as problem:
-                yield Gap(region, str(row.get("Instance Type")), f"a row without what the file documents: {problem!r}")
+        if any(row.get(name) != value for name, value in {**COLUMNS, "Region Code": region}.items()):
+            return
+        for each in self._of_row(row, published):
+            for query in asked:
+                if (named := as_service(each) if query.is_service else each) is not None:
+                    yield named
+
+    def _of_service(
+        self, row: Mapping[str, str], region: str, products: Mapping[str, Product], published: date
+    ) -> Iterator[Observed]:
+        if row["TermType"] != "OnDemand" or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
+            return
+        for name, product in products.items():
+            if product.matches(row["usageType"]) and holds(row["StartingRange"], row["EndingRange"], product.amount):
+                yield _service_price(
+                    Query(name, region, is_service=True),
+                    product,
+                    float(row["PricePerUnit"]),
+                    unit=row["Unit"],
+                    currency=row["Currency"],
+                    source=f"AWS public offer file: {product.usage}",
+                    as_of=published,
+                    url=f"{FILES_URL}/{product.code}/current/index.csv",
+                )
 
     def _of_row(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
         field = _field(row)
@@ -250,10 +352,19 @@ class AwsPublicSource:
             value=float(row["PricePerUnit"]),
             source=f"AWS public offer file: Linux, shared, {description}",
             as_of=published,
-            url=f"{FILES_URL}/index.csv",
+            url=f"{FILES_URL}/{EC2}/current/index.csv",
             unit="hour" if row["Unit"] == "Hrs" else row["Unit"],
             currency=row["Currency"],
         )
+
+
+def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
+    """What is asked about each machine type: of itself, and as a service."""
+    found: dict[str, list[Query]] = {}
+    for query in queries:
+        if not query.is_service or query.item.startswith(INSTANCE):
+            found.setdefault(query.item.removeprefix(INSTANCE), []).append(query)
+    return found
 
 
 def _field(row: Mapping[str, str]) -> PriceField | None:

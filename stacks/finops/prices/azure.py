@@ -1,5 +1,5 @@
 """Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years, priced
-for the whole term. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
+for the whole term; services. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,8 +7,9 @@ from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
-from components.catalog.validators import Observed, PriceField
-from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from stacks.finops.prices.azure_services import AZURE_SERVICES, GLOBAL, Meter
+from stacks.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, Web, as_service
 
 API_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
@@ -34,7 +35,49 @@ class AzureSource:
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """See `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
-            yield from self._region(region, [query.item for query in queries if query.region == region])
+            own = [query for query in queries if query.region == region]
+            if sizes := [query.item for query in own if not query.is_service]:
+                yield from self._region(region, sizes)
+            yield from self._services(region, [query.item for query in own if query.is_service])
+
+    def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
+        sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
+        for each in self._region(region, sizes) if sizes else ():
+            named = as_service(each) if isinstance(each, Observed) else each
+            if named is not None:
+                yield named
+        meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
+        for place, is_global in ((region, False), (GLOBAL, True)):
+            wanted = {name: meter for name, meter in meters.items() if meter.is_global is is_global}
+            if wanted:
+                yield from self._of_meters(region, place, wanted)
+
+    def _of_meters(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
+        """The tier of each meter that holds its amount. `place`: whose rows are asked for."""
+        named = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
+        where = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({named})"
+        current: dict[str, dict[str, Any]] = {}
+        for row in self._rows(where):
+            try:
+                for name, meter in meters.items():
+                    if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
+                        current[name] = max(current.get(name, row), row, key=_service_ranks)
+            except (KeyError, TypeError, AttributeError, ValueError):
+                yield Gap(region, str(row)[:80], "a meter without what the API documents")
+        for name, row in current.items():
+            meter, listed = meters[name], str(row["unitOfMeasure"])
+            yield Observed(
+                provider=self.name,
+                item=name,
+                region=region,
+                field=SERVICE_FIELD,
+                value=float(row["retailPrice"]) * meter.factor,
+                source=f"{TITLE}, {row['productName']}, {row['meterName']}",
+                as_of=self._today,
+                url=API_URL,
+                unit=meter.unit if listed == meter.listed_unit else listed,
+                currency=str(row["currencyCode"]),
+            )
 
     def _region(self, region: str, sizes: Sequence[str]) -> Iterator[Answer]:
         current: dict[tuple[str, PriceField], dict[str, Any]] = {}
@@ -51,9 +94,12 @@ class AzureSource:
                 yield from self._observed(size, field, meter)
 
     def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Every meter of the region, page by page."""
+        """Every meter of the sizes in the region."""
         named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
-        wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})"
+        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})")
+
+    def _rows(self, wanted: str) -> Iterator[dict[str, Any]]:
+        """What a filter leaves, page by page."""
         page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
         while True:
             if not isinstance(page.get("Items"), list):
@@ -102,6 +148,15 @@ class AzureSource:
 
 def _effective(meter: Mapping[str, Any]) -> date:
     return date.fromisoformat(str(meter["effectiveStartDate"])[:10])
+
+
+def _tier(meter: Mapping[str, Any]) -> float:
+    return float(meter["tierMinimumUnits"])
+
+
+def _service_ranks(meter: Mapping[str, Any]) -> tuple[float, date]:
+    """Of the tiers up to an amount the last one holds it; of two prices of a tier the newer counts."""
+    return _tier(meter), _effective(meter)
 
 
 def _ranks(meter: Mapping[str, Any]) -> tuple[bool, bool, date]:

@@ -16,8 +16,8 @@ from components.catalog.overlay import (
     overlay_folder,
     read_overlay,
 )
-from components.catalog.schema import Fact, MachinePrice, TpuPrice
-from components.catalog.validators import PRICE_FIELDS, PriceField
+from components.catalog.schema import Fact, MachinePrice, ServicePrice, TpuPrice
+from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, PriceField
 from components.core.findings import InputError
 
 FIELD_NAMES: Mapping[PriceField, str] = {
@@ -28,6 +28,7 @@ FIELD_NAMES: Mapping[PriceField, str] = {
     "reserved_1y": "reserved, 1 year",
     "reserved_3y": "reserved, 3 years",
     "block": "capacity block",
+    "usd": "price",
 }
 TPU_FIELDS: Mapping[PriceField, str] = {"on_demand": "on_demand", "spot_high": "spot"}
 """Of the fields here, those that a chip has, and what they are called there: it has one spot price a region."""
@@ -71,7 +72,12 @@ def is_same(before: float | None, now: float | None) -> bool:
     return math.isclose(before, now, rel_tol=SAME)
 
 
-def flatten(provider: str, machines: Iterable[MachinePrice], tpus: Sequence[TpuPrice] = ()) -> Iterator[Price]:
+def flatten(
+    provider: str,
+    machines: Iterable[MachinePrice],
+    tpus: Sequence[TpuPrice] = (),
+    services: Iterable[ServicePrice] = (),
+) -> Iterator[Price]:
     """Every price of the rows, those that nobody knows as well."""
     for row in machines:
         for field in PRICE_FIELDS:
@@ -79,6 +85,8 @@ def flatten(provider: str, machines: Iterable[MachinePrice], tpus: Sequence[TpuP
     for chip in tpus:
         for field, own in TPU_FIELDS.items():
             yield Price(provider, chip.generation, chip.region, field, "chip-hour", getattr(chip, own))
+    for service in services:
+        yield Price(provider, service.service, service.region, SERVICE_FIELD, service.unit, service.usd)
 
 
 def price_json(price: Price) -> dict[str, Any]:
@@ -120,7 +128,10 @@ def prices_of(state: str, place: str) -> dict[Key, Price]:
         machines = lay_over(load_bundled(provider).prices, own, "machine_type")
         chips = [row for overlay in overlays for row in overlay.tpus]
         tpus = lay_over(load_bundled_tpus().prices, chips, "generation") if provider == "gcp" else ()
-        prices |= {price.key: price for price in flatten(provider, machines, tpus) if price.fact.value is not None}
+        around = [row for overlay in overlays for row in overlay.services if row.provider == provider]
+        services = lay_over(load_bundled(provider).services, around, "service")
+        every = flatten(provider, machines, tpus, services)
+        prices |= {price.key: price for price in every if price.fact.value is not None}
     return prices
 
 

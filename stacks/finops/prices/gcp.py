@@ -1,4 +1,6 @@
-"""Google Cloud's prices from the Cloud Billing Catalog: parts of machines, added up to machines, and TPU chips."""
+"""Google Cloud's prices from the Cloud Billing Catalog: parts of machines, added up to machines, TPU chips, and
+services.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +9,8 @@ from datetime import date
 from typing import Any, TypeAlias
 
 from components.catalog.schema import GcpMachineType
-from components.catalog.validators import Observed, PriceField
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from stacks.finops.prices.gcp_services import GCP_SERVICES, Entry, usd_of
 from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
 
 DROPPED = (
@@ -21,6 +24,7 @@ _DESCRIPTION = re.compile(
 )
 API_URL = "https://cloudbilling.googleapis.com/v1"
 COMPUTE_ENGINE = "services/6F81-5844-456A"
+COMPUTE_NAME = "Compute Engine"
 TITLE = "Google Cloud Billing Catalog"
 PAGE_SIZE = 5000
 SSD = "ssd backed local storage"
@@ -127,6 +131,8 @@ class GcpSource:
         self._web, self._machines, self._today, self._key, self._api_url = web, machines, today, key, api_url
         self.how = how
         self._read: _Prices | None = None
+        self._services: dict[tuple[str, str], list[Observed]] = {}
+        self._has_services = False
         self._odd: list[Gap] = []
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
@@ -134,7 +140,13 @@ class GcpSource:
         if self._read is None:
             self._read = self._walk()
             yield from self._odd
-        for query in queries:
+        services = [query for query in queries if query.is_service]
+        if services and not self._has_services:
+            yield from self._walk_services()
+            self._has_services = True
+        for query in services:
+            yield from self._services.get((query.item, query.region), ())
+        for query in (query for query in queries if not query.is_service):
             for spot in (False, True):
                 if query.item in TPU_PARTS:
                     yield from self._chip(query, spot, self._read)
@@ -144,22 +156,61 @@ class GcpSource:
     def _walk(self) -> _Prices:
         """Every entry of Compute Engine, page by page, as parts with all their prices."""
         found: dict[Part, tuple[PartPrice, ...]] = {}
-        query = {"currencyCode": "USD", "pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
-        wanted = _wanted()
+        wanted, disks = _wanted(), _listed_in(COMPUTE_NAME)
+        for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
+            try:
+                for part, price in part_prices(sku):
+                    if part.name in wanted:
+                        found[part] = (*found.get(part, ()), price)
+                self._keep(sku, disks)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+                self._odd += _gap(sku, problem, wanted)
+        return found
+
+    def _rows(self, path: str, key: str) -> Iterator[Any]:
+        """A list of the Catalog, page by page. SourceError: no such list."""
+        query = {"currencyCode": "USD"} if key == "skus" else {}
+        query |= {"pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
         while True:
-            page = self._web.json(f"{self._api_url}/{COMPUTE_ENGINE}/skus", query)
-            if not isinstance(page.get("skus"), list):
-                raise SourceError(f"{self._api_url} answered without skus: {str(page)[:80]!r}")
-            for sku in page["skus"]:
-                try:
-                    for part, price in part_prices(sku):
-                        if part.name in wanted:
-                            found[part] = (*found.get(part, ()), price)
-                except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-                    self._odd += _gap(sku, problem, wanted)
+            page = self._web.json(f"{self._api_url}/{path}", query)
+            if not isinstance(page.get(key), list):
+                raise SourceError(f"{self._api_url} answered without {key}: {str(page)[:80]!r}")
+            yield from page[key]
             if not page.get("nextPageToken"):
-                return found
+                return
             query["pageToken"] = page["nextPageToken"]
+
+    def _walk_services(self) -> Iterator[Answer]:
+        """The lists of the services besides Compute Engine's."""
+        for row in self._rows("services", "services"):
+            entries = {} if row.get("displayName") == COMPUTE_NAME else _listed_in(str(row.get("displayName")))
+            for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
+                try:
+                    self._keep(sku, entries)
+                except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+                    yield from _gap(sku, problem, frozenset(entry.begins.lower() for entry in entries.values()))
+
+    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
+        """The prices of an entry that is one of the services."""
+        for name in (name for name, entry in entries.items() if entry.matches(sku)):
+            for each in self._of_service(name, sku):
+                self._services.setdefault((name, each.region), []).append(each)
+
+    def _of_service(self, name: str, sku: Mapping[str, Any]) -> Iterator[Observed]:
+        usd, unit, currency = usd_of(sku)
+        for region in sku["serviceRegions"]:
+            yield Observed(
+                provider=self.name,
+                item=name,
+                region=str(region),
+                field=SERVICE_FIELD,
+                value=usd,
+                source=f"{TITLE}: {sku['description']}",
+                as_of=self._today,
+                url=f"{API_URL}/services",
+                unit="GiB-month" if unit == "GiBy.mo" else unit,
+                currency=currency,
+            )
 
     def _machine(self, query: Query, family: Family, spot: bool, prices: _Prices) -> Iterator[Answer]:
         machine = self._machines[query.item]
@@ -198,6 +249,11 @@ class GcpSource:
                 url=f"{API_URL}/{COMPUTE_ENGINE}/skus",
                 unit=unit,
             )
+
+
+def _listed_in(display_name: str) -> dict[str, Entry]:
+    """The services that a list of the Catalog has."""
+    return {name: entry for name, entry in GCP_SERVICES.items() if entry.listed_in == display_name}
 
 
 def _wanted() -> frozenset[str]:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from components.catalog.loader import Catalog, Provider, load_provider, load_tpus
 from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
-from components.catalog.schema import Fact, GcpMachineType, MachinePrice, TpuCatalog, TpuPrice
-from components.catalog.validators import PRICE_FIELDS, Observed, PriceField, Refusal, judge
+from components.catalog.schema import Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
+from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
 from stacks.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from stacks.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
 
@@ -69,7 +69,13 @@ def queries_of(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Q
         if not isinstance(machine, GcpMachineType) or machine.offered is None or region in machine.offered.regions
     ]
     chips = [] if tpus is None else [tpu.name for tpu in tpus.generations.values() if region in tpu.offered.regions]
-    return [Query(item, region) for item in (*machines, *chips)]
+    services = [Query(service, region, is_service=True) for service in _units(catalog)]
+    return [*(Query(item, region) for item in (*machines, *chips)), *services]
+
+
+def _units(catalog: Catalog) -> dict[str, str]:
+    """The unit of each service."""
+    return {price.service: price.unit for price in catalog.services}
 
 
 def refresh(
@@ -79,7 +85,7 @@ def refresh(
     compared; `on_region`: is told each region before it is asked.
     """
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
-    known = _known(catalog, tpus)
+    known, units = _known(catalog, tpus), _units(catalog)
     failed: dict[str, str] = {}
     asked: list[str] = []
     answers: list[Answer] = []
@@ -94,7 +100,8 @@ def refresh(
         except SourceError as problem:
             failed[region] = str(problem)
         asked.append(region)
-    accepted, refused = _judged(answers, known, regions, tpus, today)
+    units |= dict.fromkeys(() if tpus is None else tpus.generations, "chip-hour")
+    accepted, refused = _judged(answers, known, regions, units, today)
     changes = [Change(each, known.get((each.item, each.region), {}).get(each.field)) for each in accepted]
     different = tuple(change for change in changes if not change.confirms)
     return Report(
@@ -106,22 +113,23 @@ def refresh(
         confirmed=len(changes) - len(different),
         refused=tuple(refused),
         gaps=tuple(dict.fromkeys(answer for answer in answers if isinstance(answer, Gap))),
-        overlay=_new_overlay(provider, accepted, tpus, today),
+        overlay=_new_overlay(provider, accepted, tpus, _units(catalog), today),
     )
 
 
 def _known(catalog: Catalog, tpus: TpuCatalog | None) -> _Known:
     """The known prices by item and region; the first region of an item comes first."""
     known: _Known = {}
-    for price in flatten("", catalog.prices, () if tpus is None else tpus.prices):
+    for price in flatten("", catalog.prices, () if tpus is None else tpus.prices, catalog.services):
         if price.fact.value is not None:
             known.setdefault((price.item, price.region), {})[price.field] = price.fact.value
     return known
 
 
 def _judged(
-    answers: Iterable[Answer], known: _Known, regions: Sequence[str], tpus: TpuCatalog | None, today: date
+    answers: Iterable[Answer], known: _Known, regions: Sequence[str], units: Mapping[str, str], today: date
 ) -> tuple[list[Observed], list[Refusal]]:
+    """`units`: of what is not priced by the hour."""
     batches: dict[tuple[str, str], list[Observed]] = {}
     for each in answers:
         if isinstance(each, Observed):
@@ -129,16 +137,16 @@ def _judged(
     accepted: list[Observed] = []
     refused: list[Refusal] = []
     for (item, region), batch in batches.items():
-        chip = tpus is not None and item in tpus.generations
+        unit = units.get(item, "hour")
         verdict = judge(
             batch,
             known.get((item, region), {}),
             _elsewhere(item, known),
             regions=regions,
-            unit="chip-hour" if chip else "hour",
+            unit=unit,
             today=today,
         )
-        accepted += [each for each in verdict.accepted if not chip or each.field in TPU_FIELDS]
+        accepted += [each for each in verdict.accepted if unit != "chip-hour" or each.field in TPU_FIELDS]
         refused += verdict.refused
     return accepted, refused
 
@@ -152,7 +160,13 @@ def _elsewhere(item: str, known: _Known) -> dict[PriceField, float]:
     return found
 
 
-def _new_overlay(provider: Provider, accepted: Iterable[Observed], tpus: TpuCatalog | None, today: date) -> Overlay:
+def _new_overlay(
+    provider: Provider,
+    accepted: Iterable[Observed],
+    tpus: TpuCatalog | None,
+    units: Mapping[str, str],
+    today: date,
+) -> Overlay:
     """The last overlay's prices with the accepted ones over them: an overlay is complete in itself."""
     last = newest_overlay(provider)
     former = Overlay() if last is None else read_overlay(last.path)
@@ -160,10 +174,14 @@ def _new_overlay(provider: Provider, accepted: Iterable[Observed], tpus: TpuCata
     for each in accepted:
         rows.setdefault((each.item, each.region), {})[each.field] = each
     chips = {} if tpus is None else tpus.generations
-    machines = [_machine_row(provider, *key, row, today) for key, row in rows.items() if key[0] not in chips]
+    own = {key: row for key, row in rows.items() if key[0] not in chips and key[0] not in units}
+    machines = [_machine_row(provider, *key, row, today) for key, row in own.items()]
+    services = [_service_row(provider, *key, units[key[0]], row, today) for key, row in rows.items() if key[0] in units]
     of_tpus = [_chip_row(*key, row, today) for key, row in rows.items() if key[0] in chips]
     return Overlay(
-        machines=lay_over(former.machines, machines, "machine_type"), tpus=lay_over(former.tpus, of_tpus, "generation")
+        machines=lay_over(former.machines, machines, "machine_type"),
+        services=lay_over(former.services, services, "service"),
+        tpus=lay_over(former.tpus, of_tpus, "generation"),
     )
 
 
@@ -172,6 +190,15 @@ def _machine_row(
 ) -> MachinePrice:
     facts = {field: _fact(row.get(field), today) for field in PRICE_FIELDS}
     return MachinePrice.model_validate({"provider": provider, "machine_type": item, "region": region, **facts})
+
+
+def _service_row(
+    provider: str, item: str, region: str, unit: str, row: Mapping[PriceField, Observed], today: date
+) -> ServicePrice:
+    usd = _fact(row.get(SERVICE_FIELD), today)
+    return ServicePrice.model_validate(
+        {"provider": provider, "service": item, "region": region, "unit": unit, "usd": usd}
+    )
 
 
 def _chip_row(item: str, region: str, row: Mapping[PriceField, Observed], today: date) -> TpuPrice:

@@ -6,11 +6,11 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from components.catalog.validators import Observed
+from components.catalog.validators import SERVICE_FIELD, Observed
 from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
@@ -24,10 +24,22 @@ LONGEST_PAUSE_SEC = 60.0
 
 @dataclass(frozen=True)
 class Query:
-    """One item in one region: a machine type, or a generation of TPUs."""
+    """One item in one region: a machine type, a generation of TPUs, or a service of the catalogue."""
 
     item: str
     region: str
+    is_service: bool = False
+
+
+INSTANCE = "instance-"
+"""Services that are machines without accelerators: the machine type follows."""
+
+
+def as_service(observed: Observed) -> Observed | None:
+    """The price on demand of a machine as that of the service which it is; None for its other prices."""
+    if observed.field != "on_demand":
+        return None
+    return replace(observed, item=f"{INSTANCE}{observed.item}", field=SERVICE_FIELD)
 
 
 @dataclass(frozen=True)

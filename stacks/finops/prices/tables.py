@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from components.catalog.validators import Observed
+from components.catalog.validators import SERVICE_FIELD, Observed
 from stacks.finops.prices.difference import FIELD_NAMES, Difference, Price
 from stacks.finops.prices.refresh import Change, Report
 
@@ -25,7 +25,8 @@ def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
         fact = price.fact
         about = ", ".join(part for part in (fact.source, fact.confidence, fact.url) if part)
         number = sources.setdefault(about, len(sources) + 1)
-        kind = FIELD_NAMES[price.field] if price.unit == "hour" else f"{FIELD_NAMES[price.field]}, a {price.unit}"
+        is_node_hour = price.unit == "hour" and price.field != SERVICE_FIELD
+        kind = FIELD_NAMES[price.field] + ("" if is_node_hour else f", per {price.unit}")
         origin = f"{price.origin} {number}"
         table.add_row(f"{price.item} {price.region}", kind, _usd(fact.value), fact.as_of_text or "undated", origin)
     console.print(table)

@@ -1,5 +1,6 @@
 """From lists as others publish them to rows of the catalogue: prices by hand, and what is left out."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,46 @@ def test_tiers_that_a_list_mixes_up_are_left_out(tmp_path: Path) -> None:
     assert found["a3-highgpu-8g", "us-central1", "reserved_1y"] == 1.0
     assert found["egress-internet", "us-central1", "usd"] == 0.12
     assert not [key for key in found if key[1] == "asia-northeast1"]
+
+
+def test_services_of_a_table_by_section_and_variant(tmp_path: Path) -> None:
+    table = {
+        "ebs_gb_month": {
+            "us-east-1": {"gp3": 0.08, "gp2": 0.1},
+            "us-east-2": {"gp2": 0.1},
+            "us-east-1-bos-1": {"gp3": 1},
+        },
+        "nat_gateway_hour": {"eu-west-1": 0.048, "_value": 0.045},
+        "lightsail_disk_gb_month": {"us-east-1": 0.1},
+    }
+    (tmp_path / "a-list").mkdir()
+    (tmp_path / "a-list" / "x.json").write_text(json.dumps(table), "utf-8")
+    text = list_text("aws", [{**ABOUT, "reader": "zombiescan", "files": ["x.json"]}], tmp_path)
+    assert rows(text, "services") == ["ebs-gp3 us-east-1 0.08", "nat-gateway eu-west-1 0.048"]
+
+
+def test_sizes_in_every_spelling_of_the_retail_api_and_lustre_by_the_month(tmp_path: Path) -> None:
+    def meter(sku: str, usd: float, product: str = "ND Linux", name: str = "") -> dict[str, str | float]:
+        return {
+            "armRegionName": "swedencentral",
+            "skuName": sku,
+            "productName": product,
+            "retailPrice": usd,
+            "meterName": name,
+        }
+
+    meters = [
+        *(meter("ND96isrH100v5", 127.8), meter("ND96isrH100v5 Spot", 23.6), meter("ND96isrH100v5 Low Priority", 9.0)),
+        *(meter("Standard_NC24ads_A100_v4 Spot", 1.4), meter("Standard_NC24ads_A100_v4", 4.7)),
+        *(meter("ND96isrH100v5", 999.0, "ND Series Windows"), meter("D2s v5", 0.1)),
+        meter("AMLFS-Durable-Premium-125", 0.0002, "Azure Managed Lustre", "Provisioned Capacity"),
+        meter("AMLFS-Durable-Premium-125", 9.0, "Azure Managed Lustre", "Something Else"),
+    ]
+    (tmp_path / "a-list").mkdir()
+    (tmp_path / "a-list" / "x.json").write_text(json.dumps(meters), "utf-8")
+    text = list_text("azure", [{**ABOUT, "reader": "retail", "files": ["x.json"]}], tmp_path)
+    assert rows(text, "machines") == [
+        "Standard_ND96isr_H100_v5 swedencentral 127.8 23.6 23.6 23.6 - -",
+        "Standard_NC24ads_A100_v4 swedencentral 4.7 1.4 1.4 1.4 - -",
+    ]
+    assert rows(text, "services") == ["managed-lustre-125 swedencentral 0.146"]

@@ -28,7 +28,7 @@ def test_only_rows_of_a_plain_linux_machine_there_and_now_count(
     }
     (gap,) = [each for each in answers if isinstance(each, Gap)]
     assert (gap.what, "on request" in gap.reason) == ("p4d.24xlarge", True)
-    assert session.asked == [(f"{FILES_URL}/us-east-1/index.csv", {})]
+    assert session.asked == [(f"{FILES_URL}/AmazonEC2/current/us-east-1/index.csv", {})]
 
 
 @pytest.mark.parametrize("text", ["", "<html></html>", '"FormatVersion","v1.0"\n', "a\nb\nc\nd\ne\nf\n"])

@@ -82,8 +82,10 @@ def test_at_80_columns_names_of_machines_and_regions_stay_whole() -> None:
     assert "…" not in table
     cells = {line.split("│")[1].strip() for line in table.splitlines() if line.startswith("│")}
     words = {word for cell in cells for word in cell.split()}
-    known = [price for price in load_provider("azure").prices if price.on_demand.value is not None]
-    assert {price.machine_type for price in known} | {price.region for price in known} == words
+    catalog = load_provider("azure")
+    machines = {(row.machine_type, row.region) for row in catalog.prices if row.on_demand.value is not None}
+    services = {(row.service, row.region) for row in catalog.services if row.usd.value is not None}
+    assert {name for names in machines | services for name in names} == words
     assert max(map(len, table.splitlines())) <= 80
 
 
@@ -103,7 +105,7 @@ def test_json_has_every_price_with_its_source() -> None:
 
 def test_a_chip_says_that_it_is_one() -> None:
     text = run("show", "v5p", "--region", "us-central1").stdout
-    assert "on demand, a chip-hour" in text
+    assert "on demand, per chip-hour" in text
 
 
 def test_a_refresh_writes_what_is_good_and_says_the_rest(fixed: Path) -> None:
@@ -185,7 +187,7 @@ def test_overlays_that_are_turned_off_are_not_written(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("arguments", "place", "fix"),
     [
-        (("show", "p5.48xlarg"), "MACHINE", "did you mean 'p5.48xlarge'?"),
+        (("show", "p5.48xlarg"), "ITEM", "did you mean 'p5.48xlarge'?"),
         (("show", "--provider", "aws1"), "--provider", "did you mean 'aws'?"),
         (("refresh", "--region", "us-central11"), "--region", "did you mean 'us-central1'?"),
         (("show", "--provider", "aws", "--region", "eu-nord-1"), "--region", "did you mean 'eu-north-1'?"),

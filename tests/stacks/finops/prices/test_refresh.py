@@ -147,10 +147,11 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
 
 
 def test_google_is_asked_only_where_the_catalogue_says_it_sells() -> None:
-    items = {query.item for query in queries_of(load_provider("gcp"), load_tpus(), "us-central2")}
-    assert items == {"v4"}
-    everywhere = {query.item for query in queries_of(load_provider("aws"), None, "eu-north-1")}
-    assert everywhere == set(load_provider("aws").machines)
+    queries = queries_of(load_provider("gcp"), load_tpus(), "us-central2")
+    assert {query.item for query in queries if not query.is_service} == {"v4"}
+    assert "pd-balanced" in {query.item for query in queries}
+    everywhere = queries_of(load_provider("aws"), None, "eu-north-1")
+    assert {query.item for query in everywhere if not query.is_service} == set(load_provider("aws").machines)
 
 
 def test_a_plan_says_which_of_its_prices_are_an_overlays(overlays: Path, demo_config: StackConfig) -> None:
@@ -197,7 +198,8 @@ def test_googles_answers_become_an_overlay_with_chips(
     overlays: Path, play: Callable[..., Any], answer: Callable[[str], Any]
 ) -> None:
     machines: Any = dict(load_provider("gcp").machines)
-    source = GcpSource(play(answer("gcp_1.json"), answer("gcp_2.json")).web(), machines, TODAY, "a test")
+    session = play(answer("gcp_1.json"), answer("gcp_2.json"), {"services": []})
+    source = GcpSource(session.web(), machines, TODAY, "a test")
     report = refresh(source, "gcp", ["us-central1", "us-east4"], TODAY, lambda region: None)
     assert not report.refused
     write_overlay(overlays, report, TODAY)

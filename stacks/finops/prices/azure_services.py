@@ -1,0 +1,94 @@
+"""Azure's services in the retail prices API: which meter is which service of the catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["AZURE_SERVICES", "GLOBAL", "Meter"]
+
+GLOBAL = "Global"
+"""Where the API lists what has one price for all regions."""
+HOURS_PER_MONTH = 730
+DAYS_PER_MONTH = 30
+_EGRESS = {"": 5_000.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
+"""An amount in GB within each tier, beyond the one that costs nothing."""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """One service in Microsoft's words.
+
+    Attributes:
+        field: which of `productName` and `serviceName` names it,
+        named: and how.
+        meter: its `meterName`.
+        sku: its `skuName`; empty where the meter says enough.
+        listed_unit: its `unitOfMeasure`.
+        unit: of the catalogue.
+        factor: what makes a price of `unit` of a listed one.
+        amount: in listed units; the tier that holds it counts.
+        is_global: whether one price holds for all regions.
+    """
+
+    field: str
+    named: str
+    meter: str
+    sku: str
+    listed_unit: str
+    unit: str
+    factor: float = 1.0
+    amount: float = 0.0
+    is_global: bool = False
+
+    @property
+    def condition(self) -> str:
+        """Of a filter."""
+        return f"{self.field} eq '{self.named}'"
+
+    def matches(self, row: Mapping[str, object]) -> bool:
+        """Whether a row of the API is of this meter."""
+        named = row[self.field] == self.named and row["meterName"] == self.meter
+        return named and (not self.sku or row["skuName"] == self.sku)
+
+
+def _blob(copies: str) -> Meter:
+    meter, sku = f"Hot {copies} Data Stored", f"Hot {copies}"
+    return Meter("productName", "General Block Blob v2", meter, sku, "1 GB/Month", "GiB-month")
+
+
+def _registry(tier: str) -> Meter:
+    meter = f"{tier} Registry Unit"
+    return Meter("serviceName", "Container Registry", meter, "", "1/Day", "month", DAYS_PER_MONTH)
+
+
+AZURE_SERVICES: Mapping[str, Meter] = {
+    "blob-hot-lrs": _blob("LRS"),
+    "blob-hot-zrs": _blob("ZRS"),
+    "flow-log-storage": _blob("LRS"),
+    "acr-premium": _registry("Premium"),
+    "acr-standard": _registry("Standard"),
+    "public-ip": Meter("productName", "IP Addresses", "Standard IPv4 Static Public IP", "", "1 Hour", "hour"),
+    "nat-gateway": Meter("serviceName", "NAT Gateway", "Standard Gateway", "", "1 Hour", "hour", is_global=True),
+    "nat-data": Meter("serviceName", "NAT Gateway", "Standard Data Processed", "", "1 GB", "GiB", is_global=True),
+    "log-ingestion": Meter(
+        "serviceName", "Log Analytics", "Analytics Logs Data Ingestion", "", "1 GB", "GiB", amount=100.0
+    ),
+    **{
+        f"premium-ssd-p{size}": Meter(
+            "productName", "Premium SSD Managed Disks", f"P{size} LRS Disk", f"P{size} LRS", "1/Month", "month"
+        )
+        for size in (4, 6, 10, 15, 20, 30, 40)
+    },
+    **{
+        f"managed-lustre-{tier}": Meter(
+            "productName", "Azure Managed Lustre", "Provisioned Capacity", f"AMLFS-Durable-Premium-{tier}",
+            "1 GiB/Hour", "GiB-month", HOURS_PER_MONTH,
+        )
+        for tier in (40, 125, 250, 500)
+    },
+    **{
+        f"egress-internet{tier}": Meter(
+            "productName", "Rtn Preference: MGN", "Standard Data Transfer Out", "", "1 GB", "GiB", amount=amount
+        )
+        for tier, amount in _EGRESS.items()
+    },
+}  # fmt: skip
