@@ -10,6 +10,7 @@ from components.catalog.reliability import load_reliability
 from components.estimate.carried import Carried, DataAt, carried
 from components.estimate.energy import (
     CarbonEstimate,
+    EmbodiedEstimate,
     EnergyEstimate,
     RunHours,
     SciEstimate,
@@ -73,12 +74,13 @@ class Job:
 
 
 class Footprint(NamedTuple):
-    """A job's energy, its emissions and both for 1,000 images. At most: at the rating, until the deadline where there
-    is one, else for the expected hours.
+    """A job's energy, its emissions, its share of making the machines, and both for 1,000 images. At most: at the rating,
+    until the deadline where there is one, else for the expected hours.
     """
 
     energy: EnergyEstimate
     carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
     sci: SciEstimate
 
 
@@ -318,7 +320,7 @@ def _footprint(offer: Offer, job: Job, hours: float) -> Footprint | None:
     energy = estimate_energy(offer.machine, job.num_nodes, run, offer.place)
     carbon, embodied = estimate_carbon(energy, offer.place), estimate_embodied(offer.machine, job.num_nodes, run)
     kimg = None if job.kimg is None else (job.kimg, job.kimg, job.kimg)
-    return Footprint(energy, carbon, estimate_sci(carbon, embodied, kimg))
+    return Footprint(energy, carbon, embodied, estimate_sci(carbon, embodied, kimg))
 
 
 def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: SpotEstimate | None) -> str:

@@ -165,19 +165,21 @@ def _finite(hours: float) -> float | None:
 def _footprint(quoted: Quoted) -> dict[str, Any]:
     """Energy, emissions and SCI: expected with the band, and at most; SCI without `--kimg` has no value."""
     found = quoted.footprint
-    none = (None, None, None, None)
+    units = {"energy": "kWh", "carbon": "gCO2e", "sci": "gCO2e/kimg"}
     if found is None:
-        kwh = grams = sci = none
-    else:
-        energy, carbon, each = found
-        kwh = (energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
-        grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
-        sci = (each.g_per_kimg, each.g_per_kimg_low, each.g_per_kimg_high, each.g_per_kimg_most)
-    return {
-        "energy": _value(quoted, kwh, "kWh"),
-        "carbon": _value(quoted, grams, "gCO2e"),
-        "sci": _value(quoted, sci, "gCO2e/kimg"),
+        return {name: _value(quoted, (None, None, None, None), unit) for name, unit in units.items()}
+    energy, carbon, made, sci = found
+    figures = {
+        "energy": (energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most),
+        "carbon": (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most),
+        "sci": (sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most),
     }
+    values = {name: _value(quoted, figures[name], unit) for name, unit in units.items()}
+    more = (
+        made.source if sci.g_per_kimg is not None else "absent without --kimg, the emissions or those of the machines"
+    )
+    values["sci"]["source"] += f"; {more}"
+    return values
 
 
 def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[str, Any]:
