@@ -74,8 +74,8 @@ class Job:
 
 
 class Footprint(NamedTuple):
-    """A job's energy, its emissions, its share of making the machines, and both for 1,000 images. At most: at the rating,
-    until the deadline where there is one, else for the expected hours.
+    """A job's energy, its emissions, its share of making the machines, and both for 1,000 images. At most: at the
+    rating, until the deadline where there is one, else for the expected hours.
     """
 
     energy: EnergyEstimate

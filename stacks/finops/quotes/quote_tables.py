@@ -175,10 +175,8 @@ def _footprint(quoted: Quoted) -> dict[str, Any]:
         "sci": (sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most),
     }
     values = {name: _value(quoted, figures[name], unit) for name, unit in units.items()}
-    more = (
-        made.source if sci.g_per_kimg is not None else "absent without --kimg, the emissions or those of the machines"
-    )
-    values["sci"]["source"] += f"; {more}"
+    missing = "absent without --kimg, without emissions of its energy or of making the machines"
+    values["sci"]["source"] += f"; {missing if sci.g_per_kimg is None else made.source}"
     return values
 
 
