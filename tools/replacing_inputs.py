@@ -1,10 +1,11 @@
 """Writes components/catalog/replaces/*.yaml: for each declared resource type the inputs whose change replaces it.
 
-    python -m tools.replacing_inputs --cfn CFN_LINT.whl --google GIT_DIR --openstack GIT_DIR
+    python -m tools.replacing_inputs --aws GIT_DIR --google GIT_DIR --openstack GIT_DIR --azure GIT_DIR
 
-Run it after an upgrade of a provider. The sources are the providers' own schemas: `ForceNew` in the Go sources of
-terraform-provider-google-beta, `willReplaceOnChanges` in pulumi-openstack's schema.json, `createOnlyProperties` in
-AWS's CloudFormation schemas (inside the wheel of cfn-lint), and the documentation of inputs in Pulumi's SDKs.
+Run it after an upgrade of a provider. The sources are the providers' own schemas: `ForceNew` and `RequiresReplace` in
+the Go sources of terraform-provider-aws (as lonegunmanb/terraform-provider-aws-index has them, a file a function) and
+terraform-provider-google-beta, `willReplaceOnChanges` in pulumi-openstack's schema.json and in pulumi-azure-native's
+(as danielrbradley/pulumi-azure-native-schema has it, of 2023), and the documentation of inputs in Azure's SDK.
 """
 
 import argparse
@@ -14,10 +15,10 @@ import re
 import subprocess
 import sys
 import typing
-import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -25,7 +26,7 @@ from pulumi._types import input_type_py_to_pulumi_names
 
 from components.catalog.replaces.table import FOLDER
 from stacks.providers.registry import provider_of
-from tools.go_schema import GoPackages
+from tools.go_schema import GoIndex, GoPackages
 
 _WORDS = re.compile(
     r"forces? (?:the )?(?:creation of )?(?:an? )?(?:new|replac|re-?creat)|"
@@ -35,60 +36,36 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _NOT_WORDS = re.compile(r"some of the settings|is anything other than|block blobs|does not force", re.IGNORECASE)
-# Terraform's name of an AWS type -> CloudFormation's, where lower and upper case are not all that differs.
-_CFN = {
-    "aws:autoscaling:Group": "AWS::AutoScaling::AutoScalingGroup",
-    "aws:autoscaling:Policy": "AWS::AutoScaling::ScalingPolicy",
-    "aws:autoscaling:Schedule": "AWS::AutoScaling::ScheduledAction",
-    "aws:cloudwatch:LogGroup": "AWS::Logs::LogGroup",
-    "aws:cloudwatch:LogMetricFilter": "AWS::Logs::MetricFilter",
-    "aws:cloudwatch:MetricAlarm": "AWS::CloudWatch::Alarm",
-    "aws:ec2:Fleet": "AWS::EC2::EC2Fleet",
-    "aws:ec2:RouteTableAssociation": "AWS::EC2::SubnetRouteTableAssociation",
-    "aws:ec2:SpotFleetRequest": "AWS::EC2::SpotFleet",
-    "aws:fsx:LustreFileSystem": "AWS::FSx::FileSystem",
-    "aws:route53:Record": "AWS::Route53::RecordSet",
-    "aws:route53:Zone": "AWS::Route53::HostedZone",
-    "aws:sns:TopicSubscription": "AWS::SNS::Subscription",
-    "aws:route53:ResolverFirewallDomainList": "AWS::Route53Resolver::FirewallDomainList",
-    "aws:route53:ResolverFirewallRuleGroup": "AWS::Route53Resolver::FirewallRuleGroup",
-    "aws:route53:ResolverFirewallRuleGroupAssociation": "AWS::Route53Resolver::FirewallRuleGroupAssociation",
-    "aws:vpc:SecurityGroupEgressRule": "AWS::EC2::SecurityGroupEgress",
-    "aws:vpc:SecurityGroupIngressRule": "AWS::EC2::SecurityGroupIngress",
-}
-# CloudFormation's name of a property -> the SDK's, where it is another.
-_CFN_NAMES = {
-    "autoScalingGroupName": ("name", "autoscalingGroupName"),
-    "imageId": ("ami",),
-    "functionName": ("name", "function"),
-    "groupDescription": ("description",),
-    "groupId": ("securityGroupId",),
-    "groupName": ("name", "securityGroups"),
-    "keyName": ("keyName",),
-    "placementGroupName": ("placementGroup",),
-    "privateIpAddress": ("privateIp",),
-    "networkInterfaces": ("networkInterfaces", "primaryNetworkInterface"),
-    "nodegroupName": ("nodeGroupName",),
-    "nodeRole": ("nodeRoleArn",),
-    "subnets": ("subnetIds",),
-    "topicArn": ("topic", "arn"),
-    "alarmName": ("name",),
-    "bucketName": ("bucket",),
-    "filterName": ("name",),
-    "policyName": ("name",),
-    "roleName": ("name", "role"),
-    "budgetName": ("name",),
-    "type": ("fleetType",),
-    "launchTemplateName": ("name",),
-    "hostedZoneId": ("zoneId",),
-    "launchTemplate": ("launchTemplate", "launchTemplateConfigs"),
-    "resourceId": ("vpcId",),
-    "resourceType": ("vpcId",),
-    "deliverLogsPermissionArn": ("iamRoleArn",),
-    "encryptionConfiguration": ("encryptionConfigurations",),
+# Terraform's name of an AWS type, where it is neither aws_MODULE_NAME nor aws_NAME.
+_AWS = {"aws:costexplorer:CostAllocationTag": "aws_ce_cost_allocation_tag"}
+# Terraform's name of an input -> the SDK's, where Pulumi has another.
+_AWS_NAMES = {
+    "aws:cloudwatch:MetricAlarm": {"alarm_name": "name"},
+    "aws:lambda:Function": {"function_name": "name"},
+    "aws:lambda:Permission": {"function_name": "function"},
+    "aws:sns:TopicSubscription": {"topic_arn": "topic"},
 }
 _AZURE_PARAMETERS = re.compile(r"location|scope|resourceUri|relativeRecordSetName|recordType|roleDefinitionId|\w*Name")
 _AZURE_NO_PARAMETERS = {"displayName", "roleName", "metricName"}
+# Modules that had another name in 2023.
+_AZURE_MODULES = {"applicationinsights": "insights", "monitor": "insights", "privatedns": "network"}
+# pulumi-azure-native's own list beside `x-ms-mutability`: provider/pkg/gen/replacement.go at _AZURE_LIST_COMMIT, of the
+# types that are declared here. A name stands for an input of the resource, or of one of its blocks.
+_AZURE_LIST_COMMIT = "1b7112af33c62b247daed1028686bf279f4d5e69"
+_AZURE_LIST = {
+    "azure-native:authorization:RoleAssignment": ["principalId", "scope"],
+    "azure-native:containerservice:AgentPool": ["gpuInstanceProfile", "vmSize", "nodePublicIPTags"],
+    "azure-native:containerservice:ManagedCluster": [
+        *("diskEncryptionSetID", "dnsPrefix", "fqdnSubdomain", "linuxProfile", "location", "nodeResourceGroup"),
+        *("windowsProfile", "serviceCidr", "serviceCidrs", "dnsServiceIP", "networkMode", "networkPlugin"),
+        *("networkPluginMode", "podCidr", "networkDataplane", "networkPolicy", "outboundType"),
+    ],
+    "azure-native:network:PrivateEndpoint": ["subnet"],
+    "azure-native:network:PublicIPAddress": ["location", "publicIPAddressVersion", "publicIPPrefix", "sku"],
+    "azure-native:network:VirtualNetwork": ["location"],
+    "azure-native:resources:ResourceGroup": ["location"],
+    "azure-native:storage:StorageAccount": ["isHnsEnabled", "location"],
+}
 
 
 class Sdk:
@@ -113,6 +90,12 @@ class Sdk:
             if _WORDS.search(text) and not _NOT_WORDS.search(text) and name in self.names():
                 yield self.names()[name]
 
+    def wire(self, terraform: str, renamed: Mapping[str, str] = MappingProxyType({})) -> str | None:
+        """The same with its `#`. `renamed`: whole paths that the SDK calls otherwise."""
+        path = terraform.rstrip("#")
+        found = self.path(renamed.get(path, path))
+        return f"{found}#" if found is not None and terraform.endswith("#") else found
+
     def path(self, terraform: str) -> str | None:
         """The wire's path of one of Terraform's (`boot_disk.auto_delete`); None where the SDK has no such input."""
         found, args = [], self._args
@@ -126,6 +109,16 @@ class Sdk:
             found.append(names[python])
             args = self._below(args, python)
         return ".".join(found)
+
+    def named(self, name: str) -> Iterator[str]:
+        """The wire's path of the input of this name, or without one of those in blocks of the resource."""
+        if name in self.names().values():
+            yield name
+            return
+        for python, wire in self.names().items():
+            below = self._below(self._args, python)
+            if below is not None and name in input_type_py_to_pulumi_names(below).values():
+                yield f"{wire}.{name}"
 
     def _below(self, args: Any, python: str) -> Any:
         hint = args.__init__.__annotations__.get(python)
@@ -145,43 +138,32 @@ def declared(provider: str) -> list[str]:
     return sorted(type_ for type_ in types if type_.startswith(f"{package}:"))
 
 
-def aws(wheel: Path) -> Mapping[str, list[str]]:
-    """From CloudFormation's schemas."""
-    with zipfile.ZipFile(wheel) as files:
-        folder = "cfnlint/data/schemas"
-        index = json.loads(files.read(f"{folder}/providers/us-east-1.json"))
-        lower = {name.lower(): name for name in index}
-        table = {}
-        for kind in declared("aws"):
-            _, module, name = kind.split(":")
-            cfn = _CFN.get(kind, lower.get(f"aws::{module}::{name}".lower()))
-            sdk, found = Sdk(kind), {"region"}
-            names = set(sdk.names().values())
-            if cfn is None:
-                print(f"{kind}: CloudFormation has no such type; the documentation alone", file=sys.stderr)
-            else:
-                schema = json.loads(files.read(f"{folder}/resources/{index[cfn]}.json"))
-                for pointer in schema.get("createOnlyProperties", ()):
-                    found |= set(_sdk_names(pointer, name, names))
-            known = {path for path in found if path.partition(".")[0] in names and sdk.path(_snake(path))}
-            table[kind] = outermost(known | set(sdk.documented()))
+def aws(git: Path) -> Mapping[str, list[str]]:
+    """From the Go sources of Terraform's provider. Every resource of a region is replaced in another one."""
+    index = GoIndex(git)
+    table = {}
+    for kind in declared("aws"):
+        _, module, name = kind.split(":")
+        tried = (_AWS.get(kind, f"aws_{module}_{_snake(name)}"), f"aws_{_snake(name)}")
+        found = next(paths for one in tried if (paths := _force_new(index, one)) is not None)
+        sdk = Sdk(kind)
+        known = {wire for path in {*found, "region"} if (wire := sdk.wire(path, _AWS_NAMES.get(kind, {}))) is not None}
+        missing = [path for path in found if sdk.wire(path, _AWS_NAMES.get(kind, {})) is None]
+        if missing:
+            print(f"{kind}: no inputs of the SDK: {', '.join(sorted(missing))}", file=sys.stderr)
+        table[kind] = outermost(known)
     return table
 
 
-def _sdk_names(pointer: str, type_name: str, names: set[str]) -> Iterator[str]:
-    first, *below = [part[0].lower() + part[1:] for part in pointer.removeprefix("/properties/").split("/")]
-    own = type_name[0].lower() + type_name[1:]
-    tried = (first, *_CFN_NAMES.get(first, ()), *(("name",) if first in (f"{own}Name", "name") else ()))
-    hits = [one for one in tried if one in names]
-    if not hits and below:  # a wrapper that Terraform does not have
-        hits, below = [one for one in (below[-1], *_CFN_NAMES.get(below[-1], ())) if one in names], []
-    if not hits:
-        print(f"{type_name}: {pointer} is no input of the SDK", file=sys.stderr)
-    yield from (".".join((one, *below)) for one in hits)
+def _force_new(index: GoIndex, resource: str) -> set[str] | None:
+    try:
+        return index.force_new(resource)
+    except LookupError:
+        return None
 
 
-def _snake(path: str) -> str:
-    return re.sub(r"(?<![.A-Z])(?=[A-Z])", "_", path).lower()
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def google(git: Path) -> Mapping[str, list[str]]:
@@ -191,9 +173,8 @@ def google(git: Path) -> Mapping[str, list[str]]:
     for kind in declared("gcp"):
         sdk, found = Sdk(kind), set()
         for path in packages.force_new(_terraform_name(kind)):
-            path = path.replace("effective_labels", "labels")  # computed from it
-            if (wire := sdk.path(path.rstrip("#"))) is not None:
-                found.add(f"{wire}#" if path.endswith("#") else wire)
+            if (wire := sdk.wire(path.replace("effective_labels", "labels"))) is not None:  # computed from it
+                found.add(wire)
         table[kind] = outermost(found)
     return table
 
@@ -218,8 +199,7 @@ _GOOGLE = {
 
 def _terraform_name(kind: str) -> str:
     _, module, name = kind.split(":")
-    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    return _GOOGLE.get(kind, f"google_{_GOOGLE_MODULES.get(module, module)}_{snake}")
+    return _GOOGLE.get(kind, f"google_{_GOOGLE_MODULES.get(module, module)}_{_snake(name)}")
 
 
 def openstack(git: Path) -> Mapping[str, list[str]]:
@@ -242,18 +222,36 @@ def _will_replace(schema: Any, properties: Mapping[str, Any], above: str) -> Ite
             yield from _will_replace(schema, below, f"{above}{name}.")
 
 
-def azure() -> Mapping[str, list[str]]:
-    """What Azure's URLs are made of, and what the documentation says. No schema within reach has more."""
+def azure(git: Path) -> Mapping[str, list[str]]:
+    """What Azure's URLs are made of, pulumi-azure-native's schema and list, and what its documentation says."""
     table = {}
     for kind in declared("azure"):
         sdk = Sdk(kind)
-        parameters = {
+        found = {
             name
             for name in sdk.names().values()
             if _AZURE_PARAMETERS.fullmatch(name) and name not in _AZURE_NO_PARAMETERS
         }
-        table[kind] = outermost(parameters | set(sdk.documented()))
+        listed = {path for name in _AZURE_LIST.get(kind, ()) for path in sdk.named(name)}
+        blocks = {path.partition(".")[0] for path in listed if "." in path}  # of which that list has the parts
+        found |= {name for name in _azure_schema(git, kind) if name in sdk.names().values()} - blocks
+        table[kind] = outermost(found | listed | set(sdk.documented()))
     return table
+
+
+def _azure_schema(git: Path, kind: str) -> Iterator[str]:
+    """Inputs with `willReplaceOnChanges`. The provider does not replace for inputs of blocks that the API calls
+    immutable.
+    """
+    _, module, name = kind.split(":")
+    try:
+        text = _show(git, f"{_AZURE_MODULES.get(module, module)}/resources/{name}.yaml")
+    except subprocess.CalledProcessError:
+        print(f"{kind}: not in the schema; the URL, the list and the documentation alone", file=sys.stderr)
+        return
+    for name, declared_as in yaml.safe_load(text)["inputProperties"].items():
+        if declared_as.get("willReplaceOnChanges"):
+            yield name
 
 
 def outermost(paths: typing.Iterable[str]) -> list[str]:
@@ -286,17 +284,21 @@ def write(name: str, sources: list[str], table: Mapping[str, list[str]]) -> None
 def main() -> None:
     """Reads the sources and writes the files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("cfn", "google", "openstack"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
+    for name in ("aws", "google", "openstack", "azure"):
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="GIT_DIR")
     args = parser.parse_args()
-    words = "documentation of pulumi-{} {}"
-    cfn = f"CloudFormation's createOnlyProperties, {args.cfn.name} (cfn-lint)"
-    write("aws", [cfn, words.format("aws", version("pulumi-aws"))], aws(args.cfn))
+    index = f"terraform-provider-aws as lonegunmanb/terraform-provider-aws-index has it, {_revision(args.aws)}"
+    write("aws", [f"ForceNew and RequiresReplace in {index}"], aws(args.aws))
     write("gcp", [f"ForceNew in terraform-provider-google-beta, {_revision(args.google)}"], google(args.google))
     source = f"willReplaceOnChanges in pulumi-openstack's schema.json, {_revision(args.openstack)}"
     write("openstack", [source], openstack(args.openstack))
-    azure_words = words.format("azure-native", version("pulumi-azure-native"))
-    write("azure", ["the parameters in the URLs of Azure's REST API", azure_words], azure())
+    sources = [
+        "the parameters in the URLs of Azure's REST API",
+        f"willReplaceOnChanges in danielrbradley/pulumi-azure-native-schema, {_revision(args.azure)}",
+        f"forceNewMap in pulumi-azure-native's provider/pkg/gen/replacement.go, {_AZURE_LIST_COMMIT}",
+        f"documentation of pulumi-azure-native {version('pulumi-azure-native')}",
+    ]
+    write("azure", sources, azure(args.azure))
 
 
 if __name__ == "__main__":

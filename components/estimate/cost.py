@@ -26,6 +26,7 @@ __all__ = [
     "from_fact",
     "from_service",
     "key_of",
+    "marked_usd",
     "of_resources",
     "paid_once",
     "price_line",
@@ -248,6 +249,19 @@ def bound(lines: Iterable[CostComponent], *, at_most: bool = False) -> Bound:
     if any(line.priced_in for line in lines) or (unknown and limited):
         return Bound.NONE
     return Bound.AT_LEAST if unknown else Bound.AT_MOST if limited else Bound.NONE
+
+
+def marked_usd(amount: float, bound: Bound, *, is_foreign: bool, is_partial: bool) -> str:
+    """`at most $1,234.56`: a sum with what it is. A star marks one that is no bound: it holds another region's price
+    (`is_foreign`), or lacks a price (`is_partial`) without being at least so much.
+
+    >>> marked_usd(10, Bound.AT_LEAST, is_foreign=False, is_partial=True)
+    'at least $10.00'
+    >>> marked_usd(10, Bound.NONE, is_foreign=True, is_partial=False)
+    '$10.00*'
+    """
+    star = "*" if is_foreign or (is_partial and bound is not Bound.AT_LEAST) else ""
+    return f"{bound} ${amount:,.2f}{star}".strip()
 
 
 def foreign_regions(lines: Iterable[CostComponent]) -> tuple[str, ...]:

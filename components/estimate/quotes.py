@@ -4,11 +4,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from components.catalog.reliability import load_reliability
 from components.estimate.carried import Carried, DataAt, carried
-from components.estimate.energy import estimate_carbon, estimate_energy
+from components.estimate.energy import (
+    CarbonEstimate,
+    EmbodiedEstimate,
+    EnergyEstimate,
+    RunHours,
+    SciEstimate,
+    estimate_carbon,
+    estimate_embodied,
+    estimate_energy,
+    estimate_sci,
+)
 from components.estimate.offers import KINDS, Offer
 from components.estimate.regions import Place
 from components.estimate.spot import (
@@ -47,6 +57,7 @@ class Job:
         hours: of undisturbed training, above 0.
         deadline_hours: from now until it must be done, not below `hours`; None where it does not matter.
         start_hours: from the request for nodes to the first step, paid like the rest.
+        kimg: thousands of images that it makes, above 0; None where nobody says, and then nothing is per image.
         interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
         times_taken: how many times as often as that, published, given or assumed, nodes are taken back.
         data: what it reads, once, and from where; None where that is not counted.
@@ -59,6 +70,18 @@ class Job:
     times_taken: float = 1.0
     data: DataAt | None = None
     start_hours: float = RESTART_SEC / 3600
+    kimg: float | None = None
+
+
+class Footprint(NamedTuple):
+    """A job's energy, its emissions, its share of making the machines, and both for 1,000 images. At most: at the
+    rating, until the deadline where there is one, else for the expected hours.
+    """
+
+    energy: EnergyEstimate
+    carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
+    sci: SciEstimate
 
 
 @dataclass(frozen=True)
@@ -89,8 +112,7 @@ class Quoted:
         rate: of interruptions, as it was counted with; None for what is not taken back.
         in_time: chance to be done by the deadline once the nodes are there, 0 to 1; None without a deadline, and where
             nobody knows.
-        kwh: of the building; None where nobody publishes what the accelerators draw, or the region's PUE.
-        gco2e: location-based; None where `kwh` is.
+        footprint: energy and emissions; None where nobody publishes the region's PUE, and where it is never done.
         problem: why the job cannot be done so, or not in time; empty where it can.
         missing: what is not known and keeps it from being ranked at all; empty where nothing.
         unpriced: why its dollars are not known, or not its own, which keeps it from being ranked by them; likewise.
@@ -107,8 +129,7 @@ class Quoted:
     spot: SpotEstimate | None
     rate: Rate | None
     in_time: float | None
-    kwh: float | None
-    gco2e: float | None
+    footprint: Footprint | None
     problem: str
     missing: str
     details: str
@@ -120,6 +141,16 @@ class Quoted:
     def own_usd(self) -> float | None:
         """The dollars, where they are of this region's own price: what offers are compared by."""
         return None if self.unpriced else self.usd
+
+    @property
+    def kwh(self) -> float | None:
+        """Expected, of the building; None also where nobody publishes what the accelerators draw."""
+        return None if self.footprint is None else self.footprint.energy.kwh
+
+    @property
+    def gco2e(self) -> float | None:
+        """Expected, location-based; None where `kwh` is."""
+        return None if self.footprint is None else self.footprint.carbon.gco2e
 
 
 def quote(offer: Offer, job: Job) -> Quoted:
@@ -134,7 +165,6 @@ def quote(offer: Offer, job: Job) -> Quoted:
     high = _at_high(offer, usd)
     if way is not None:
         usd, high = (None if each is None or way.usd is None else each + way.usd for each in (usd, high))
-    kwh, gco2e = _emissions(offer, job.num_nodes, hours)
     return Quoted(
         offer=offer,
         usd=usd,
@@ -144,8 +174,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
         spot=spot,
         rate=rate,
         in_time=_in_time(offer, job, spot),
-        kwh=kwh,
-        gco2e=gco2e,
+        footprint=_footprint(offer, job, hours),
         problem=_problem(offer, job, hours, wall_hours, spot),
         missing=_missing(offer, share),
         details=details,
@@ -284,11 +313,14 @@ def _block_days(hours: float) -> int | None:
     return next((days for days in BLOCK_DAYS if days * 24 >= hours), None)
 
 
-def _emissions(offer: Offer, num_nodes: int, hours: float) -> tuple[float | None, float | None]:
+def _footprint(offer: Offer, job: Job, hours: float) -> Footprint | None:
     if offer.place is None or math.isinf(hours):
-        return None, None
-    energy = estimate_energy(offer.machine, num_nodes, hours, offer.place)
-    return energy.kwh, estimate_carbon(energy, offer.place).gco2e
+        return None
+    run = RunHours(hours, hours, hours, max(hours, job.deadline_hours or 0.0))
+    energy = estimate_energy(offer.machine, job.num_nodes, run, offer.place)
+    carbon, embodied = estimate_carbon(energy, offer.place), estimate_embodied(offer.machine, job.num_nodes, run)
+    kimg = None if job.kimg is None else (job.kimg, job.kimg, job.kimg)
+    return Footprint(energy, carbon, embodied, estimate_sci(carbon, embodied, kimg))
 
 
 def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: SpotEstimate | None) -> str:

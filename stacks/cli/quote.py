@@ -48,6 +48,7 @@ def quote(
         typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="REGION=GIB", help="What it reads, aws:us-east-1=40.")] = None,
+    kimg: Annotated[float | None, typer.Option(help="Thousands of images that it makes: adds SCI, g each.")] = None,
     sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
     here: Annotated[
         str | None, typer.Option(help="The offer that a job is on, --hours of it left: stay, or move?")
@@ -68,6 +69,7 @@ def quote(
 
     limits = limits_of_options(allow, deny, residency)
     job = replace(_job(nodes, hours, deadline, interruptions), data=None if data is None else _data(data, limits))
+    job = replace(job, kimg=_kimg(kimg))
     _check_carried(carry_gib)
     by = _sort(sort)
     _check_shown(max_intensity, top)
@@ -112,6 +114,12 @@ def _data(text: str, limits: "RegionLimits") -> "DataAt":
             "--residency let them be", fix=f"copy them to a region that is allowed first, or change --{refused.why}",
         )  # fmt: skip
     return DataAt(place, float(gib))
+
+
+def _kimg(kimg: float | None) -> float | None:
+    if kimg is not None and not 0 < kimg < math.inf:
+        raise InputError("--kimg", "no number of images", value=kimg, allowed="above 0", fix="write --kimg 1000")
+    return kimg
 
 
 def _check_carried(gib: float) -> None:

@@ -5,6 +5,7 @@ against the cloud: that is `pulumi preview`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,28 @@ class Change:
         return {**names, "effect": effect, "properties": [one.to_json() for one in self.properties]}
 
 
+class Basis(StrEnum):
+    """What a figure counts on: rates at the prices of this plan, the expected run, or all that the run may take."""
+
+    RATE = ""
+    EXPECTED = "expected"
+    AT_MOST = "at most"
+
+
 @dataclass(frozen=True)
 class Delta:
-    """A figure before and now; None where nobody knows it."""
+    """A figure before and now; None where nobody knows it, or the earlier plan does not have it."""
 
     what: str
+    basis: Basis
     unit: str
     before: float | None
     now: float | None
+
+    @property
+    def label(self) -> str:
+        """`a run, at most, USD`."""
+        return ", ".join(filter(None, (self.what, self.basis, self.unit)))
 
     @property
     def change(self) -> float | None:
@@ -107,20 +122,34 @@ class _Line(_Loose):
     standby: bool
 
 
+class _Most(_Loose):
+    usd: float
+
+
 class _Cost(_Loose):
     currency: str
     hourly: float
     monthly: float
-    run: float
+    run_most: _Most | None = None
     components: list[_Line]
+
+
+class _Band(_Loose):
+    mid: float
+
+
+class _Run(_Loose):
+    usd: _Band | None = None
 
 
 class _Energy(_Loose):
     kwh: float | None
+    kwh_most: float | None = None
 
 
 class _Carbon(_Loose):
     gco2e: float | None
+    gco2e_most: float | None = None
 
 
 class _Finding(_Loose):
@@ -135,6 +164,7 @@ class _Plan(_Loose):
     resources: list[_Resource]
     findings: list[_Finding]
     cost: _Cost
+    expected_run: _Run | None = None
     energy: _Energy
     carbon: _Carbon
 
@@ -211,16 +241,28 @@ def _loss(action: str, change: Change) -> Finding:
 
 
 def _figures(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Delta, ...]:
+    energy, emissions = "energy of a run", "emissions of a run"
     rows = (
-        ("an hour", "USD", ("cost", "hourly")),
-        ("a month", "USD", ("cost", "monthly")),
-        ("a run", "USD", ("cost", "run")),
-        ("energy of a run", "kWh", ("energy", "kwh")),
-        ("emissions of a run", "gCO2e", ("carbon", "gco2e")),
+        ("an hour", Basis.RATE, "USD", "cost.hourly"),
+        ("a month", Basis.RATE, "USD", "cost.monthly"),
+        ("a run", Basis.EXPECTED, "USD", "expected_run.usd.mid"),
+        ("a run", Basis.AT_MOST, "USD", "cost.run_most.usd"),
+        (energy, Basis.EXPECTED, "kWh", "energy.kwh"),
+        (energy, Basis.AT_MOST, "kWh", "energy.kwh_most"),
+        (emissions, Basis.EXPECTED, "gCO2e", "carbon.gco2e"),
+        (emissions, Basis.AT_MOST, "gCO2e", "carbon.gco2e_most"),
     )
     regions = dict.fromkeys(region for plan in (before, now) for region in plan["cost"].get("foreign_regions", ()))
     note = f", {foreign_note(regions)}" if regions else ""
     return tuple(
-        Delta(what + (note if section == "cost" else ""), unit, before[section][key], now[section][key])
-        for what, unit, (section, key) in rows
+        Delta(what + (note if unit == "USD" else ""), basis, unit, _figure(before, path), _figure(now, path))
+        for what, basis, unit, path in rows
     )
+
+
+def _figure(plan: Mapping[str, Any], path: str) -> float | None:
+    """The figure at `cost.run_most.usd`; None where a part of the path is missing."""
+    found: Any = plan
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return None if found is None else float(found)

@@ -203,8 +203,7 @@ def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> tuple[Ene
     machine, num_nodes, band = planned.machine, run_nodes(config, planned.machine), run.hours
     most = config.work.max_hours
     hours = RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most)
-    waiting = 0.0 if run.throughput.waiting is None else run.throughput.waiting[1]
-    energy = estimate_energy(machine, num_nodes, hours, planned.region, waiting)
+    energy = estimate_energy(machine, num_nodes, hours, planned.region, run.throughput.usual_waiting)
     if not config.trains:
         whose = "a custom command draws" if config.job is not None else "jobs of a queue will draw"
         energy = energy.unknown(f"what {whose} is not known")

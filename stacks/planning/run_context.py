@@ -17,6 +17,7 @@ from images.render import render_dockerfile
 from images.specs import DOCKERFILE_FLAVOURS, Flavour
 from stacks.config.stack_config import StackConfig
 from stacks.paths import ROOT, trainer_context
+from stacks.planning.throughput import throughput
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 
@@ -103,7 +104,7 @@ def cloud_context(
         accelerator_life_hours=_quantity(life_hours(), "h"),
         accelerator_watts=_quantity(machine.accelerator_watts, "W"),
         accelerator_tflops={numbers: _quantity(peak, "TFLOP/s") for numbers, peak in (peak_tflops or {}).items()},
-        accelerator_utilisation=_quantity(board_share(machine), "1"),
+        accelerator_utilisation=_utilisation(config, machine, num_nodes),
         host_watts=_quantity(machine.host_watts, "W"),
         fabric_gbps=_quantity(machine.network_gbps, "Gbit/s", note="nominal, of one node"),
         pue=_quantity(region.pue, "1"),
@@ -157,6 +158,15 @@ def _end(fact: Fact[float | None], name: str) -> Quantity:
     if fact.value is None:
         return Quantity.absent("kg", fact.source)
     return Quantity(value=fact.value, unit="kg", provenance="assumed", source=name)
+
+
+def _utilisation(config: StackConfig, machine: MachineType, num_nodes: int | None) -> Quantity:
+    """The share of its board power that an accelerator without a meter draws: as the plan counts it, less while it
+    waits. No record counts a TPU's energy.
+    """
+    waiting = 0.0 if machine.backend == "xla" else throughput(config, machine, num_nodes).usual_waiting
+    share = _quantity(board_share(machine, waiting), "1")
+    return share.model_copy(update={"provenance": "estimated"}) if waiting else share
 
 
 def _quantity(fact: Fact[float] | Fact[float | None], unit: str, note: str = "") -> Quantity:

@@ -24,6 +24,7 @@ from components.estimate.cost import (
     bound,
     foreign_note,
     foreign_regions,
+    marked_usd,
 )
 from components.estimate.energy import CarbonEstimate
 from stacks.planning.common_findings import span
@@ -218,8 +219,7 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
     unknown = any(line.hourly is None for line in lines)
     if amount is None or (unknown and not amount):
         return "unknown"
-    star = "*" if foreign_regions(lines) or (unknown and bound is not Bound.AT_LEAST) else ""
-    return f"{bound} {usd(amount)}{star}" if bound else f"{usd(amount)}{star}"
+    return marked_usd(amount, bound, is_foreign=bool(foreign_regions(lines)), is_partial=unknown)
 
 
 def _star(cost: CostEstimate) -> str:
@@ -556,7 +556,7 @@ def _figures(figures: Iterable[Delta]) -> Table:
         table.add_column(column, justify="left" if column == "what" else "right")
     for figure in figures:
         table.add_row(
-            f"{figure.what}, {figure.unit}",
+            figure.label,
             _number(figure.before),
             _number(figure.now),
             _number(figure.change, "+"),

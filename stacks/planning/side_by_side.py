@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from components.core.findings import InputError, Severity
-from components.estimate.cost import Bound, foreign_note, foreign_regions
+from components.estimate.cost import Bound, foreign_note, foreign_regions, marked_usd
 from stacks.config.loader import find_stack_file, from_file
 from stacks.planning.common_findings import span
 from stacks.planning.plan import Plan, make_plan
@@ -107,9 +107,9 @@ def _cells(one: StackSummary) -> dict[str, str]:
         "a run, all of max_hours": _usd(one.most_usd, one.most_bound, one),
         "time, expected": "-" if one.expected_hours is None else span(one.expected_hours * 3600),
         "time, at most": "-" if one.most_hours is None else f"{one.most_hours:,.5g} h",
-        "energy": "-" if one.kwh is None else f"{one.kwh:,.1f} kWh",
-        "emissions": "-" if one.gco2e is None else f"{one.gco2e / 1000:,.2f} kg CO2e",
-        "SCI, 1,000 images": "-" if one.sci_g_per_kimg is None else f"{one.sci_g_per_kimg:.3g} g",
+        "energy, expected": "-" if one.kwh is None else f"{one.kwh:,.1f} kWh",
+        "emissions, expected": "-" if one.gco2e is None else f"{one.gco2e / 1000:,.2f} kg CO2e",
+        "SCI (1,000 images), expected": "-" if one.sci_g_per_kimg is None else f"{one.sci_g_per_kimg:.3g} g",
         "errors": str(one.errors),
         "warnings": str(one.warnings),
         "notes": str(one.notes),
@@ -117,11 +117,9 @@ def _cells(one: StackSummary) -> dict[str, str]:
 
 
 def _usd(amount: float | None, bound: Bound, one: StackSummary) -> str:
-    """With what the sum is, and an asterisk where another region's price is in it or a price is missing."""
     if amount is None:
         return "-"
-    star = "*" if one.foreign_regions or (one.unpriced and bound is not Bound.AT_LEAST) else ""
-    return f"{bound} ${amount:,.2f}{star}".strip()
+    return marked_usd(amount, bound, is_foreign=bool(one.foreign_regions), is_partial=bool(one.unpriced))
 
 
 def print_side_by_side(stacks: Sequence[str], folder: Path, *, as_json: bool) -> bool:

@@ -102,6 +102,11 @@ class Throughput:
     source: str
     waiting: tuple[float, float] | None = None
 
+    @property
+    def usual_waiting(self) -> float:
+        """The usual share of a step in which nothing is computed; 0 where nothing says that there is one."""
+        return 0.0 if self.waiting is None else self.waiting[1]
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
         return asdict(self)

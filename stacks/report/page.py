@@ -290,7 +290,9 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
 
 
 def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """Energy and carbon of the planned run: expected, with the band, and at most."""
+    """Energy, carbon and SCI of the planned run: expected, with the band, and at most."""
+    sci = plan["carbon"].get("sci") or {}
+    sci_method = "(emissions + those of making the machines) / thousands of images"
     energy, carbon, method = plan["energy"], plan["carbon"], plan["carbon"]["method"]
     watts = energy["source"].removeprefix("estimated: ")
     pue, intensity = "Power usage effectiveness", "Grid intensity"
@@ -302,8 +304,14 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
         (intensity, carbon["intensity_g_per_kwh"], "gCO2e/kWh", "documented", carbon["source"], carbon.get("as_of")),
         ("Emissions, expected", carbon["gco2e"], "gCO2e", "estimated", method, None),
         ("Emissions, at most", carbon.get("gco2e_most"), "gCO2e", "estimated", method, None),
+        ("SCI, 1,000 images, expected", sci.get("g_per_kimg"), "gCO2e", "estimated", sci_method, None),
+        ("SCI, 1,000 images, at most", sci.get("g_per_kimg_most"), "gCO2e", "estimated", sci_method, None),
     )
-    bands = {"Data centre, expected": (energy, "kwh"), "Emissions, expected": (carbon, "gco2e")}
+    bands = {
+        "Data centre, expected": (energy, "kwh"),
+        "Emissions, expected": (carbon, "gco2e"),
+        "SCI, 1,000 images, expected": (sci, "g_per_kimg"),
+    }
     cells = []
     for label, value, unit, provenance, source, as_of in rows:
         cell = sources.cell(value, unit, provenance, source, as_of, reason="the plan does not know it")

@@ -24,7 +24,7 @@ __all__ = ["FOLDER", "Changed", "ReplacingTable", "load"]
 
 FOLDER = Path(__file__).parent
 IMMUTABLE_INPUT = "cannot be changed"
-_WORDS = {"shrinks": "cannot shrink", "outside": "leaves the old range"}
+_WORDS = {"shrinks": "cannot shrink", "outside": "leaves the old range", "removed": "cannot be removed"}
 
 
 class _Frozen(BaseModel):
@@ -107,16 +107,23 @@ def _reason(when: str, changed: Changed, inputs: Mapping[str, Any]) -> str:
     match when:
         case "always":
             return IMMUTABLE_INPUT
-        case "never":
-            return ""
         case "shrinks":
-            grows = isinstance(before, int | float) and isinstance(now, int | float) and now >= before
-            return "" if grows else _WORDS[when]
+            return "" if _grows(before, now) else _WORDS[when]
+        case "removed":
+            return "" if now else _WORDS[when]
         case "outside":
             grows = isinstance(before, str) and isinstance(now, str) and _contains(now, before)
             return "" if grows else _WORDS[when]
         case _:
             return IMMUTABLE_INPUT if inputs.get(when) is True else ""
+
+
+def _grows(before: Any, now: Any) -> bool:
+    """Whether a number, or a version such as `2.15`, is not less than before."""
+    if isinstance(before, str) and isinstance(now, str):
+        old, new = (re.findall(r"\d+", text) for text in (before, now))
+        return bool(old and new) and [*map(int, new)] >= [*map(int, old)]
+    return isinstance(before, int | float) and isinstance(now, int | float) and now >= before
 
 
 def _contains(outer: str, inner: str) -> bool:

@@ -48,6 +48,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "hours": job.hours,
         "deadline_hours": job.deadline_hours,
         "interruptions": job.interruptions,
+        "kimg": job.kimg,
         **({} if job.data is None else {"data": {"region": job.data.place.name, "gib": job.data.gib}}),
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
@@ -92,8 +93,7 @@ def _row(quoted: Quoted) -> dict[str, Any]:
         "wall_hours": _finite(quoted.wall_hours),
         "risk_hours": _finite(quoted.risk_hours),
         "in_time": quoted.in_time,
-        "energy": _value(quoted, quoted.kwh, "kWh"),
-        "carbon": _value(quoted, quoted.gco2e, "gCO2e"),
+        **_footprint(quoted),
         "grid": None if offer.place is None else _grid(offer.place),
         "details": quoted.details,
         **({} if quoted.carried is None else {"data": _data(quoted.carried)}),
@@ -162,8 +162,29 @@ def _finite(hours: float) -> float | None:
     return None if hours == float("inf") else hours
 
 
-def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
-    """An estimate of energy or emissions: the oldest of its facts dates it, and an undated one leaves it undated."""
+def _footprint(quoted: Quoted) -> dict[str, Any]:
+    """Energy, emissions and SCI: expected with the band, and at most; SCI without `--kimg` has no value."""
+    found = quoted.footprint
+    units = {"energy": "kWh", "carbon": "gCO2e", "sci": "gCO2e/kimg"}
+    if found is None:
+        return {name: _value(quoted, (None, None, None, None), unit) for name, unit in units.items()}
+    energy, carbon, made, sci = found
+    figures = {
+        "energy": (energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most),
+        "carbon": (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most),
+        "sci": (sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most),
+    }
+    values = {name: _value(quoted, figures[name], unit) for name, unit in units.items()}
+    missing = "absent without --kimg, without emissions of its energy or of making the machines"
+    values["sci"]["source"] += f"; {missing if sci.g_per_kimg is None else made.source}"
+    return values
+
+
+def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[str, Any]:
+    """An estimate of energy or emissions, with its low end, high end and maximum: the oldest of its facts dates it, and
+    an undated one leaves it undated.
+    """
+    value, low, high, most = values
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:
         source, days = f"absent: {_grid_or_watts(quoted)}", [watts.as_of_text]
@@ -172,6 +193,9 @@ def _value(quoted: Quoted, value: float | None, unit: str) -> dict[str, Any]:
         days = [fact.as_of_text for fact in (watts, place.pue, place.intensity_g_per_kwh)]
     return {
         "value": value,
+        "low": low,
+        "high": high,
+        "most": most,
         "unit": unit,
         "source": source,
         "as_of": min(days) or None,
@@ -371,7 +395,15 @@ def _why(quoted: Quoted, reason: str, job: Job) -> str:
         price = f"${offer.price.value:,.2f} a node-hour, {offer.price.confidence} {offer.price.dated}"
     late = "" if quoted.in_time is None or quoted.in_time > 0.9995 else f"; {quoted.in_time:.1%} likely in time"
     data = "" if quoted.carried is None or job.data is None else f"; data: {quoted.carried.in_words(job.data)}"
-    return f"{price}{note}; {reason}{late}{data}"
+    return f"{price}{note}; {reason}{late}{data}{_sci(quoted)}"
+
+
+def _sci(quoted: Quoted) -> str:
+    """Grams for 1,000 images; empty where nobody says how many the job makes."""
+    sci = None if quoted.footprint is None else quoted.footprint.sci
+    if sci is None or sci.g_per_kimg is None or sci.g_per_kimg_most is None:
+        return ""
+    return f"; SCI (1,000 images) {sci.g_per_kimg:.3g} g expected, {sci.g_per_kimg_most:.3g} g at most"
 
 
 def _number(value: float | None, spec: str) -> str:

@@ -69,16 +69,15 @@ _BUCKET = frozenset({"bucket"})
 
 REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:autoscaling/group:Group": frozenset({"name"}),
-    "aws:autoscaling/lifecycleHook:LifecycleHook": frozenset({"name", "autoscalingGroupName"}),
+    "aws:autoscaling/lifecycleHook:LifecycleHook": frozenset({"name"}),
     "aws:autoscaling/policy:Policy": frozenset({"name", "autoscalingGroupName"}),
     "aws:autoscaling/schedule:Schedule": frozenset({"scheduledActionName", "autoscalingGroupName"}),
-    "aws:budgets/budget:Budget": frozenset({"name", "budgetType"}),
+    "aws:budgets/budget:Budget": frozenset({"name"}),
     "aws:cloudwatch/compositeAlarm:CompositeAlarm": frozenset({"alarmName"}),
     "aws:cloudwatch/dashboard:Dashboard": frozenset({"dashboardName"}),
     "aws:cloudwatch/logGroup:LogGroup": frozenset({"name", "logGroupClass"}),
     "aws:cloudwatch/logMetricFilter:LogMetricFilter": frozenset({"name", "logGroupName"}),
     "aws:cloudwatch/metricAlarm:MetricAlarm": frozenset({"name"}),
-    "aws:costexplorer/costAllocationTag:CostAllocationTag": frozenset({"tagKey"}),
     "aws:ec2/capacityBlockReservation:CapacityBlockReservation": frozenset(
         {"capacityBlockOfferingId", "instancePlatform"}
     ),
@@ -107,7 +106,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": frozenset({"policy", "repository"}),
     "aws:ecr/repository:Repository": frozenset({"name", "encryptionConfigurations"}),
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": frozenset(
-        {"batchImportMetaDataOnCreate", "dataRepositoryPath", "fileSystemId", "fileSystemPath"}
+        {"dataRepositoryPath", "fileSystemId", "fileSystemPath"}
     ),
     "aws:fsx/lustreFileSystem:LustreFileSystem": frozenset(
         {"deploymentType", "efaEnabled", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"}
@@ -117,10 +116,9 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "aws:iam/rolePolicy:RolePolicy": frozenset({"name", "role"}),
     "aws:kms/alias:Alias": frozenset({"name"}),
     "aws:kms/key:Key": frozenset({"customerMasterKeySpec", "keyUsage", "multiRegion"}),
-    "aws:kms/keyPolicy:KeyPolicy": frozenset({"keyId"}),
     "aws:lambda/function:Function": frozenset({"name", "packageType"}),
     PERMISSION: frozenset({"action", "function", "principal", "sourceArn", "statementId"}),
-    "aws:route53/record:Record": frozenset({"name", "type", "zoneId"}),
+    "aws:route53/record:Record": frozenset({"name", "zoneId"}),
     "aws:route53/resolverFirewallDomainList:ResolverFirewallDomainList": frozenset({"name"}),
     "aws:route53/resolverFirewallRule:ResolverFirewallRule": frozenset({"firewallDomainListId", "firewallRuleGroupId"}),
     "aws:route53/resolverFirewallRuleGroup:ResolverFirewallRuleGroup": frozenset({"name"}),

@@ -33,7 +33,7 @@ _PLACE = frozenset({"name", "project", "region", "zone", "location"})
 
 REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:artifactregistry/repository:Repository": _PLACE | {"repositoryId", "format", "kmsKeyName"},
-    "gcp:compute/firewall:Firewall": _PLACE | {"network", "direction"},
+    "gcp:compute/firewall:Firewall": _PLACE | {"direction"},
     "gcp:compute/globalAddress:GlobalAddress": _PLACE | {"network", "prefixLength", "purpose", "addressType"},
     "gcp:compute/instance:Instance": _PLACE | {"bootDisk"},
     "gcp:compute/instanceGroupManager:InstanceGroupManager": _PLACE | {"baseInstanceName", "params"},
@@ -57,7 +57,7 @@ REPLACING_INPUTS: Mapping[str, frozenset[str]] = {
     "gcp:compute/resourcePolicy:ResourcePolicy": _PLACE | {"groupPlacementPolicy"},
     "gcp:compute/router:Router": _PLACE | {"network"},
     # A range is changed in place only to one that contains it.
-    "gcp:compute/subnetwork:Subnetwork": _PLACE | {"ipCidrRange", "network", "purpose"},
+    "gcp:compute/subnetwork:Subnetwork": _PLACE | {"ipCidrRange", "network"},
     "gcp:filestore/instance:Instance": _PLACE | {"kmsKeyName", "networks", "tier"},
     "gcp:lustre/instance:Instance": _PLACE
     | {"instanceId", "filesystem", "network", "perUnitStorageThroughput", "kmsKey"},

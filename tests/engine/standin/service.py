@@ -41,7 +41,9 @@ class Service:
 
     Attributes:
         sdk: the Python package whose classes say what is declared.
-        replacing: by type, the inputs that a living resource cannot change. Kept by hand: no SDK says which they are.
+        replacing: by type, the inputs that a living resource cannot change. Kept by hand, and not read from
+            components/catalog/replaces: the offline update does that, and tests hold it against what the engine shows
+            of these. test_standin_lists.py holds these lists against the catalogue's.
         volatile: outputs that an update computes anew, so that a preview does not know them.
         open_enums: names of enumerations that other words may stand in too. None where the real plugin knows none, and
             turns numbers into texts: no single value is looked at.

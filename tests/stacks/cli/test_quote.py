@@ -121,6 +121,20 @@ def test_every_figure_says_where_it_is_from() -> None:
         assert (rate["confidence"], words in rate["source"], rate["url"][:8]) == ("assumed", True, "https://")
 
 
+def test_sci_is_of_the_images_expected_and_at_most() -> None:
+    rows = ask("--kimg", "25000", "--providers", "aws", "--deadline", "180h")["ranked"]
+    first, without = rows[0], ask("--providers", "aws", "--deadline", "180h")["ranked"][0]
+    for name in ("energy", "carbon", "sci"):
+        figure = first[name]
+        assert figure["low"] < figure["value"] < figure["high"] < figure["most"], name
+    assert first["sci"]["value"] > first["carbon"]["value"] / 25_000, "and of making the machines"
+    assert without["sci"]["value"] is None
+    assert "--kimg" in without["sci"]["source"]
+    text = " ".join(run("--kimg", "25000", "--providers", "aws", "--deadline", "180h").split())
+    assert f"SCI (1,000 images) {first['sci']['value']:.3g} g expected, {first['sci']['most']:.3g} g at most" in text
+    assert mistake("quote", "--accelerator", "H100x8", "--hours", "1", "--kimg", "0").place == "--kimg"
+
+
 def test_a_job_shorter_than_the_best_interval_saves_at_its_end() -> None:
     rows = ask("--hours", "0.5", "--providers", "aws")["ranked"]
     (spot,) = [row for row in rows if (row["region"], row["kind"]) == ("us-east-1", "spot")]

@@ -32,6 +32,19 @@ def plan(edited: Edited) -> Plan:
     return make_plan(edited(edit))
 
 
+@pytest.fixture
+def waiting_plan(edited: Edited) -> Plan:
+    """Many workers for a small batch, at a projected speed: most of a step waits."""
+
+    def edit(values: dict[str, Any]) -> None:
+        values["gangway:region"] = "us-east-1"
+        values["gangway:cluster"].update(capacity=[{"kind": "on-demand"}], zone=None)
+        values["gangway:job"].update(kimg=_KIMG, max_hours=672, checkpoint_kimg=5000)
+        values.pop("gangway:estimate", None)
+
+    return make_plan(edited(edit))
+
+
 def offered(plan: Plan) -> Offer:
     offers = find_offers(carriers_of("H100x8", {"aws": load()}))
     return next(each for each in offers if (each.region, each.kind) == (plan.config.region, "on-demand"))
@@ -60,12 +73,15 @@ def recorded(plan: Plan) -> tuple[EnergyRecord, CarbonRecord]:
 def test_a_quote_of_the_same_hours_comes_to_the_same(plan: Plan) -> None:
     expected, rung = plan.expected.hours, plan.rungs[0]
     assert expected is not None
-    job = Job(plan.config.cluster.nodes.max, 10.0)
+    job = Job(plan.config.cluster.nodes.max, 10.0, kimg=_KIMG)
     quoted = quote(offered(plan), job)
     # A quote saves as often as is best, a plan as often as the trainer does.
     assert quoted.hours == pytest.approx(expected.mid, rel=0.01)
     assert (quoted.usd or 0.0) / quoted.hours == pytest.approx(2 * 55.04)
     assert rung.nodes_hourly == pytest.approx(2 * 55.04, rel=0.01), "and its disks"
+    assert quoted.footprint is not None
+    assert quoted.footprint.sci.g_per_kimg == pytest.approx(plan.sci.g_per_kimg, rel=0.01)
+    assert (quoted.footprint.sci.g_per_kimg_most or 0.0) > (quoted.footprint.sci.g_per_kimg or 0.0)
     for of_quote, of_plan in ((quoted.kwh, plan.energy.kwh), (quoted.gco2e, plan.carbon.gco2e)):
         assert (of_quote or 0.0) / quoted.hours == pytest.approx((of_plan or 0.0) / expected.mid)
 
@@ -77,6 +93,18 @@ def test_a_record_of_the_expected_run_comes_to_the_same(plan: Plan) -> None:
     assert emitted.gco2e.value == pytest.approx(plan.carbon.gco2e)
     assert emitted.embodied_gco2e.value == pytest.approx(plan.embodied.gco2e)
     assert emitted.sci_g_per_kimg.value == pytest.approx(plan.sci.g_per_kimg)
+
+
+def test_a_record_without_a_meter_counts_waiting_as_the_plan_does(waiting_plan: Plan) -> None:
+    assert waiting_plan.energy.waiting > 0.3
+    used, emitted = recorded(waiting_plan)
+    assert (used.it_joules.value or 0.0) / 3.6e6 == pytest.approx(waiting_plan.energy.it_kwh)
+    assert emitted.sci_g_per_kimg.value == pytest.approx(waiting_plan.sci.g_per_kimg)
+    machine, region = load().machine("p5.48xlarge"), load().region(waiting_plan.config.region, "aws")
+    share = cloud_context(waiting_plan.config, machine, region, [], "").accelerator_utilisation
+    assert share is not None
+    assert share.provenance == "estimated"
+    assert "waits" in share.source
 
 
 def test_max_hours_change_what_it_may_come_to_alone(plan: Plan, edited: Edited) -> None:

@@ -44,7 +44,7 @@ def test_a_plan_equals_itself(now: dict[str, Any]) -> None:
     found = compare(now, deepcopy(now))
     assert not any((found.added, found.removed, found.changed, found.tags_only, found.findings_new))
     assert not found.findings_gone
-    assert [figure.change for figure in found.figures] == [0, 0, 0, 0, 0]
+    assert [figure.change for figure in found.figures] == [0] * 8
 
 
 def test_resources_figures_and_findings_that_changed(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -54,12 +54,27 @@ def test_resources_figures_and_findings_that_changed(before: dict[str, Any], now
     [group] = found.changed
     assert (group.name, [one.path for one in group.properties]) == ("aws-demo-0-spot", ["maxSize", "minSize"])
     assert group.effect is Effect.IN_PLACE
-    changes = {figure.what: figure.change for figure in found.figures}
-    assert changes["an hour"] == pytest.approx(-10)
-    assert changes["energy of a run"] is None
+    changes = {figure.label: figure.change for figure in found.figures}
+    assert changes["an hour, USD"] == pytest.approx(-10)
+    assert changes["energy of a run, expected, kWh"] is None
     assert found.findings_gone == ("x.gone at gangway:x",)
     assert "fabric.efa at gangway:cluster" in found.findings_new
     assert json.loads(json.dumps(found.to_json()))["figures"][0]["change"] == pytest.approx(-10)
+
+
+def test_each_figure_says_what_it_counts_on_and_is_the_plans_own(now: dict[str, Any], demo_plan: Plan) -> None:
+    old = deepcopy(now)
+    for section, key in (("cost", "run_most"), ("energy", "kwh_most"), ("carbon", "gco2e_most")):
+        del old[section][key]
+    found = compare(old, now)
+    figures = {figure["what"] + " " + figure["basis"]: figure for figure in found.to_json()["figures"]}
+    assert figures["a run at most"]["now"] == demo_plan.most_usd
+    assert demo_plan.expected.usd is not None
+    assert figures["a run expected"]["now"] == demo_plan.expected.usd.mid
+    assert figures["energy of a run at most"]["now"] == demo_plan.energy.kwh_most
+    assert figures["emissions of a run expected"]["now"] == demo_plan.carbon.gco2e
+    unknown = {name for name, figure in figures.items() if figure["change"] is None}
+    assert unknown == {name for name in figures if name.endswith("at most")}, "an earlier Gangway's plan has none"
 
 
 def test_turned_round_what_was_added_is_removed(before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -41,8 +41,8 @@ def test_stacks_of_several_clouds_share_a_table(run: Run) -> None:
         "an hour",
         "a run, expected",
         "a run, all of max_hours",
-        "energy",
-        "emissions",
+        "energy, expected",
+        "emissions, expected",
         "errors",
         "capacity",
     } <= lines.keys()

@@ -238,7 +238,13 @@ def build_plan() -> dict[str, Any]:
             "pue_as_of": "2024-12-31",
             "pue_confidence": "documented",
         },
-        "carbon": {"gco2e": None, "intensity_g_per_kwh": 412, "method": "location-based", "source": "grid table"},
+        "carbon": {
+            "gco2e": None,
+            "intensity_g_per_kwh": 412,
+            "method": "location-based",
+            "source": "grid table",
+            "sci": {"g_per_kimg": 0.25, "g_per_kimg_low": 0.16, "g_per_kimg_high": 0.36, "g_per_kimg_most": 9.5},
+        },
         "job": {"name": "aws-demo", "module": "trainer", "env": {"NOTE": HOSTILE}},
         "versions": {"pulumi": "3.272.0", "python": "3.11.7"},
     }
