@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 from components.gcp.gke_limits import node_limits
