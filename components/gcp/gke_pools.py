@@ -203,6 +203,8 @@ class GkeNodePools(pulumi.ComponentResource):
             return None
         return compute.ResourcePolicy(
             f"{self._name}-slices",
+            # Another topology is another policy, which has to be there before pools that name it.
+            name=pool_name(self._name, topology),
             project=self._args["project"],
             region=self._args["region"],
             workload_policy=compute.ResourcePolicyWorkloadPolicyArgs(

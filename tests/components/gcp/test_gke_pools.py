@@ -191,7 +191,7 @@ def test_slices_of_ironwood_are_placed_by_a_policy(make: Make) -> None:
     assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "2x4x4"}
     for pool in made.of("NodePool"):
         assert pool.inputs["placementPolicy"]["type"] == "COMPACT"
-        assert pool.inputs["placementPolicy"]["policyName"]
+        assert pool.inputs["placementPolicy"]["policyName"] == policy.inputs["name"] == "demo-2x4x4"
         assert "tpuTopology" not in pool.inputs["placementPolicy"]
         assert pool.inputs["nodeConfig"]["machineType"] == "tpu7x-standard-4t"
     alone = make(None, accelerator_type="tpu7x-8", capacity=[SPOT], num_nodes_max=1)
