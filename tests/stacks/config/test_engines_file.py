@@ -65,7 +65,7 @@ def test_a_file_that_is_named_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         ({"engine": "pbs:/jobs"}, "a.engine", "write slurm:/shared/jobs"),
         ({"engine": "local:/jobs#aws:us-east-1"}, "a.engine", "write region: aws:eu-central-1"),
         ({"engine": "local:/a,local:/b"}, "a.engine", "write region"),
-        ({"engine": "local", "region": "aws:nowhere-1"}, "a.region", "did you mean"),
+        ({"engine": "local", "region": "aws:nowhere-1"}, "a.region", "choose one of the allowed values"),
         ({"engine": "local", "machine_type": "p5.48xlarge"}, "a", "add region: aws:us-east-1"),
         (
             {"engine": "local", "region": "hosts:lab/DE", "machine_type": "p5.48xlarge"},
