@@ -27,7 +27,7 @@ GANGWAY_DEVICES=()
 (
     # The network between several nodes: of Gangway's own clusters each node says what NCCL takes, or fails without. What
     # the submitter's environment or the job itself has is left as it is.
-    if [ "$SLURM_NNODES" -gt 1 ] && [ -r "${GANGWAY_FABRIC:=/etc/gangway/job-fabric}" ]; then
+    if [ "${SLURM_NNODES:-1}" -gt 1 ] && [ -r "${GANGWAY_FABRIC:=/etc/gangway/job-fabric}" ]; then
         while IFS='=' read -r GANGWAY_NAME GANGWAY_VALUE; do
             [ -n "${!GANGWAY_NAME+x}" ] ||
                 export "$GANGWAY_NAME=$GANGWAY_VALUE" "APPTAINERENV_$GANGWAY_NAME=$GANGWAY_VALUE"
