@@ -67,7 +67,7 @@ xla: $(XLA_READY)
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
 	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
-gpu-gate: $(READY)  ## is the trainer right on the GPUs of this machine: gpu-gate.json (ten minutes; ARGS="--device cpu")
+gpu-gate: $(READY)  ## is the trainer right on the GPUs of this machine: gpu-gate.json (half an hour; ARGS="--device cpu")
 	@$(BIN)/python -m trainer.gate --json gpu-gate.json $(ARGS)
 
 drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut cables (root; a quarter of an hour)

@@ -22,7 +22,7 @@ from trainer.bench.cases import CASES
 from trainer.bench.guard import guarded_folder
 from trainer.bench.measuring import ROUNDS, SECONDS, Bench
 from trainer.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
-from trainer.bench.runs import prepare_photos
+from trainer.bench.runs import prepare
 from trainer.commands.arguments import Parser, count, path, positive
 from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError, nearest
@@ -137,7 +137,7 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
     with guarded_folder() as work_dir:
         data_dir = work_dir / "data"
         report("data: crops of the photographs that ship in wheels")
-        prepare_photos(data_dir)
+        prepare("photos", data_dir)
         threads = usable_cores()
         bench = Bench(work_dir, data_dir, arguments.seconds, arguments.rounds, threads, report)
         return [result for name, case in CASES.items() if name in names for result in case(bench)]

@@ -39,10 +39,10 @@ def environment(threads: int) -> dict[str, str]:
     return variables
 
 
-def prepare_photos(folder: Path) -> None:
-    """Shards of 32x32 crops of the photographs that ship in wheels."""
-    prepare = ["data", "prepare", "photos", "--resolution", "32", "--out", str(folder)]
-    subprocess.run([sys.executable, "-m", "trainer", *prepare], check=True, stdout=subprocess.DEVNULL)
+def prepare(dataset: str, folder: Path) -> None:
+    """Shards of a data set that ships in wheels, 32x32."""
+    words = ["data", "prepare", dataset, "--resolution", "32", "--out", str(folder)]
+    subprocess.run([sys.executable, "-m", "trainer", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def train_for(

@@ -41,6 +41,9 @@ def _unlike_counters(config: TrainConfig, state: Mapping[str, Any]) -> str:
     share = state.get("augment_p", 0.0)
     if not isinstance(share, float) or not 0 <= share <= 1:
         return f"augment_p is {share!r}, not a share from 0 to 1"
+    signs = state.get("signs", [0, 0])
+    if not isinstance(signs, list) or len(signs) != 2 or not all(type(each) is int for each in signs):
+        return f"signs is {signs!r}, not a sum and a number of images"
     return ""
 
 

@@ -28,6 +28,7 @@ from trainer.core.errors import TrainerError, diverged, from_validation
 from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
 from trainer.distributed.sharded_modules import whole
 from trainer.distributed.world import World
+from trainer.networks.factory import revision
 from trainer.records.digest import RunIdentity
 
 
@@ -107,7 +108,8 @@ class OtherVersionError(TrainerError):
 class Manifest(BaseModel):
     """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
     tensors, so that two runs can be compared without loading them: of sharded ones, on as many workers. `format` is
-    FORMAT when it was written; `parts` are sharded networks' files, one of each worker.
+    FORMAT when it was written; `parts` are sharded networks' files, one of each worker; `revision` is of the networks'
+    architecture (trainer.networks.factory).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,6 +122,7 @@ class Manifest(BaseModel):
     identity: RunIdentity
     format: int = 1
     parts: tuple[Part, ...] = ()
+    revision: int = 1
 
 
 class _Written(BaseModel):
@@ -206,6 +209,7 @@ def _commit(
         identity=identity,
         format=FORMAT,
         parts=parts,
+        revision=revision(config),
     )
     _write(path, archive, manifest)
     clean_temporaries(folder)
@@ -217,8 +221,8 @@ def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
     """The manifest, then the file. Where that fails, on a full disk, what stood there before stands there again."""
     beside = _manifest_path(path)
     before = beside.read_bytes() if beside.exists() else None
-    # Without parts it is what every version reads.
-    left_out = None if manifest.parts else {"parts"}
+    # Without these it is what every version reads.
+    left_out = {name for name, first in (("parts", ()), ("revision", 1)) if getattr(manifest, name) == first}
     write_atomically(beside, manifest.model_dump_json(indent=2, exclude=left_out).encode())
     try:
         with atomic_writer(path) as file:
@@ -237,6 +241,9 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
     manifest = _read_manifest(path)
+    if (here := revision(manifest.config)) != manifest.revision:
+        networks = f"its {manifest.config.architecture} networks are of revision {manifest.revision}"
+        raise OtherVersionError.of(path, f"{networks}, and this version builds revision {here}")
     found = sha256_of(path)
     if found != manifest.sha256:
         raise TrainerError(

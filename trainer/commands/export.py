@@ -62,7 +62,9 @@ def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = Fals
 
     check_new_file(out, overwrite=overwrite, written=lambda out: (out, _sidecar(out)))
     network, manifest = load_generator(run_dir, torch.device("cpu"))
-    network.to(memory_format=torch.contiguous_format)  # the trainer's layout is nothing for others to know
+    # Weights and maps in torch's default layout: the trainer's is of no use to other programs.
+    network.layout = torch.contiguous_format
+    network.to(memory_format=network.layout)
     content = chosen.encode(network, manifest.config)
     sidecar = {
         "format": format_name,
@@ -108,7 +110,7 @@ def _example(config: "TrainConfig") -> tuple["torch.Tensor", ...]:
     return (latents, torch.zeros(2, dtype=torch.int64)) if config.num_classes else (latents,)
 
 
-def _program(network: "Generator", config: "TrainConfig") -> "torch.export.ExportedProgram":
+def _program(network: "torch.nn.Module", config: "TrainConfig") -> "torch.export.ExportedProgram":
     import torch
 
     return torch.export.export(network, _example(config), dynamic_shapes=_shapes(config))
@@ -121,11 +123,31 @@ def _shapes(config: "TrainConfig") -> dict[str, Any]:
     return {each["name"]: {0: torch.export.Dim("batch", min=1)} for each in _inputs(config)}
 
 
+def _refusing(network: "Generator", num_classes: int) -> "torch.nn.Module":
+    """The network, which takes no label that is no class. ONNX would count a negative one from the last class on: here
+    it becomes one above all classes, which a runtime refuses, and the image is NaN where one (a GPU's) does not.
+    """
+    import torch
+
+    class Refusing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, latents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            is_class = (labels >= 0) & (labels < num_classes)
+            images = self.network(latents, torch.where(is_class, labels, num_classes))
+            return torch.where(is_class.reshape(-1, *[1] * (images.dim() - 1)), images, torch.nan)
+
+    return Refusing()
+
+
 def _onnx(network: "Generator", config: "TrainConfig") -> bytes:
     import torch
 
+    whole = _refusing(network, config.num_classes) if config.num_classes else network
     program = torch.onnx.export(
-        _program(network, config),
+        _program(whole, config),
         dynamo=True,
         input_names=[each["name"] for each in _inputs(config)],
         output_names=["images"],

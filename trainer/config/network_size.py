@@ -347,7 +347,7 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
             yield _conv(before, width, 1, (config.resolution >> step) ** 2, bias=False)
         yield from _r3gan_blocks(width, config.group_width, (config.resolution >> step) ** 2)
     yield _conv(widths[-1], widths[-1], 16, 16, 1, bias=False, groups=widths[-1])
-    yield _conv(widths[-1], 1, 1, 1, bias=False)
+    yield _conv(widths[-1], widths[-1] if config.num_classes else 1, 1, 1, bias=False)
     yield _projection(config, widths[-1])
 
 

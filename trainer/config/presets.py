@@ -94,9 +94,7 @@ def _progan(own: Mapping[str, object]) -> TrainConfig:
 _R3GAN_DEPARTURES = (
     "R1 and R2 are gradients at the augmented images, which the discriminator sees; the authors' code takes them at "
     "the images before the augmentation",
-    "halving is the plain mean of 2x2 pixels, without the paper's wider filter",
 )
-_R3GAN_CLASSES = "a class is an embedding beside the latents, and a projection beside an unconditional logit"
 
 
 def _second_half(start: float, kimg: float) -> Ramp:
@@ -306,10 +304,7 @@ _CATALOGUE = (
         ),
         "a modern residual GAN with class labels, for data-centre GPUs",
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset CIFAR10",
-        (
-            *_R3GAN_DEPARTURES,
-            _R3GAN_CLASSES,
-        ),
+        _R3GAN_DEPARTURES,
     ),
     Preset(
         _r3gan(
@@ -350,7 +345,6 @@ _CATALOGUE = (
         "Huang et al. 2024, arXiv:2501.05441; the authors' train.py, preset ImageNet-64",
         (
             *_R3GAN_DEPARTURES,
-            _R3GAN_CLASSES,
             "ImageNet has no recipe here: prepare its training folder, which has one of each class, with --labels",
         ),
     ),

@@ -1,7 +1,7 @@
 """What keeps a policy within bounds: values that it may choose, meters to be believed, limits of rate and loss."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from trainer.config.control import JUDGE, Bounds, ControlSettings
@@ -192,11 +192,8 @@ def failures(history: Sequence[Interval], knob: str) -> int:
 def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> str:
     """Why the last interval's figures are nothing to decide by; empty where they can be believed."""
     last = history[-1]
-    if last.told:
-        return "; ".join(last.told)
-    for name, value in _figures(last):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            return f"{name} is {value:g}"
+    if last.invalid:
+        return "; ".join(last.invalid)
     for name in ("images_per_sec", "cpu_use", "watts"):
         values = [getattr(each, name) for each in history[-_FROZEN:]]
         if len(values) == _FROZEN and values[0] and len(set(values)) == 1:
@@ -210,13 +207,6 @@ def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Kn
     if score(last, settings.objective, start.batch_size) is None:
         return f"there is no figure for {settings.objective}"
     return ""
-
-
-def _figures(interval: Interval) -> Iterator[tuple[str, float | None]]:
-    for name in Interval._fields:
-        value = getattr(interval, name)
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            yield name, value
 
 
 def is_too_often(history: Sequence[Interval], settings: ControlSettings) -> bool:

@@ -3,6 +3,7 @@
 None is a figure that nobody has: no meter, no price, or not enough data.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
@@ -11,6 +12,14 @@ from typing import NamedTuple
 from trainer.config.control import Objective
 
 Value = int | float | str
+_MOST_SHARE = 1.1
+"""Of a share: parts of the time are measured by clocks of their own, and come to a little more than all of it."""
+_SHARES = frozenset(
+    {
+        *("loader_share", "allreduce_share", "checkpoint_share", "cpu_wait_share"),
+        *("device_use", "cpu_use", "device_memory_share", "host_memory_share"),
+    }
+)
 _NOISE_SCALES = 5
 """Estimates of the gradients' noise that count."""
 
@@ -125,6 +134,22 @@ class Interval(NamedTuple):
     decision: Decision | None = None
     failed: Decision | None = None
     told: tuple[str, ...] = ()
+
+    @property
+    def invalid(self) -> tuple[str, ...]:
+        """Why nothing may be decided or judged by it, in words: broken meters, values that cannot be; else empty."""
+        found = list(self.told)
+        if self.images_per_sec == 0:
+            found.append("images_per_sec is 0: no step was made")
+        for name in self._fields:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if not (math.isfinite(value) and value >= 0):
+                found.append(f"{name} is {value:g}")
+            elif name in _SHARES and value > _MOST_SHARE:
+                found.append(f"{name} is {value:g}, which is no share")
+        return tuple(found)
 
     @property
     def after(self) -> Knobs:

@@ -113,7 +113,7 @@ def _compared(
     waited = history[place + 1 + SETTLE :][: LONGEST * settings.patience]
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
-    after = [each for each in alike if not each.told and measure.of(each) is not None][: settings.patience]
+    after = [each for each in alike if not each.invalid and measure.of(each) is not None][: settings.patience]
     is_other_now = not frees and _has_turned(last, history[place + 1 :][-settings.patience :], settings.patience)
     if len(after) < settings.patience and not is_other_now and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
@@ -224,7 +224,7 @@ def _before(history: Sequence[Interval], place: int) -> list[Interval]:
     for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
         if (each.knobs, each.conditions) != (last.knobs, last.conditions) or len(found) == BEFORE:
             break
-        if each.told:
+        if each.invalid:
             continue
         if bottleneck(each).kind != kind or has_neighbour(each) != has_neighbour(last):
             break

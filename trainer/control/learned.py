@@ -132,7 +132,7 @@ class Learned:
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
         """See `Policy`."""
         last = history[-1]
-        if last.told or score(last, room.objective, room.start.batch_size) is None:
+        if last.invalid or score(last, room.objective, room.start.batch_size) is None:
             return None
         trials = trials_of(history, room)
         lost_sec = math.fsum(each.lost_sec for each in trials)
@@ -210,7 +210,7 @@ def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -
     noise = last.noise_scale
 
     def mean(intervals: Sequence[Interval]) -> float | None:
-        fair = (each._replace(noise_scale=noise) for each in intervals if not each.told)
+        fair = (each._replace(noise_scale=noise) for each in intervals if not each.invalid)
         scores = [score(each, room.objective, room.start.batch_size) for each in fair]
         known = [each for each in scores if each is not None]
         return math.fsum(known) / len(known) if known else None

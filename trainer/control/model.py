@@ -103,11 +103,11 @@ class Model:
 
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
         """See `Policy`."""
-        if not _is_usable(history[-1]):
+        if history[-1].invalid:
             return None
         # Networks that have grown take another time for everything.
         alike = (each for each in history if each.resolution == history[-1].resolution)
-        known = [each for each in alike if _is_usable(each)][-_KEPT:]
+        known = [each for each in alike if not each.invalid][-_KEPT:]
         last, noise = known[-1], noise_scale_of(known)
         present = last.after
         model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
@@ -174,10 +174,6 @@ class _Watts:
 
 def _moving(knobs: Knobs, busy: float) -> Vector:
     return np.array([1.0, busy * knobs.power_share])
-
-
-def _is_usable(interval: Interval) -> bool:
-    return not interval.told and interval.images_per_sec > 0
 
 
 def _step_sec(interval: Interval) -> float:

@@ -33,6 +33,8 @@ class Rules:
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
         """See `trainer.control.policy.Policy`."""
         recent = history[-_IN_A_ROW:]
+        if any(each.invalid for each in recent):
+            return None
         kinds = {bottleneck(each).kind for each in recent}
         if len(recent) < _IN_A_ROW or len(kinds) > 1 or len({each.knobs for each in recent}) > 1:
             return None

@@ -1,9 +1,10 @@
-"""The gate's command line: is the trainer right on this machine's GPUs? Ten minutes at the most.
+"""The gate's command line: is the trainer right on this machine's GPUs? Half an hour at the most.
 
     python -m trainer.gate --json gate.json
-    python -m trainer.gate --device cpu --only fp32,bf16
+    python -m trainer.gate --device cpu --only fp32,bf16,r3gan,r3gan-bf16
 
-What a machine cannot try is told, and fails nothing. Exit code 0; 1 where a check failed; 2 for a mistake.
+What a machine cannot try is told, and fails nothing. The JSON is written after each check: one that was ended before
+its time is marked as not `finished`. Exit code 0; 1 where a check failed; 2 for a mistake.
 """
 
 import datetime
@@ -11,10 +12,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainer.bench.guard import guarded_folder
-from trainer.bench.runs import prepare_photos
 from trainer.commands.arguments import Parser, path, positive
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.files import check_folder, write_atomically
@@ -24,7 +25,7 @@ from trainer.gate.machine import Kind, this_machine
 from trainer.gate.outcome import Outcome, Report
 from trainer.gate.runs import Gate
 
-_MINUTES, _SECONDS = 10.0, 10.0
+_MINUTES, _SECONDS = 30.0, 10.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,14 +35,18 @@ def main(argv: Sequence[str]) -> int:
         names = _names(arguments.only)
         if arguments.json is not None:
             check_folder(arguments.json.parent, "--json")
-        report = _run(names, arguments.device, arguments.minutes * 60, arguments.seconds)
-        if arguments.json is not None:
-            write_atomically(arguments.json, (json.dumps(report.as_json(), indent=2) + "\n").encode())
+
+        def keep(report: Report) -> None:
+            if arguments.json is not None:
+                write_atomically(arguments.json, (json.dumps(report.as_json(), indent=2) + "\n").encode())
+
+        report = _run(names, arguments.device, arguments.minutes * 60, arguments.seconds, keep)
     except TrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("stopped: nothing was written", file=sys.stderr)
+        kept = f": {arguments.json} has those that were made" if arguments.json else ""
+        print(f"stopped before the last check{kept}", file=sys.stderr)
         return 130
     print(report.table())
     print(report.verdict())
@@ -61,7 +66,7 @@ def _parser() -> Parser:
 
 
 def _names(only: str | None) -> list[str]:
-    names = only.split(",") if only else list(CHECKS)
+    names = list(dict.fromkeys(only.split(","))) if only else list(CHECKS)
     for name in names:
         if name not in CHECKS:
             near = nearest(name, CHECKS)
@@ -70,24 +75,25 @@ def _names(only: str | None) -> list[str]:
     return names
 
 
-def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float) -> Report:
+def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float, keep: Callable[[Report], None]) -> Report:
+    """Makes the checks, and gives `keep` what is known before the first and after each."""
     began = time.monotonic()
 
     def report(what: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {what}", file=sys.stderr, flush=True)
 
     machine, date, code = this_machine(kind), datetime.date.today().isoformat(), code_sha256()
-    lacking = {name: CHECKS[name].lacking(machine) for name in names}
-    if all(lacking.values()):
-        return Report(date, code, machine, {name: Outcome("not tried", why) for name, why in lacking.items()})
+    found = Report(date, code, machine, {}, finished=False)
+    keep(found)
     with guarded_folder() as work_dir:
-        gate = Gate(machine, work_dir, work_dir / "data", seconds, report)
-        prepare_photos(gate.data_dir)
-        checks = {}
+        gate = Gate(machine, work_dir, seconds, report)
         for name in names:
-            left_sec = limit_sec - (time.monotonic() - began)
-            checks[name] = Outcome("not tried", lacking[name]) if lacking[name] else _tried(gate, name, left_sec)
-    return Report(date, code, machine, checks)
+            lacking, left_sec = CHECKS[name].lacking(machine), limit_sec - (time.monotonic() - began)
+            outcome = Outcome("not tried", lacking) if lacking else _tried(gate, name, left_sec)
+            checks = {**found.checks, name: outcome}
+            found = replace(found, checks=checks, finished=len(checks) == len(names))
+            keep(found)
+    return found
 
 
 def _tried(gate: Gate, name: str, left_sec: float) -> Outcome:

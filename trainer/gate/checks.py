@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from trainer.gate.machine import Machine
 from trainer.gate.outcome import Outcome, worst_difference
-from trainer.gate.runs import Gate, Speed, Trained
+from trainer.gate.runs import DCGAN, FAMILIES, Gate, Speed, Trained
 from trainer.power.node import POWER_FLAG
 
 _FP32, _TF32, _BF16, _FP16 = 5e-3, 3e-2, 8e-2, 3e-2
@@ -109,19 +109,51 @@ def _fp32(gate: Gate) -> Outcome:
     return _compared(found, gate.train("fp32 on the CPU", _ANYWHERE, on_cpu=True), _FP32, "the CPU's", speed)
 
 
-def _in(changes: Mapping[str, object], bound: float, switch: str = "") -> Callable[[Gate], Outcome]:
+def _in(
+    changes: Mapping[str, object], bound: float, switch: str = "", family: str = DCGAN
+) -> Callable[[Gate], Outcome]:
     """A way of computing against plain float32 on the same device, and its speed. `switch`: the choice that the run
     has to have made.
     """
+    prefix = "" if family == DCGAN else f"{family} "
 
     def run(gate: Gate) -> Outcome:
-        name = ", ".join(f"{key} {value}" for key, value in changes.items())
-        found, wanted = gate.train(name, changes), gate.train("fp32", _ANYWHERE)
+        name = prefix + ", ".join(f"{key} {value}" for key, value in changes.items())
+        found = gate.train(name, changes, family=family)
+        wanted = gate.train(f"{prefix}fp32", _ANYWHERE, family=family)
         if switch and not found.choices[switch].startswith("on"):
             return Outcome("failed", f"{switch} is {found.choices[switch]}")
-        return _compared(found, wanted, bound, "fp32 here", gate.speed(f"{name}, speed", changes))
+        return _compared(found, wanted, bound, "fp32 here", gate.speed(f"{name}, speed", changes, family=family))
 
     return run
+
+
+def _fp32_of(family: str) -> Callable[[Gate], Outcome]:
+    """A family in float32 on a GPU against the CPU; where there is the CPU alone, in one memory layout against the
+    other.
+    """
+
+    def run(gate: Gate) -> Outcome:
+        found = gate.train(f"{family} fp32", _ANYWHERE, family=family)
+        if gate.machine.kind == "cpu":
+            contiguous = gate.train(f"{family} fp32 in NCHW", {"channels_last": False}, family=family)
+            return _compared(found, contiguous, _FP32, "NCHW's")
+        on_cpu = gate.train(f"{family} fp32 on the CPU", _ANYWHERE, family=family, on_cpu=True)
+        return _compared(found, on_cpu, _FP32, "the CPU's")
+
+    return run
+
+
+def _checks_of(family: str) -> dict[str, Check]:
+    """What is tried of each family but DCGAN, with which all other checks are made."""
+    eager, compiled = {"precision": "bf16"}, {"precision": "bf16", "compile": "on"}
+    return {
+        family: Check(f"{family} in strict float32", _no_device, _fp32_of(family)),
+        f"{family}-bf16": Check(f"{family} in bfloat16", _bf16, _in(eager, _BF16, family=family)),
+        f"{family}-bf16-compile": Check(
+            f"{family} in bfloat16, compiled", _bf16, _in(compiled, _BF16, "compile", family), 150
+        ),
+    }
 
 
 def _step_graph(gate: Gate) -> Outcome:
@@ -227,6 +259,10 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "compile-workers": Check("averages in compiled losses", _two_workers, _compiled_workers, 150),
         "fsdp2": Check("FSDP2", _two_workers, _sharded),
         "power": Check("a power limit", _power, _power_limit),
+        "bf16-compile": Check(
+            "bfloat16, compiled", _bf16, _in({"precision": "bf16", "compile": "on"}, _BF16, "compile"), 150
+        ),
+        **{name: check for family in FAMILIES if family != DCGAN for name, check in _checks_of(family).items()},
     }
 )
 """By the name that `--only` takes, in the order in which they are tried."""

@@ -28,12 +28,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks of one gate, in their order."""
+    """The checks of one gate, in their order. `finished`: all that were asked for; else a report that is replaced after
+    each check, and tells of those so far.
+    """
 
     date: str
     code_sha256: str
     machine: Machine
     checks: dict[str, Outcome]
+    finished: bool = True
 
     def named(self, state: State) -> list[str]:
         """The checks with that state."""

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
-from trainer.bench.runs import train_for, train_whole
+from trainer.bench.runs import prepare, train_for, train_whole
 from trainer.checkpoint.store import newest_of_run
 from trainer.config.presets import preset
 from trainer.config.train_config import TrainConfig
@@ -15,6 +16,51 @@ from trainer.records.run_record import RunRecord
 STEPS = 12
 """Over which losses are compared: penalties come in every fourth."""
 _BATCH = 64
+DCGAN = "dcgan"
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A family's networks as the gate trains them: a preset, and what is smaller or shorter than there."""
+
+    preset: str
+    changes: Mapping[str, object]
+
+
+FAMILIES: Mapping[str, Shrunk] = MappingProxyType(
+    {
+        DCGAN: Shrunk("dcgan-cifar10", {"dataset": "photos", "batch_size": _BATCH, "r1_interval": 4}),
+        # Rates at which p moves within the steps.
+        "ada": Shrunk(
+            "dcgan-cifar10",
+            {
+                **{"dataset": "photos", "batch_size": _BATCH, "r1_interval": 4, "lr_d": 2e-3},
+                **{"augment": "color,translation,cutout", "ada_target": 0.01, "ada_kimg": 0.5},
+            },
+        ),
+        "resnet": Shrunk(
+            "wgan-gp-cifar10", {"dataset": "photos", "batch_size": 16, "ngf": 16, "ndf": 16, "d_steps": 2}
+        ),
+        # With classes, which the digits have.
+        "r3gan": Shrunk(
+            "r3gan-cifar10",
+            {
+                **{"dataset": "digits", "channels": 1, "batch_size": 16, "ngf": 32, "ndf": 32, "ema_kimg": 0.5},
+                "augment": "translation,cutout",
+            },
+        ),
+        # From 4x4 to 32x32 within the steps: one at each size, two to fade in.
+        "progressive": Shrunk(
+            "progan-celeba128",
+            {
+                **{"dataset": "photos", "batch_size": 16, "ngf": 8, "ndf": 8},
+                **{"stable_kimg": 0.016, "fade_kimg": 0.032},
+            },
+        ),
+        "cyclegan": Shrunk("cyclegan-photos", {"dataset": "day-dusk", "batch_size": 4, "ngf": 8, "ndf": 8}),
+    }
+)
+"""By name, what the gate trains of each."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +94,38 @@ class Gate:
 
     Attributes:
         work_dir: for runs; its contents are of no use afterwards.
-        data_dir: the shards, prepared already.
         seconds: of a measurement of speed.
         report: told what begins.
     """
 
     machine: Machine
     work_dir: Path
-    data_dir: Path
     seconds: float
     report: Callable[[str], None]
     _known: dict[tuple[object, ...], Trained] = field(default_factory=dict)
 
-    def train(self, what: str, changes: Mapping[str, object], *, processes: int = 1, on_cpu: bool = False) -> Trained:
-        """`STEPS` steps of DCGAN at 32x32 from the same seed, in strict float32 where `changes` say nothing else.
+    def train(
+        self,
+        what: str,
+        changes: Mapping[str, object],
+        *,
+        family: str = DCGAN,
+        processes: int = 1,
+        on_cpu: bool = False,
+    ) -> Trained:
+        """`STEPS` steps of a family at 32x32 from the same seed, in strict float32 where `changes` say nothing else.
         RuntimeError, with the run's last words: it failed.
         """
-        key = (*sorted(changes.items()), processes, on_cpu or self.machine.kind == "cpu")
+        key = (family, *sorted(changes.items()), processes, on_cpu or self.machine.kind == "cpu")
         if key not in self._known:
             self.report(what)
             run_dir = self.work_dir / f"run-{len(self._known)}"
             hidden = {"CUDA_VISIBLE_DEVICES": ""} if on_cpu or self.machine.kind == "cpu" else {}
+            config = plain_config(family).replace(changes)
             lines = train_whole(
-                plain_config().replace(changes),
+                config,
                 run_dir,
-                self.data_dir,
+                self._data(config.dataset),
                 threads=max(1, self.machine.cores // processes),
                 processes=processes,
                 variables=hidden,
@@ -83,16 +136,25 @@ class Gate:
         return self._known[key]
 
     def speed(
-        self, what: str, changes: Mapping[str, object], *, batch: int = 1024, flags: tuple[str, ...] = ()
+        self,
+        what: str,
+        changes: Mapping[str, object],
+        *,
+        family: str = DCGAN,
+        batch: int = 1024,
+        flags: tuple[str, ...] = (),
     ) -> Speed:
-        """How fast one process trains, on a CPU with a batch of 64. `flags` of the command line besides."""
+        """How fast one process trains: DCGAN with a batch of 64 on a CPU, other families with their own everywhere.
+        `flags` of the command line besides.
+        """
         self.report(what)
-        batch, steps_a_line = (batch, 32) if self.machine.kind == "cuda" else (_BATCH, 4)
-        endless = {"kimg": 1e6, "batch_size": batch, "stats_kimg": steps_a_line * batch / 1000}
+        plain, on_gpu = plain_config(family), self.machine.kind == "cuda"
+        size = batch if on_gpu and family == DCGAN else plain.batch_size
+        endless = {"kimg": 1e6, "batch_size": size, "stats_kimg": (32 if on_gpu else 4) * size * plain.d_steps / 1000}
         lines = train_for(
-            plain_config().replace({**changes, **endless, "check_gradients_steps": 0}),
+            plain.replace({**changes, **endless, "check_gradients_steps": 0}),
             self.work_dir / what.replace(" ", "-").replace(",", ""),
-            self.data_dir,
+            self._data(plain.dataset),
             self.seconds,
             threads=self.machine.cores,
             flags=flags,
@@ -100,17 +162,21 @@ class Gate:
         mfu = [line["mfu"] for line in lines if line["mfu"] is not None]
         return Speed(median(line["images_per_sec"] for line in lines), median(mfu) if mfu else None, _watts(lines))
 
+    def _data(self, dataset: str) -> Path:
+        """Its shards, prepared when they are first asked for."""
+        folder = self.work_dir / f"data-{dataset}"
+        if not folder.exists():
+            prepare(dataset, folder)
+        return folder
 
-def plain_config() -> TrainConfig:
+
+def plain_config(family: str = DCGAN) -> TrainConfig:
     """A line of statistics for each step; nothing that is not computing."""
-    return preset("dcgan-cifar10").replace(
+    shrunk = FAMILIES[family]
+    config = preset(shrunk.preset).replace(
         {
-            "dataset": "photos",
+            "resolution": 32,
             "augment": "none",
-            "batch_size": _BATCH,
-            "kimg": STEPS * _BATCH / 1000,
-            "r1_interval": 4,
-            "stats_kimg": _BATCH / 1000,
             "sample_kimg": 1e6,
             "checkpoint_kimg": 1e6,
             "check_gradients_steps": 4,
@@ -118,8 +184,11 @@ def plain_config() -> TrainConfig:
             "precision": "fp32",
             "compile": "off",
             "step_graph": "off",
+            "schedules": {},
+            **shrunk.changes,
         }
     )
+    return config.replace({"kimg": STEPS * config.step_images / 1000, "stats_kimg": config.step_images / 1000})
 
 
 def _watts(lines: list[dict[str, float]]) -> float | None:

@@ -20,6 +20,8 @@ class Network(nn.Module):
     precision: Precision | None = None
     frozen: frozenset[str] = frozenset()
     """Names of parameters that keep their values."""
+    layout: torch.memory_format = torch.contiguous_format
+    """Memory layout of its feature maps: that of its weights (trainer.networks.factory)."""
     gathered: GatheredWindow | None = None
     """Through which a sharded network's weights are seen."""
 
@@ -35,8 +37,20 @@ class Network(nn.Module):
         """
         return []
 
+    def arrange(self, maps: Tensor) -> Tensor:
+        """Returns [N, C, H, W] in the network's layout, anything else as it is. Operations keep the layout that they
+        are given, and a convolution in the wrong one is slower, so `forward` calls this on every map that it makes out
+        of vectors. Inputs are arranged already.
+        """
+        if maps.dim() != 4 or self.layout == torch.contiguous_format:
+            return maps
+        if maps.shape[1] == 1:  # both layouts at once: only these strides have a convolution answer in NHWC
+            return maps.squeeze(1).unsqueeze(3).movedim(3, 1)
+        return maps.contiguous(memory_format=self.layout)
+
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
-        """A forward pass in the network's precision, its result in float32."""
+        """A forward pass on arranged inputs in the network's precision, its result in float32."""
+        inputs = tuple(self.arrange(each) if isinstance(each, Tensor) else each for each in inputs)
         if self.precision is None:
             result: Tensor = super().__call__(*inputs)
             return result

@@ -9,15 +9,24 @@ from torch import nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.networks import dcgan, progressive, r3gan, resnet
-from trainer.networks.base import Discriminator, Generator
+from trainer.networks.base import Discriminator, Generator, Network
 
-__all__ = ["Discriminator", "Generator", "build", "initialised"]
+__all__ = ["Discriminator", "Generator", "build", "initialised", "revision"]
 
 
-T = TypeVar("T", bound=tuple[nn.Module, ...])
+T = TypeVar("T", bound=tuple[Network, ...])
 
 _FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet})
 """Families that make images alone, and are called alike."""
+_REVISIONS = MappingProxyType({"r3gan": 2})
+"""By architecture, from 1 on where it is missing. Raise it when networks of the same sizes begin to compute something
+else: checkpoints of another revision are refused. R3GAN 2: the filter [1, 2, 1], and the authors' conditioning.
+"""
+
+
+def revision(config: TrainConfig) -> int:
+    """Which revision of its architecture this version of the trainer builds."""
+    return _REVISIONS.get(config.architecture, 1)
 
 
 def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
@@ -55,12 +64,13 @@ def initialised(config: TrainConfig, make: Callable[[], T]) -> T:
     return networks
 
 
-def _to_channels_last(network: nn.Module) -> None:
-    """Lays the weights out as NHWC, but where both layouts are the same memory under different strides.
+def _to_channels_last(network: Network) -> None:
+    """Lays weights and feature maps out as NHWC. Weights keep their strides where both layouts are the same memory.
 
     That is so for grey images, single channels and single pixels: autograd returns the plain one, and
     DistributedDataParallel would warn of the difference and copy.
     """
+    network.layout = torch.channels_last
     for module in network.modules():
         weight = getattr(module, "weight", None)
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | progressive.EqualConv) and weight is not None:

@@ -76,7 +76,7 @@ class SecondHalf(_Half):
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """`latents` are the rows."""
-        features = latents.reshape(len(latents), *self._shape)
+        features = self._whole[0].arrange(latents.reshape(len(latents), *self._shape))
         for unit in self._units:
             features = unit(features)
         return self._whole[0].finish(features)

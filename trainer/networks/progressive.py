@@ -145,7 +145,7 @@ class Generator(base.Generator):
         sizes, phase = self._sizes, self._phase
         features = self.first(self.with_class(self.norm(latents), labels))
         # Not len(): torch.export would take that for a constant.
-        features = features.reshape(latents.shape[0], sizes.widths[SMALLEST], *sizes.first_size)
+        features = self.arrange(features.reshape(latents.shape[0], sizes.widths[SMALLEST], *sizes.first_size))
         features = self.norm(F.leaky_relu(features, _SLOPE))
         before = features
         for each in sizes.in_use(phase):
@@ -203,7 +203,7 @@ class Discriminator(base.Discriminator):
         features = self._from_image(phase.resolution, images)
         for each in reversed(sizes.in_use(phase)):
             if each == SMALLEST and self._group:
-                features = with_group_deviation(features, self._group)
+                features = self.arrange(with_group_deviation(features, self._group))
             features = self.blocks[str(each)](features)
             if each > SMALLEST:
                 features = pool(features, size_at(each // 2, sizes.frames))

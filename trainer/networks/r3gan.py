@@ -1,13 +1,14 @@
-"""The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
+"""The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper. Sizes of filters and
+initial scales are those of the authors' code (github.com/brownvc/R3GAN, R3GAN/Networks.py and R3GAN/Resamplers.py at
+commit 19a7ddf).
 
-Generator and discriminator mirror each other: at each resolution a change of size (bilinear) and width (1x1), then two
-residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
+Generator and discriminator mirror each other: at each resolution a change of size (filtered with [1, 2, 1]) and width
+(1x1), then two residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
 normalisation: as in Fixup (Zhang et al. 2019, arXiv:1901.09321) each block's last convolution starts at zero and the
 others are scaled down by depth. A learnt 4x4 basis, scaled by the latents, begins the generator; a learnt 4x4 window
-per channel ends the discriminator.
-
-Unlike the paper: halving is the plain mean of 2x2 pixels, which bilinear sampling comes to there, without its wider
-filter; a class is an embedding beside the latents, and a projection beside an unconditional logit.
+per channel and a linear layer end the discriminator. A class is a learnt vector beside the latents, with deviation
+1 / sqrt(classes). In the discriminator the linear layer then makes a vector as long as the feature maps are wide, and
+the logit is its product with a learnt vector of the class, with deviation 1 / sqrt(classes * width).
 """
 
 import math
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer.networks import base
-from trainer.networks.base import ClassEmbedding, ProjectionHead
+from trainer.networks.base import ClassEmbedding
 
 _SMALLEST = 4
 _BLOCKS = 2
@@ -55,6 +56,8 @@ class Generator(base.Generator):
     def __init__(self, z_dim: int, widths: Widths, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         self.with_class = ClassEmbedding(z_dim, num_classes)
+        if self.with_class.embedding is not None:
+            nn.init.normal_(self.with_class.embedding.weight, std=1 / math.sqrt(num_classes))
         of_sizes = widths.from_smallest(resolution)
         depth = _BLOCKS * len(of_sizes)
         self.basis = nn.Parameter(torch.randn(of_sizes[0], _SMALLEST, _SMALLEST))
@@ -78,7 +81,7 @@ class Generator(base.Generator):
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
         """See `base.Generator`."""
         features: Tensor = self.basis * self.scale(self.with_class(latents, labels))[:, :, None, None]
-        return features
+        return self.arrange(features)
 
     def finish(self, features: Tensor) -> Tensor:
         """See `base.Generator`."""
@@ -105,18 +108,22 @@ class Discriminator(base.Discriminator):
             for number, (old, new) in enumerate(zip(before, of_sizes, strict=False))
         )
         self.window = _conv(last, last, _SMALLEST, gain=1.0, groups=last)
-        self.last = nn.Linear(last, 1, bias=False)
+        self.last = nn.Linear(last, last if num_classes else 1, bias=False)
         nn.init.normal_(self.last.weight, std=1 / math.sqrt(last))
-        self.with_projection = ProjectionHead(last, num_classes)
+        self.class_vectors = nn.Embedding(num_classes, last) if num_classes else None
+        if self.class_vectors is not None:
+            nn.init.normal_(self.class_vectors.weight, std=1 / math.sqrt(num_classes * last))
 
     def forward(self, images: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, channels, resolution, resolution] in -1..1 to [N] logits."""
         features = self.from_image(images)
         for stage in self.stages:
             features = stage(features)
-        features = self.window(features).flatten(1)
-        logits: Tensor = self.with_projection(self.last(features).squeeze(1), features, labels)
-        return logits
+        vectors: Tensor = self.last(self.window(features).flatten(1))
+        if self.class_vectors is None:
+            return vectors.squeeze(1)
+        assert labels is not None, "a network that knows classes is called with labels"
+        return (vectors * self.class_vectors(labels)).sum(dim=1)
 
     def units(self) -> Sequence[nn.Module]:
         """See `Network`."""
@@ -146,9 +153,9 @@ class _Stage(nn.Module):
 
     def _compute(self, features: Tensor) -> Tensor:
         if self._scale == 2:
-            features = F.interpolate(self.widen(features), scale_factor=2, mode="bilinear", align_corners=False)
+            features = _blur(F.interpolate(self.widen(features), scale_factor=2, mode="nearest"))
         elif self._scale is not None:
-            features = self.widen(F.avg_pool2d(features, 2))
+            features = self.widen(F.avg_pool2d(_blur(features), 2))
         blocks: Tensor = self.blocks(features)
         return blocks
 
@@ -169,6 +176,13 @@ class _Block(nn.Module):
         hidden = F.leaky_relu(self.mix(hidden), _SLOPE)
         combined: Tensor = features + self.project(hidden)
         return combined
+
+
+def _blur(features: Tensor) -> Tensor:
+    """Filters rows and columns of [N, C, H, W] with [1, 2, 1] / 4, zeros around them. With the doubling before it, or
+    the halving after it, that is the authors' [1, 3, 3, 1].
+    """
+    return F.avg_pool2d(F.avg_pool2d(features, 2, stride=1, padding=1), 2, stride=1)
 
 
 def _conv(

@@ -44,7 +44,7 @@ class Generator(base.Generator):
         """See `base.Generator`."""
         # Not len(): torch.export would take that for a constant.
         features: Tensor = self.first(self.with_class(latents, labels))
-        return features.reshape(latents.shape[0], -1, _SMALLEST, _SMALLEST)
+        return self.arrange(features.reshape(latents.shape[0], -1, _SMALLEST, _SMALLEST))
 
     def finish(self, features: Tensor) -> Tensor:
         """See `base.Generator`."""

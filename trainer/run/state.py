@@ -37,6 +37,8 @@ class TrainState:
         step: steps made.
         augment_p: share of the images that each part of the augmentation changes (trainer.steps.augment); where it has
             adapted, a scalar on the device, which only those wait for who look at it.
+        sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
+            device.
         phase: what the networks make now, a function of `images`.
         stage: what this worker computes of a pipeline; None without one.
     """
@@ -55,6 +57,7 @@ class TrainState:
         self.stage: Stage | None = None
         self.images, self.step = 0, 0
         self.augment_p: torch.Tensor | float = first_p(config)
+        self.sign_sum, self.sign_images = torch.zeros((), dtype=torch.int64, device=device), 0
         self._saved_scales: dict[str, dict[str, Any]] = {}
         self._enter_phase()
 
@@ -196,11 +199,16 @@ class TrainState:
         """
         parts = {name: _saved_part(part) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
-        return {"images": self.images, "step": self.step, "augment_p": float(self.augment_p), **parts, **scales}
+        counters = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
+        if self.config.ada_target:
+            counters["signs"] = [int(self.sign_sum), self.sign_images]
+        return {**counters, **parts, **scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The opposite of `state_dict`, on any device."""
         self.images, self.augment_p = state["images"], state.get("augment_p", self.augment_p)
+        signs, self.sign_images = state.get("signs", (0, 0))  # older ones have none: they begin anew
+        self.sign_sum = torch.full_like(self.sign_sum, signs)
         # Older checkpoints are of runs with one size of steps.
         self.step = state.get("step", self.images // self.config.step_images)
         for name, part in self._parts():

@@ -18,7 +18,7 @@ not get."""
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
 EVERY_STEPS = 4
-"""Steps from one adjustment to the next, as in the paper."""
+"""Steps from one adjustment to the next, over which the signs are averaged, as in the paper."""
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
@@ -119,10 +119,11 @@ def is_due(config: TrainConfig, step: int) -> bool:
     return config.ada_target > 0 and step % EVERY_STEPS == 0
 
 
-def adapted(p: Tensor, sum_of_signs: Tensor, config: TrainConfig) -> Tensor:
+def adapted(p: Tensor, sum_of_signs: Tensor, images: int, config: TrainConfig) -> Tensor:
     """The next p, a float64 scalar where `p` is, equal on every worker; `sum_of_signs`, an integer there, is of the
-    logits of the step's reals, over all workers. Nothing waits for the device.
+    logits of all `images`, the reals since the adjustment before, over all workers: their mean is the paper's r_t.
+    Nothing waits for the device.
     """
-    mean_sign = sum_of_signs.double() / config.step_images
-    change = EVERY_STEPS * config.step_images / (config.ada_kimg * 1000)
+    mean_sign = sum_of_signs.double() / images
+    change = images / (config.ada_kimg * 1000)
     return torch.where(mean_sign > config.ada_target, p + change, p - change).clamp(0.0, 1.0)

@@ -124,11 +124,17 @@ def play(
 
 
 def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
-    """Augmentation adapts to how sure the discriminator is; all workers count the same signs."""
+    """Augmentation adapts to how sure the discriminator has been since it last did. All workers count the same signs,
+    of every step, so that a checkpoint between two adjustments holds them.
+    """
+    if not game.config.ada_target:
+        return
+    state.sign_sum = state.sign_sum + game.world.total(signs.round().long())
+    state.sign_images += game.config.step_images
     if augment.is_due(game.config, state.step):
-        total = game.world.total(signs.round().long())
-        p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=total.device)
-        state.augment_p = augment.adapted(p, total, game.config)
+        p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=state.sign_sum.device)
+        state.augment_p = augment.adapted(p, state.sign_sum, state.sign_images, game.config)
+        state.sign_sum, state.sign_images = torch.zeros_like(state.sign_sum), 0
 
 
 def _gradients(

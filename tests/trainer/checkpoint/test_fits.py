@@ -76,6 +76,7 @@ UNLIKE: dict[Callable[[store.State], None], str] = {
     lambda state: state.pop("images"): "images is None, not a number of images from 0 to ",
     lambda state: state.update(step=None): "step is None, not a number of steps from 0 to ",
     lambda state: state.update(augment_p="high"): "augment_p is 'high', not a share from 0 to 1",
+    lambda state: state.update(signs=[0.5, 12]): "signs is [0.5, 12], not a sum and a number of images",
     _with_a_list: "g is a list, not the tensors of a network",
     lambda state: state.pop("ema"): "ema is missing",
     lambda state: state.pop("opt_g"): "opt_g is missing",

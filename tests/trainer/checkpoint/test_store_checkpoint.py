@@ -12,6 +12,7 @@ import torch
 
 from trainer.checkpoint import store
 from trainer.checkpoint.store import OtherVersionError, state_digests
+from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
@@ -216,6 +217,29 @@ def test_manifests_from_before_they_had_a_format_are_read(tmp_path: Path, tiny_c
     old = {name: value for name, value in json.loads(manifest.read_text()).items() if name != "format"}
     manifest.write_text(json.dumps(old))
     assert store.load(path).manifest.format == 1
+
+
+def test_networks_that_compute_otherwise_now_are_refused(tmp_path: Path) -> None:
+    """R3GAN's of before have the same names and shapes, and made other images of them."""
+    config = PRESETS["r3gan-cifar10"].replace({"num_classes": 0})
+    path = store.save(tmp_path, _state(1), config, 100, IDENTITY)
+    assert store.load(path).manifest.revision == 2
+    manifest = path.with_suffix(".json")
+    content = json.loads(manifest.read_text())
+    del content["revision"]
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(
+        OtherVersionError, match="its r3gan networks are of revision 1, and this version builds"
+    ) as told:
+        store.load(path)
+    assert told.value.fix == "go on with the version that wrote it, or start anew in another --run-dir"
+
+
+def test_networks_that_never_changed_have_manifests_that_older_versions_read(
+    tmp_path: Path, tiny_config: TrainConfig
+) -> None:
+    path = store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
+    assert not {"revision", "parts"} & set(json.loads(path.with_suffix(".json").read_text()))
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn"])

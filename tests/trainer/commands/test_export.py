@@ -152,6 +152,17 @@ def test_every_family_takes_any_number_of_latents(tmp_path: Path, preset: str, c
             assert np.abs(compute(*arguments) - expected).max() <= 1e-4
 
 
+@pytest.mark.parametrize("label", [-1, -3, 3])
+def test_a_label_that_is_no_class_is_refused(make_run: Callable[[int], Path], tmp_path: Path, label: int) -> None:
+    """ONNX counts negative ones from the end: -1 would be the last class."""
+    export(make_run(3), "onnx", tmp_path / "generator.onnx")
+    compute = _with_onnxruntime(tmp_path / "generator.onnx")
+    latents = torch.zeros(2, 8)
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="out of data bounds"):
+        compute(latents, torch.tensor([0, label]))
+    assert np.isfinite(compute(latents, torch.tensor([0, 2]))).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_classes", NUM_CLASSES)
 @pytest.mark.parametrize("name", ["onnx", "torch-export"])

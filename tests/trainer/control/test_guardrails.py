@@ -13,7 +13,10 @@ from trainer.config.control import JUDGE, Bounds, ControlSettings
 from trainer.control.decide import next_decision
 from trainer.control.guardrails import Machine, allowed, doubled, lost_sec
 from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.policy import Fixed, Room
+from trainer.control.learned import Learned
+from trainer.control.model import Model
+from trainer.control.policy import Fixed, Policy, Room
+from trainer.control.rules import Rules
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
 Broken = Callable[[Interval, int], Interval]
@@ -77,6 +80,9 @@ BROKEN: dict[str, Broken] = {
     "not a number": lambda each, number: each._replace(images_per_sec=math.nan),
     "below zero": lambda each, number: each._replace(loader_share=-0.5),
     "infinite": lambda each, number: each._replace(neighbour_cores=math.inf),
+    "no images": lambda each, number: each._replace(images_per_sec=0.0),
+    "more than all of the time": lambda each, number: each._replace(loader_share=7.0),
+    "more than all cores": lambda each, number: each._replace(cpu_use=2.0),
     "clock back": lambda each, number: each._replace(told=("the clock went from 9.0 s to 1.0 s",)),
     "absent": lambda each, number: each._replace(watts=None if number % 2 else each.watts),
     "standing still": lambda each, number: each._replace(watts=123.456),
@@ -100,6 +106,21 @@ def test_a_broken_meter_leads_to_no_action_and_a_warning(name: str) -> None:
     assert all(outcome.decision is None for outcome in warned)
     acted = [number for number, each in enumerate(run.history) if each.decision]
     assert all(number % 2 == 0 for number in acted) if name == "absent" else not acted
+
+
+@pytest.mark.parametrize("policy", [Rules(), Model(), Learned(least=-1.0)], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("figure", [("images_per_sec", 0.0), ("loader_share", 7.0), ("cpu_wait_share", 2.0)])
+@pytest.mark.parametrize("place", [-1, -2])
+def test_no_policy_decides_by_a_value_that_cannot_be(policy: Policy, figure: tuple[str, float], place: int) -> None:
+    """Of the last interval, none at all; of the one before, nothing that rests on both."""
+    seen = Interval(0, 10.0, 100.0, START, loader_share=0.5, cores=4, noise_scale=100.0)
+    history = [seen._replace(images_per_sec=100.0 + number) for number in range(4)]
+    room = Room({"loader_threads": (1, 2)}, "time", START, on_cpu=True)
+    assert policy.decide(history, room) is not None
+    history[place] = history[place]._replace(**dict([figure]))
+    assert f"{figure[0]} is {figure[1]:g}" in "; ".join(history[place].invalid)
+    if place == -1 or isinstance(policy, Rules):
+        assert policy.decide(history, room) is None
 
 
 class Late(Restless):

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from trainer.config.network_size import generator_size
+from trainer.config.presets import PRESETS
 from trainer.gate.__main__ import main
-from trainer.gate.checks import CHECKS
+from trainer.gate.checks import CHECKS, Check
 from trainer.gate.machine import Machine
 from trainer.gate.outcome import Outcome, Report, worst_difference
-from trainer.gate.runs import STEPS, Gate, Speed, Trained
+from trainer.gate.runs import DCGAN, FAMILIES, STEPS, Gate, Speed, Trained, plain_config
 
 CPU = Machine("cpu", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 BARE = Machine("cuda", (), (0, 0), "a CPU", 2, "2.15.0", "", "", "no NVML here")
 V100 = Machine("cuda", ("V100",), (7, 0), "a CPU", 8, "2.15.0", "12.8", "2.27", "")
 H100S = Machine("cuda", ("H100",) * 8, (9, 0), "a CPU", 192, "2.15.0", "12.8", "2.27", "")
 ON = {"compile": "on: asked for, averages between workers included", "step_graph": "on: asked for"}
+OTHERS = [family for family in FAMILIES if family != DCGAN]
 RIGHT = Trained(tuple((0.7 + step / 100, 1.3 - step / 100) for step in range(STEPS)), {"g": "a", "d": "b"}, ON)
 
 
@@ -28,20 +31,34 @@ class Played(Gate):
     wrong: tuple[str, ...] = ()
     made: list[tuple[str, int]] = field(default_factory=list)
 
-    def train(self, what: str, changes: Mapping[str, object], *, processes: int = 1, on_cpu: bool = False) -> Trained:
+    def train(
+        self,
+        what: str,
+        changes: Mapping[str, object],
+        *,
+        family: str = DCGAN,
+        processes: int = 1,
+        on_cpu: bool = False,
+    ) -> Trained:
         self.made.append((what, processes))
         if what not in self.wrong:
             return RIGHT
         return Trained(tuple((loss_g + 0.1, loss_d) for loss_g, loss_d in RIGHT.losses), {"g": "a", "d": "c"}, ON)
 
     def speed(
-        self, what: str, changes: Mapping[str, object], *, batch: int = 1024, flags: tuple[str, ...] = ()
+        self,
+        what: str,
+        changes: Mapping[str, object],
+        *,
+        family: str = DCGAN,
+        batch: int = 1024,
+        flags: tuple[str, ...] = (),
     ) -> Speed:
         return Speed(1000.0, 0.4, 300.0)
 
 
 def played(machine: Machine, *wrong: str) -> Played:
-    return Played(machine, Path(), Path(), 1.0, lambda _: None, wrong=wrong)
+    return Played(machine, Path(), 1.0, lambda _: None, wrong=wrong)
 
 
 def tried(machine: Machine) -> set[str]:
@@ -51,7 +68,8 @@ def tried(machine: Machine) -> set[str]:
 def test_a_machine_tries_what_it_can() -> None:
     assert tried(BARE) == set()
     assert tried(H100S) == set(CHECKS)
-    assert set(CHECKS) - tried(V100) == {"tf32", "bf16", "workers", "compile-workers", "fsdp2"}
+    low = {name for name in CHECKS if "bf16" in name}
+    assert set(CHECKS) - tried(V100) == {"tf32", "workers", "compile-workers", "fsdp2"} | low
     assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "step-graph", "power"}
 
 
@@ -71,6 +89,10 @@ def test_a_machine_tries_what_it_can() -> None:
         ("workers", "8 workers"),
         ("compile-workers", "compile, 2 workers"),
         ("fsdp2", "FSDP2, 2 workers"),
+        ("bf16-compile", "precision bf16, compile on"),
+        *((family, f"{family} fp32") for family in OTHERS),
+        *((f"{family}-bf16", f"{family} precision bf16") for family in OTHERS),
+        *((f"{family}-bf16-compile", f"{family} precision bf16, compile on") for family in OTHERS),
     ],
 )
 def test_a_wrong_run_fails_its_check_and_a_right_one_passes(name: str, run: str) -> None:
@@ -81,12 +103,13 @@ def test_a_wrong_run_fails_its_check_and_a_right_one_passes(name: str, run: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "switch"), [("compile", "compile"), ("graphs", "compile"), ("step-graph", "step_graph")]
+    ("name", "switch"),
+    [("compile", "compile"), ("graphs", "compile"), ("step-graph", "step_graph"), ("r3gan-bf16-compile", "compile")],
 )
 def test_what_a_run_went_on_without_was_not_tried_and_fails(name: str, switch: str) -> None:
     gate = played(H100S)
     given_up = Trained(RIGHT.losses, RIGHT.digests, {**ON, switch: "off: tried, and it does not compile"})
-    gate.train = lambda what, *_, **__: RIGHT if what.startswith("fp32") else given_up  # type: ignore[method-assign]
+    gate.train = lambda what, *_, **__: RIGHT if "fp32" in what else given_up  # type: ignore[method-assign]
     outcome = CHECKS[name].run(gate)
     assert (outcome.state, outcome.why) == ("failed", f"{switch} is off: tried, and it does not compile")
 
@@ -121,9 +144,46 @@ def test_a_machine_without_gpus_fails_nothing_and_says_so(
 ) -> None:
     monkeypatch.setattr("trainer.gate.__main__.this_machine", lambda kind: BARE)
     assert main(["--json", str(tmp_path / "gate.json")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("passed 0, failed 0, not tried 14")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"passed 0, failed 0, not tried {len(CHECKS)}")
     written = json.loads((tmp_path / "gate.json").read_text())
     assert {found["state"] for found in written["checks"].values()} == {"not tried"}
+
+
+def test_every_architecture_has_checks_of_its_own_and_small_networks() -> None:
+    architectures = {plain_config(family).architecture for family in FAMILIES}
+    assert architectures == {config.architecture for config in PRESETS.values()}
+    for family in FAMILIES:
+        config = plain_config(family)
+        assert config.total_images == STEPS * config.step_images
+        assert generator_size(config).parameters < 4e6
+    assert plain_config("ada").ada_target > 0
+    assert {f"{family}{way}" for family in OTHERS for way in ("", "-bf16", "-bf16-compile")} < set(CHECKS)
+
+
+def test_a_gate_that_is_ended_leaves_the_checks_that_it_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """Caught by nobody."""
+
+    path, seen = tmp_path / "gate.json", list[tuple[list[str], bool]]()
+
+    def look(_: Gate) -> Outcome:
+        written = json.loads(path.read_text())
+        seen.append((list(written["checks"]), written["finished"]))
+        if len(seen) == 3:
+            raise Killed
+        return Outcome("passed", "the same")
+
+    monkeypatch.setattr("trainer.gate.__main__.this_machine", lambda kind: CPU)
+    monkeypatch.setattr("trainer.gate.__main__.CHECKS", {name: Check(name, lambda _: "", look, 1) for name in "abc"})
+    with pytest.raises(Killed):
+        main(["--device", "cpu", "--json", str(path)])
+    assert seen == [([], False), (["a"], False), (["a", "b"], False)]
+    written = json.loads(path.read_text())
+    assert (list(written["checks"]), written["finished"]) == (["a", "b"], False)
+    assert main(["--device", "cpu", "--json", str(path)]) == 0
+    assert json.loads(path.read_text())["finished"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +208,7 @@ def test_a_check_without_time_left_is_not_begun(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.slow
 def test_the_gate_passes_on_this_cpu(tmp_path: Path) -> None:
-    only = "penalty,fp32,bf16,micro-batches,determinism"
+    only = "penalty,fp32,bf16,micro-batches,determinism,r3gan,r3gan-bf16"
     assert main(["--device", "cpu", "--only", only, "--seconds", "1", "--json", str(tmp_path / "gate.json")]) == 0
     checks = json.loads((tmp_path / "gate.json").read_text())["checks"]
     assert {found["state"] for found in checks.values()} == {"passed"}

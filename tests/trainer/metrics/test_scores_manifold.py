@@ -50,6 +50,16 @@ def test_it_equals_a_count_by_hand(seed: int, shift: float, block: int) -> None:
         assert compare(reals, fakes, world) == pytest.approx(_by_hand(reals, fakes))
 
 
+def test_images_that_are_nearly_the_same_keep_their_distances(alone: World) -> None:
+    """Far from the origin, in tight groups: the square of a feature vector is 10^9 times that of a distance."""
+    random = np.random.default_rng(0)
+    centres = np.repeat(random.normal(0, 3, (6, 32)), 8, axis=0)
+    reals, fakes = ((centres + random.normal(0, spread, centres.shape)).astype(np.float32) for spread in (3e-4, 4e-4))
+    found = compare(reals, fakes, alone)
+    assert found == pytest.approx(_by_hand(reals, fakes))
+    assert 0 < found.precision < 1
+
+
 def test_it_equals_torch_fidelity(alone: World) -> None:
     from torch_fidelity.metric_prc import (  # type: ignore[import-untyped]  # publishes no types
         calculate_precision_recall_full,

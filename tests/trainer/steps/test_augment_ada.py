@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
+from trainer.distributed.world import World
+from trainer.run.state import TrainState
 from trainer.steps.augment import EVERY_STEPS, GATES, UNIFORMS, adapted, diffaugment, first_p, is_due
+from trainer.steps.step import Game, adapt
 
 ADAPTIVE = PRESETS["dcgan-cifar10"].replace({"ada_target": 0.6, "ada_kimg": 100, "batch_size": 50})
+TINY = ADAPTIVE.replace({"resolution": 16, "ngf": 1, "ndf": 1, "z_dim": 1})
 
 
 def next_p(p: float, sign: int, config: TrainConfig = ADAPTIVE) -> torch.Tensor:
     """As a step has it."""
-    return adapted(torch.tensor(p, dtype=torch.float64), torch.tensor(sign), config)
+    return adapted(torch.tensor(p, dtype=torch.float64), torch.tensor(sign), EVERY_STEPS * config.step_images, config)
 
 
 def test_it_is_due_every_fourth_step_if_at_all() -> None:
@@ -25,7 +29,9 @@ def test_it_is_due_every_fourth_step_if_at_all() -> None:
     assert (first_p(ADAPTIVE), first_p(PRESETS["dcgan-cifar10"])) == (0, 1)
 
 
-@pytest.mark.parametrize(("sign", "p", "expected"), [(40, 0.5, 0.502), (20, 0.5, 0.498), (50, 1.0, 1.0), (0, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("sign", "p", "expected"), [(160, 0.5, 0.502), (80, 0.5, 0.498), (200, 1.0, 1.0), (0, 0.0, 0.0)]
+)
 def test_p_moves_by_its_speed_and_stays_a_probability(sign: int, p: float, expected: float) -> None:
     """4 steps of 50 images are 200 of 100,000."""
     assert float(next_p(p, sign)) == pytest.approx(expected)
@@ -42,6 +48,26 @@ def test_p_does_not_depend_on_how_the_batch_is_spread(signs: list[int], cuts: li
     parts = [signs[start:stop] for start, stop in itertools.pairwise(edges) if stop > start]
     spread = [float(torch.tensor(part, dtype=torch.float32).mean() * len(part)) for part in parts]
     assert next_p(p, sum(map(round, spread))) == next_p(p, sum(signs))
+
+
+@given(batches=st.lists(st.integers(-50, 50), min_size=8, max_size=8))
+def test_r_t_is_the_mean_sign_of_the_batches_since_the_last_adjustment(batches: list[int]) -> None:
+    """Karras et al. 2020, section 3.1: adjusted once every four minibatches, by the reals of all four; also where a
+    checkpoint comes between.
+    """
+    state = TrainState.create(TINY, torch.device("cpu"))
+    game = Game(TINY, World.alone(torch.device("cpu")), (), {})
+    change, wanted = 4 * 50 / 100_000, 0.5
+    state.augment_p = wanted
+    for first in range(0, 8, 4):
+        for sign in batches[first : first + 4]:
+            state.step += 1
+            adapt(state, game, torch.tensor(float(sign)))
+            saved, state = state.state_dict(), TrainState.create(TINY, torch.device("cpu"))
+            state.load_state_dict(saved)
+        r_t = sum(batches[first : first + 4]) / (4 * 50)
+        wanted += change if r_t > 0.6 else -change
+        assert float(state.augment_p) == pytest.approx(wanted)
 
 
 @given(signs=st.lists(st.integers(-50, 50), min_size=1, max_size=400))
