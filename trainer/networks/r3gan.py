@@ -123,7 +123,8 @@ class Discriminator(base.Discriminator):
         if self.class_vectors is None:
             return vectors.squeeze(1)
         assert labels is not None, "a network that knows classes is called with labels"
-        return (vectors * self.class_vectors(labels)).sum(dim=1)
+        logits: Tensor = (vectors * self.class_vectors(labels)).sum(dim=1)
+        return logits
 
     def units(self) -> Sequence[nn.Module]:
         """See `Network`."""

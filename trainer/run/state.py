@@ -199,7 +199,7 @@ class TrainState:
         """
         parts = {name: _saved_part(part) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
-        counters = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
+        counters: dict[str, Any] = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
         if self.config.ada_target:
             counters["signs"] = [int(self.sign_sum), self.sign_images]
         return {**counters, **parts, **scales}

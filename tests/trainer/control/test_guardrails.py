@@ -109,16 +109,17 @@ def test_a_broken_meter_leads_to_no_action_and_a_warning(name: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [Rules(), Model(), Learned(least=-1.0)], ids=lambda policy: policy.name)
-@pytest.mark.parametrize("figure", [("images_per_sec", 0.0), ("loader_share", 7.0), ("cpu_wait_share", 2.0)])
+@pytest.mark.parametrize("figure", [{"images_per_sec": 0.0}, {"loader_share": 7.0}, {"cpu_wait_share": 2.0}], ids=str)
 @pytest.mark.parametrize("place", [-1, -2])
-def test_no_policy_decides_by_a_value_that_cannot_be(policy: Policy, figure: tuple[str, float], place: int) -> None:
+def test_no_policy_decides_by_a_value_that_cannot_be(policy: Policy, figure: dict[str, Any], place: int) -> None:
     """Of the last interval, none at all; of the one before, nothing that rests on both."""
     seen = Interval(0, 10.0, 100.0, START, loader_share=0.5, cores=4, noise_scale=100.0)
     history = [seen._replace(images_per_sec=100.0 + number) for number in range(4)]
     room = Room({"loader_threads": (1, 2)}, "time", START, on_cpu=True)
     assert policy.decide(history, room) is not None
-    history[place] = history[place]._replace(**dict([figure]))
-    assert f"{figure[0]} is {figure[1]:g}" in "; ".join(history[place].invalid)
+    history[place] = history[place]._replace(**figure)
+    ((name, value),) = figure.items()
+    assert f"{name} is {value:g}" in "; ".join(history[place].invalid)
     if place == -1 or isinstance(policy, Rules):
         assert policy.decide(history, room) is None
 

@@ -45,7 +45,7 @@ class _Convolutions(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = Counter[str]()
+        self.found: Counter[str] = Counter()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (F.conv2d, F.conv_transpose2d):
@@ -61,7 +61,8 @@ def layouts(config: TrainConfig) -> Counter[str]:
     labels = np.arange(8) % config.num_labels if config.num_labels else None
     with _Convolutions() as convolutions:
         local_train(state, pixels, labels, steps=2 if config.architecture == "progressive" else 1)
-    return convolutions.found
+    found: Counter[str] = convolutions.found
+    return found
 
 
 def _layout(maps: torch.Tensor) -> str:
