@@ -19,7 +19,7 @@ from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.presets import PRESETS
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
-SHORT_STEPS = {"speed.mostly-waiting"}
+DEMO_FINDINGS = {"config.placeholder", "speed.mostly-waiting"}
 """What is said of the demo, whose 64 digits are too few for 16 H100s."""
 
 
@@ -193,7 +193,7 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
 
 
 def test_without_a_bill_money_is_not_spoken_of(demo_config: StackConfig) -> None:
-    assert codes(common_findings(demo_config, load().machine("p5.48xlarge"), None)) == SHORT_STEPS
+    assert codes(common_findings(demo_config, load().machine("p5.48xlarge"), None)) == DEMO_FINDINGS
 
 
 def test_a_batch_that_xla_cannot_share_is_an_error(edited: Edited) -> None:
@@ -225,7 +225,7 @@ def test_prices_of_elsewhere_and_unknown_prices_are_told(demo_config: StackConfi
     (finding,) = [f for f in unknown if f.code == "cost.price-unknown"]
     assert finding.message == "not in the estimate, price unknown: nodes"
     assert finding.fix.startswith("run `gangway prices refresh`")
-    assert codes(common_findings(demo_config, machine, bill(1))) == SHORT_STEPS
+    assert codes(common_findings(demo_config, machine, bill(1))) == DEMO_FINDINGS
 
 
 def test_a_budget_below_a_full_month_is_a_warning(demo_config: StackConfig) -> None:
@@ -243,7 +243,7 @@ def test_a_budget_of_exactly_the_estimate_is_enough(demo_config: StackConfig) ->
         budget = demo_config.budget.model_copy(update={"monthly_usd": usd})
         config = demo_config.model_copy(update={"budget": budget})
         check_budget(config, cost)
-        return codes(common_findings(config, machine, cost)) - SHORT_STEPS
+        return codes(common_findings(config, machine, cost)) - DEMO_FINDINGS
 
     assert of(100, bill(100)) == {"budget.below-estimate"}
     with pytest.raises(InputError, match=r"at least 100\.00 USD"):

@@ -138,15 +138,15 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = {
     ),
     "cost without a price": (
         "hosts-lab", {"objective": "cost"}, {"site": {"usd_per_node_hour": None}}, "objective",
-        "cost with gangway:site.usd_per_node_hour", "add usd_per_node_hour",
+        "cost with gangway:site.usd_per_node_hour", "set gangway:site.usd_per_node_hour: ",
     ),
     "a cap without a price": (
         "openstack-gpu", {"bounds": {"usd_per_hour": 9}}, {"site": {"usd_per_node_hour": None}}, "bounds.usd_per_hour",
-        "only with gangway:site.usd_per_node_hour", "add usd_per_node_hour",
+        "only with gangway:site.usd_per_node_hour", "set gangway:site.usd_per_node_hour: ",
     ),
     "carbon without a grid": (
         "hosts-lab", {"objective": "carbon"}, {"site": {"intensity_g_per_kwh": None}}, "objective",
-        "carbon with gangway:site.intensity_g_per_kwh", "add intensity_g_per_kwh",
+        "carbon with gangway:site.intensity_g_per_kwh", "set gangway:site.intensity_g_per_kwh: ",
     ),
 }  # fmt: skip
 
