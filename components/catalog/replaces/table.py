@@ -3,7 +3,7 @@ writes, and `conditions.yaml`, by hand. Types are written `package:module:Class`
 
     >>> table = load()
     >>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 19200, 9600), {})
-    'shrinks'
+    'cannot shrink'
     >>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 9600, 19200), {})
     ''
 """

@@ -54,6 +54,11 @@ def test_the_tables_stay_small() -> None:
     [
         (FSX, Changed("storageCapacity", 19200, 9600), {}, True),
         (FSX, Changed("storageCapacity", 9600, 19200), {}, False),
+        (FSX, Changed("fileSystemTypeVersion", "2.9", "2.15"), {}, False),
+        (FSX, Changed("fileSystemTypeVersion", "2.15", "2.12"), {}, True),
+        (FSX, Changed("metadataConfiguration.iops", 12000, 6000), {}, True),
+        ("aws:eks:Cluster", Changed("encryptionConfig", None, {"a": 1}), {}, False),
+        ("aws:eks:Cluster", Changed("encryptionConfig", {"a": 1}, None), {}, True),
         (FSX, Changed("kmsKeyId", "a", "b"), {}, True),
         (FSX, Changed("perUnitStorageThroughput", 250, 500), {}, False),
         ("aws:ec2:Instance", Changed("userData", "a", "b"), {}, False),
