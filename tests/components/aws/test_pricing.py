@@ -233,16 +233,18 @@ def test_a_mixed_group_costs_what_its_dearest_type_costs() -> None:
     assert nodes.hourly == pytest.approx(2 * dearest.usd)
 
 
-def test_a_price_of_another_region_says_so_on_every_line() -> None:
+def test_a_price_of_another_region_says_so_on_its_line() -> None:
     lustre = Resource(
         "aws:fsx/lustreFileSystem:LustreFileSystem",
         "data",
         {"deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 500.0, "storageCapacity": 9600.0},
     )
     lines = bill(template("p5.48xlarge"), group(1.0), lustre, region="sa-east-1")
-    assert len(lines) == 3
-    assert all(line.source.endswith(" (price of us-east-1)") for line in lines)
-    assert {line.priced_in for line in lines} == {"us-east-1"}
+    nodes, disks, files = lines
+    assert all(line.source.endswith(" (price of us-east-1)") for line in (nodes, files))
+    assert [line.priced_in for line in (nodes, files, disks)] == ["us-east-1", "us-east-1", ""]
+    assert disks.hourly is not None
+    assert disks.hourly > 0.15 * disks.quantity / 730, "dearer there than anywhere"
     assert not any(line.priced_in for line in bill(template("p5.48xlarge"), group(1.0), lustre))
 
 

@@ -130,7 +130,7 @@ def test_it_is_priced_by_the_nodes_that_are_up(planned: Plan) -> None:
     assert none is not None
     assert one is not None
     assert all_up is not None
-    node = 18.17 + 38.02 / 730
+    node = 18.17 + 38.012142 / 730
     assert one - none == pytest.approx(node)
     assert all_up - none == pytest.approx(4 * node)
     names = {line.name for line in planned.cost.components}
