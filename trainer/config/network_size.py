@@ -199,8 +199,10 @@ def step_operations(config: TrainConfig) -> float:
     """
     latent = config.z_dim * (2 if config.num_classes else 1)
     of_generator, of_discriminator = _FAMILIES[config.architecture]
-    of_d = sum(layer.products > 0 for layer in of_discriminator(config))
-    of_g = sum(layer.products > 0 for layer in of_generator(config, latent))
+    # R3GAN filters at each change of size: two sums over pairs of pixels, which have no weights.
+    filters = 2 * _doublings(config) if config.architecture == "r3gan" else 0
+    of_d = sum(layer.products > 0 for layer in of_discriminator(config)) + filters
+    of_g = sum(layer.products > 0 for layer in of_generator(config, latent)) + filters
     d_step = _PASS_OPERATIONS * (of_d + of_g) + penalties(config) * _PENALTY_OPERATIONS * of_d
     in_one_go = 2 if config.translates else 1  # the way there, with what is of the domain already; and the way back
     return config.d_steps * d_step + _PASS_OPERATIONS * (of_d + in_one_go * of_g)
