@@ -133,7 +133,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             fix = f"add {loc[-1]}: what {setting.told_by} prints" if setting.told_by else shown
             return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
-            fix = f"add kind: {setting.kinds()[-1]}"
+            fix = f"add kind: {setting.kind_with(value)}"
             return InputError(f"{where}.kind", "missing", allowed=f"one of {', '.join(setting.kinds())}", fix=fix)
         case "literal_error" | "enum" | "union_tag_invalid":
             expected = str(context.get("expected") or context.get("expected_tags"))
@@ -224,6 +224,14 @@ class _Setting:
     def kinds(self) -> list[str]:
         """The words of a tagged union, in the models' order."""
         return [kind for schema in self.schemas if (kind := _kind(schema)) is not None]
+
+    def kind_with(self, given: Any) -> str:
+        """The word of a tagged union whose model has most of the `given` keys; the last of several."""
+        keys = set(given) if isinstance(given, dict) else set()
+        fitting = [(len(keys & set(schema.get("properties", {}))), kind) for schema in self.schemas
+                   if (kind := _kind(schema)) is not None]  # fmt: skip
+        most = max(number for number, _ in fitting)
+        return [kind for number, kind in fitting if number == most][-1]
 
     def words(self) -> str:
         """What is allowed here, for people."""

@@ -357,13 +357,13 @@ def _late_stop(config: StackConfig, cost: CostEstimate | None) -> Iterable[Findi
         usd = f"{hourly * least:,.0f} to {hourly * most:,.0f}" if least else f"up to {hourly * most:,.0f}"
         late += (
             f": {usd} USD more with all nodes on capacity[{position}] ({kind}), at {hourly:,.2f} USD an hour{prices}; "
-            f"{hourly * most / budget.monthly_usd:.0%} of monthly_usd at most"
+            f"that is up to {hourly * most / budget.monthly_usd:.0%} of monthly_usd"
         )
     yield Finding.info(
         "budget.late",
         "gangway:budget.stop_at_percent",
         late,
-        "leave as much between stop_at_percent and what you may spend",
+        "keep that margin between stop_at_percent and what you may spend",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.core.findings import InputError
-from components.core.foreign_files import foreign_file
+from components.core.foreign_files import foreign_file, foreign_path
 from components.forecast.job_logs import JobLog, is_job_log, parse_job_log
 from components.schedule.scenario import (
     MOST_JOBS,
@@ -53,6 +53,8 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
         trace = _read_trace(path)
         return _build(_always_there(gpus, trace=str(path)), trace, path)
     if gpus is not None:
+        if foreign := foreign_path(path, "simulate"):
+            raise foreign
         raise InputError(
             "--gpus", "not beside a scenario, which has its own", value=gpus, allowed="with a CSV file, or --generate",
             fix="leave it out, or change cluster.capacity in the file",

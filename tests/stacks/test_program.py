@@ -118,7 +118,7 @@ def test_the_program_declares_the_stack_and_exports(
     root: Any = settings.get_root_resource()
     assert set(root.outputs) == {
         "job", "image", "run_bucket", "group_names", "head_instance_id", "lustre_dns_name", "log_group", "dashboard",
-        "alarm_topic_arn", "budget_topic_arn", "machine_images", "signing_public_key",
+        "alarm_topic_arn", "budget_topic_arn", "machine_images", "next_command", "signing_public_key",
     }  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def test_a_history_without_a_price_is_named(tmp_path: Path) -> None:
 
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"SpotPriceHistory": []}))
-    with pytest.raises(InputError, match="spot prices, but not one"):
+    with pytest.raises(InputError, match="SpotPriceHistory"):
         read_history(path)
 
 

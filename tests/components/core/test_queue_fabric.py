@@ -12,7 +12,7 @@ def test_the_trainer_demands_what_the_variable_says_unless_its_words_do(
 ) -> None:
     for name, value in fabric_variables({"NCCL_NET": "IB"}, 800.0).items():
         monkeypatch.setenv(name, value)
-    asked = _parser().parse_args(["train", "tiny", "--run-dir", "run", *words])
+    asked = _parser().parse_args(["train", "--preset", "dcgan-digits", "--run-dir", "run", *words])
     assert asked.fabric_min_gbps == (7 if words else 800)
 
 

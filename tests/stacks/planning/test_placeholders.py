@@ -73,7 +73,7 @@ def test_one_finding_names_all_of_them(edited: Callable[[Callable[[dict[str, Any
 
 
 LEFT = {
-    "aws-demo": 1,
+    "aws-demo": 2,
     "aws-g5-dev": 1,
     "aws-p4d-block": 3,
     "aws-p5-slurm": 1,
@@ -82,7 +82,7 @@ LEFT = {
     "aks-ndv5": 5,
     "azure-nc-dev": 2,
     "azure-ndv4": 2,
-    "azure-ndv5-spot": 2,
+    "azure-ndv5-spot": 5,
     "gcp-a3-spot": 4,
     "gcp-v5e-pod": 3,
     "gcp-v5p-multislice": 5,

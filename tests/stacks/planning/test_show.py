@@ -135,7 +135,7 @@ def test_brief_is_what_has_to_be_mended_and_the_sum(demo_plan: Plan) -> None:
     bad = replace(demo_plan, findings=(*demo_plan.findings, Finding.error("x.y", "gangway:cluster", "wrong", "mend")))
     text = all_of(bad, Detail.BRIEF)
     assert (
-        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 3 warnings, 9 notes\n$32.83* an hour")
+        text.index("budget.fallback") < text.index("x.y") < text.index("1 error, 4 warnings, 17 notes\n$32.83* an hour")
     )
     assert "fabric.efa" not in text
     assert "envelope" not in text
@@ -256,7 +256,7 @@ def test_the_envelope_gives_an_hour_a_month_a_run_energy_and_carbon(demo_plan: P
 def test_the_ladder_shows_a_run_on_each_rung_and_the_interruptions(demo_plan: Plan) -> None:
     text = shown(ladder_table(demo_plan.rungs), 300)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│ " in line]
-    assert rows[0] == ["0: spot", "$32.83*", "$23,965.20*", "10 min", "$5.53*"]
+    assert rows[0] == ["0: spot", "$32.83*", "$23,965.20*", "10 min", "$5.56*"]
     assert "one interruption in 1,644 h, goodput 99.0%, a checkpoint every 1 s (best 5 min): AWS Spot" in rows[1][0]
     assert "5-10% in the trailing month, counted as 10% of nodes in 720 h, 2025-06-28, assumed; Llama 3" in " ".join(
         row[0] for row in rows

@@ -178,7 +178,7 @@ def found_on(config: StackConfig, machine_type: str) -> list[tuple[str, str, str
             "trainer.metrics",
             "the trainer refuses metrics video-is: it is for video, and the run's images have one frame; "
             "allowed: fd-enl0",
-            "set metrics: fd-enl0 in job.settings",
+            "set gangway:job.settings.metrics: fd-enl0",
         ),
         (
             "p5.48xlarge",
@@ -213,7 +213,7 @@ def test_what_a_tpu_cannot_do_is_an_error_and_mended_by_the_fix(
     config = gcp_edited("gcp-v5e-pod", job={"settings": settings})
     (finding,) = [f for f in make_plan(config).findings if f.code.startswith("trainer.")]
     assert (finding.severity, finding.code, finding.fix) == (Severity.ERROR, code, fix)
-    field, value = fix.removeprefix("set ").removesuffix(" in job.settings").split(": ")
+    field, value = fix.removeprefix("set gangway:job.settings.").split(": ")
     mended = {**settings, field: value == "true" if value in ("true", "false") else value}
     machine = plan_gcp(config).machine
     assert list(trainer_findings(gcp_edited("gcp-v5e-pod", job={"settings": mended}), machine)) == []

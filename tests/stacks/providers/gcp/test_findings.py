@@ -253,7 +253,7 @@ def test_slices_cost_until_they_leave(gcp_edited: Edited, leaves: bool) -> None:
 
 
 def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
-    assert "hours late" in found_in(gcp_edited(GPU))["budget.late"].message
+    assert "no hard limit" in found_in(gcp_edited(GPU))["budget.late"].message
     assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))
 
 
