@@ -113,7 +113,7 @@ def test_planning_needs_no_forecasts() -> None:
 
 def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
     allowed = of("jinja2", "zopfli", "images", *sys.stdlib_module_names)
-    words = under(("components.core.job.", "components.core.query_text."))
+    words = under(("components.core.job.", "components.core.query_text.", "components.core.queue_fabric."))
     # Of the distribution that the controller of a Slurm runs on.
     scaler, aws = REPO / "images/node/aws/slurm_scaler.py", of("boto3", "botocore")
     others = [path for path in below("images") if path != scaler]

@@ -85,7 +85,9 @@ def test_absent_and_unknown_figures_give_the_reason_and_never_a_zero(page: Any) 
     assert any(row.startswith("Emissions, expected unknown the plan does not know it") for row in rows)
     assert any(row.startswith("Data centre, expected 13.7 kWh (from 8.9 to 18.5) estimated") for row in rows)
     assert any(row.startswith("Data centre, at most 41.5 kWh estimated") for row in rows)
-    assert any(row.startswith("SCI, 1,000 images, expected 0.25 gCO\u2082e (from 0.16 to 0.36) estimated") for row in rows)
+    assert any(
+        row.startswith("SCI, 1,000 images, expected 0.25 gCO\u2082e (from 0.16 to 0.36) estimated") for row in rows
+    )
     assert any(row.startswith("SCI, 1,000 images, at most 9.5 gCO\u2082e estimated") for row in rows)
     assert "lower bound: no price for head node" in page.section("sources")
     assert not [row for row in rows if " 0 USD" in row or "None" in row]
