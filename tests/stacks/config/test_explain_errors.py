@@ -102,7 +102,9 @@ def test_our_own_rules_bring_their_fix() -> None:
 def test_a_missing_tag_is_told_as_a_missing_key() -> None:
     (error,) = explained({"animals": [{"lives": 9}]})
     assert error.place == "zoo.yaml: gangway:animals[0].kind"
-    assert (error.problem, error.allowed, error.fix) == ("missing", "one of cat, dog", "add kind: dog")
+    assert (error.problem, error.allowed, error.fix) == ("missing", "one of cat, dog", "add kind: cat"), (
+        "lives are a cat's"
+    )
 
 
 def test_a_list_of_bad_items_is_not_also_too_short() -> None:
