@@ -212,7 +212,7 @@ MISTAKES = {
     ),
     "a rung without a kind": (
         cluster(capacity=[{"max_usd_per_hour": 3}]), "gangway:cluster.capacity[0].kind", None, "one of capacity-block",
-        "add kind: on-demand",
+        "add kind: spot",
     ),
     "a spot cap in words": (
         cluster(capacity=[{"kind": "spot", "max_usd_per_hour": "cheap"}]),
