@@ -62,10 +62,12 @@ class Quotas(Frozen):
     lustre: Mapping[str, str]
     helper_vcpus: Mapping[str, Fact[int]]
 
-    def market(self, machine_type: str) -> MarketQuotas:
-        """The codes for the vCPUs of a machine type."""
+    def market(self, machine_type: str) -> MarketQuotas | None:
+        """The codes for the vCPUs of a machine type; None for a family that the table does not have, as of a machine
+        that the user has added to the catalogue.
+        """
         letters = "".join(takewhile(str.isalpha, machine_type))
-        return next(row for row in self.instances if letters in row.letters)
+        return next((row for row in self.instances if letters in row.letters), None)
 
 
 @cache
@@ -119,6 +121,8 @@ def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaCo
     """What one machine type of a rung counts against, or why it counts against nothing."""
     table, family = load_quotas(), machine.name.partition(".")[0]
     market, users = table.market(machine.name), count_nodes(context.num_nodes)
+    if market is None:
+        return no_quota(path, f"the quota of {family} machines is not known here")
 
     def vcpus(code: str, note: str = "") -> QuotaNeed:
         amount = machine.vcpus.value * context.num_nodes
@@ -147,8 +151,10 @@ def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaCo
 def helper_quota(path: str, machine_type: str, number: int, users: str, context: QuotaContext) -> Finding:
     """Of machines on demand that run no jobs."""
     table = load_quotas()
-    vcpus = table.helper_vcpus[machine_type].value * number
-    return context.need(path, table.market(machine_type).on_demand, vcpus, "vCPUs", users).finding()
+    market, vcpus = table.market(machine_type), table.helper_vcpus.get(machine_type)
+    if market is None or vcpus is None:
+        return no_quota(path, f"the vCPUs or the quota of {machine_type} are not known here")
+    return context.need(path, market.on_demand, vcpus.value * number, "vCPUs", users).finding()
 
 
 def network_quotas(machine: MachineType, egress: Egress, context: QuotaContext) -> Iterable[Finding]:

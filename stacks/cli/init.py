@@ -155,7 +155,7 @@ def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
             f"holds other files: {listed(names)}; nothing is written among them",
             value=str(folder),
             allowed="an empty or new folder",
-            fix=f"gangway init {shlex.quote(str(free_name(folder)))}",
+            fix=f"the same with {shlex.quote(str(free_name(folder)))} for DIR",
         )
 
 

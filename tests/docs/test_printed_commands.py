@@ -85,10 +85,6 @@ RUN: dict[str, Case] = {
         "echo '{}' > plan.json; gangway reconcile --bill tests/stacks/finops/bill/samples --runs $RUN --plan plan.json",
         {"STACK": "aws-demo"},
     ),
-    "gangway init {shlex.quote(str(free_name(folder)))}": Case(
-        "mkdir mine && touch mine/notes.txt; "
-        "gangway init mine --provider aws --accelerator H100x8 --email ml@example.org --no-ask"
-    ),
     "gangway catalog list": Case(WITHOUT),
     "gangway dockerfile cuda > Dockerfile": Case(
         "gangway init mine --provider hosts --email ml@example.org --no-ask --accelerator H100x8; "

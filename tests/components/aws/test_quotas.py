@@ -145,3 +145,15 @@ def test_the_commands_are_of_the_quotas_service_and_region() -> None:
     assert f"`aws service-quotas get-service-quota {which} --query Quota.Value` shows the limit" in found.message
     assert f"`aws service-quotas request-service-quota-increase {which} --desired-value 192`" in found.fix
     assert "--service-code fsx" in storage_quota("scratch", 1200, CONTEXT).message
+
+
+@pytest.mark.parametrize("kind", RUNGS)
+def test_a_machine_of_an_unknown_family_is_said_to_have_no_known_quota(kind: str) -> None:
+    """As one that the user has added to the catalogue."""
+    mine = MACHINES[0].model_copy(update={"name": "x900.48xlarge"})
+    (finding,) = ladder_quotas([rung_from_args(RUNGS[kind])], mine, CONTEXT)
+    assert "x900 machines is not known" in finding.message
+
+
+def test_a_head_of_an_unknown_type_is_said_to_have_no_known_quota() -> None:
+    assert "not known" in helper_quota("gangway:head.machine_type", "x900.small", 1, "the head", CONTEXT).message
