@@ -237,7 +237,7 @@ def test_it_never_writes_among_other_files(tmp_path: Path) -> None:
     result = init(tmp_path / "p")
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith("DIR: holds other files: notes.txt")
-    assert f"gangway init {tmp_path / 'p-1'}" in str(result.exception)
+    assert f"the same with {tmp_path / 'p-1'}" in str(result.exception)
     assert sorted(path.name for path in (tmp_path / "p").iterdir()) == [".git", "notes.txt"]
     (tmp_path / "p" / "notes.txt").unlink()
     assert init(tmp_path / "p").exception is None, "hidden files are no one's project"
