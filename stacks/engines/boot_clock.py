@@ -2,6 +2,7 @@
 nobody sets and which counts on while the machine sleeps. Another boot, or another machine, has another count.
 """
 
+import math
 import time
 from pathlib import Path
 
@@ -10,8 +11,8 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boot_stamp() -> str:
-    """Of now: a boot's name, and a number of seconds."""
-    return f"{_boot()} {time.clock_gettime(_CLOCK):.3f}"
+    """Of now: a boot's name, and a number of seconds, rounded down so that it is never ahead of the clock."""
+    return f"{_boot()} {math.floor(time.clock_gettime(_CLOCK) * 1000) / 1000:.3f}"
 
 
 def sec_since(stamp: str) -> float | None:

@@ -49,6 +49,12 @@ def set_by(clocks: Clocks, sec: float, *files: Path) -> None:
         os.utime(file, (before, before))
 
 
+def test_a_stamp_is_never_ahead_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for now in (0.0006, 12.3456, 99.9999, 1_000_000.0005):
+        monkeypatch.setattr(time, "clock_gettime", lambda clock, now=now: now)
+        assert sec_since(boot_stamp()) == pytest.approx(0, abs=0.001)
+
+
 def test_seconds_are_those_of_this_boot(clocks: Clocks) -> None:
     stamp = boot_stamp()
     clocks.ahead, clocks.later = DAY, 5.0

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError, Severity
 from stacks.cli import main
-from stacks.planning.difference import compare, read_plan
+from stacks.planning.difference import Basis, compare, read_plan
 from stacks.planning.plan import Plan
 from stacks.planning.replacement import Effect
 from stacks.planning.show import show_difference
@@ -54,9 +54,10 @@ def test_resources_figures_and_findings_that_changed(before: dict[str, Any], now
     [group] = found.changed
     assert (group.name, [one.path for one in group.properties]) == ("aws-demo-0-spot", ["maxSize", "minSize"])
     assert group.effect is Effect.IN_PLACE
-    changes = {figure.label: figure.change for figure in found.figures}
-    assert changes["an hour, USD"] == pytest.approx(-10)
-    assert changes["energy of a run, expected, kWh"] is None
+    # Where a price is another region's, `what` says so after a comma.
+    changes = {(each.what.partition(",")[0], each.basis, each.unit): each.change for each in found.figures}
+    assert changes["an hour", Basis.RATE, "USD"] == pytest.approx(-10)
+    assert changes["energy of a run", Basis.EXPECTED, "kWh"] is None
     assert found.findings_gone == ("x.gone at gangway:x",)
     assert "fabric.efa at gangway:cluster" in found.findings_new
     assert json.loads(json.dumps(found.to_json()))["figures"][0]["change"] == pytest.approx(-10)
