@@ -29,6 +29,7 @@ from stacks.planning.throughput import (
     about,
     course_of,
     model_of,
+    network_of,
     rates,
     throughput,
     trained_on,
@@ -43,6 +44,8 @@ _CUT = 0.995
 """Share of the images that rounds to all of them."""
 _FAR = 10
 """Times what a run takes at its slowest, that max_hours is worth a word."""
+_AS_FAST = 0.9
+"""Share of the speed at which fewer accelerators count as as fast: the projection knows no better."""
 _FEWEST_STEPS = 5_000
 """That a run makes with a batch which is proposed: some tens of epochs of the smallest sets. A rule of thumb."""
 
@@ -129,7 +132,8 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
     else:
         yield from _projected(config, machine, speed, course, workers)
     yield from _far_below(config, machine, speed)
-    yield from _waiting(config, machine, trained, speed)
+    waiting = list(_waiting(config, machine, trained, speed))
+    yield from waiting or _extra(config, machine, trained, course)
     if cost is not None:
         yield from _budget(config, expected_run(config, machine, speed, cost), cost)
 
@@ -258,24 +262,66 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
     if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
         return
     workers, model = run_nodes(config, machine) * machine.num_accelerators.value, model_of(machine)
-    alone = ""
-    course = course_of(trained, machine, 1)
+    course = course_of(trained, machine, workers)
     assert course is not None, "or the speed were not known"
-    shares = course.shares_in_words(workers)
-    if workers > 1:
-        one = rates(course.legs, None, 1)
-        alone = f", {about(speed.images_per_second.mid)} images/s (one: {about(one.mid)})"
+    shares, idle = course.shares_in_words(workers), _idle(machine, trained, workers)
     larger = _halving(config, machine, trained, speed.waiting[1])
     least, usual = (floor(share * 100) for share in speed.waiting)
-    fewer = "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
     batch = f"; job.settings: {{batch_size: {larger}}} halves it, and is another training" if larger else ""
     yield Finding.warning(
         "speed.mostly-waiting",
         "gangway:cluster",
         f"{usual} % of a step ({least} % or more) is waiting, not computing: "
-        f"{shares} images on each of {workers} x {model}{alone}",
-        f"take {fewer}{batch}",
+        f"{shares} images on each of {workers} x {model}{f'; they train {idle}' if idle else ''}",
+        f"take {_smaller(config)}{batch}",
     )
+
+
+def _extra(config: StackConfig, machine: MachineType, trained: TrainConfig, course: Course | None) -> Iterable[Finding]:
+    """Accelerators that are paid for and speed nothing up, though steps compute most of the time."""
+    workers = run_nodes(config, machine) * machine.num_accelerators.value
+    if course is None or not (told := _idle(machine, trained, workers)):
+        return
+    yield Finding.warning(
+        "speed.extra-accelerators",
+        "gangway:cluster",
+        f"{workers} x {model_of(machine)} are projected to train {told}",
+        f"take {_smaller(config)}, or share out a larger batch, which is another training",
+    )
+
+
+def _smaller(config: StackConfig) -> str:
+    return "fewer machines" if config.cluster.nodes.max > 1 else "a smaller machine"
+
+
+def _idle(machine: MachineType, trained: TrainConfig, workers: int) -> str:
+    """How many of the workers add cost and next to no speed, in words; empty where all are of use. Of a short step the
+    host's starts and the averages' way remain, however many share the rest.
+    """
+    if machine.backend != "nccl":
+        return ""
+    usual = {count: _usual_rate(trained, machine, count) for count in {workers, *_halves(workers)}}
+    enough = min(count for count, rate in usual.items() if rate >= _AS_FAST * usual[workers])
+    if enough == workers:
+        return ""
+    return (
+        f"{about(usual[workers])} images/s as usual, and {enough} of them {about(usual[enough])}: the other "
+        f"{workers - enough} add cost and next to no speed"
+    )
+
+
+def _halves(workers: int) -> Iterable[int]:
+    while workers > 1:
+        workers = (workers + 1) // 2
+        yield workers
+
+
+def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> float:
+    """Images a second, on as few machines as hold so many workers."""
+    course = course_of(trained, machine, workers)
+    assert course is not None, "or the speed were not known"
+    network = network_of(machine, ceil(workers / machine.num_accelerators.value)) if workers > 1 else None
+    return rates(course.legs, network, workers).mid
 
 
 def _halving(config: StackConfig, machine: MachineType, trained: TrainConfig, waiting: float) -> int | None:

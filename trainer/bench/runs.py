@@ -46,12 +46,19 @@ def prepare(dataset: str, folder: Path) -> None:
 
 
 def train_for(
-    config: TrainConfig, run_dir: Path, data_dir: Path, seconds: float, *, threads: int, flags: Sequence[str] = ()
+    config: TrainConfig,
+    run_dir: Path,
+    data_dir: Path,
+    seconds: float,
+    *,
+    threads: int,
+    processes: int = 1,
+    flags: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines. The first is the
     warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
     """
-    argv = [*_prepared(config, run_dir, data_dir, processes=1), *flags]
+    argv = [*_prepared(config, run_dir, data_dir, processes), *flags]
     log = run_dir.with_suffix(".log")
     with log.open("w") as output:
         process = subprocess.Popen(argv, env=_at_home(run_dir, threads), stdout=output, stderr=subprocess.STDOUT)

@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.core.errors import COLLECTIVE_SEC, LoneError, TrainerError, WorkerFailedError
 from trainer.distributed import messages
 from trainer.distributed.async_allreduce import AsyncAllreduce
+from trainer.distributed.flat_average import FlatAverage
 from trainer.distributed.ranks import Ranks
 from trainer.distributed.sharded_modules import accumulate, is_sharded, watching
 
@@ -186,15 +187,24 @@ class World:
         )
 
     @staticmethod
+    def flat(wrapped: nn.Module) -> nn.Module:
+        """The same loss for a step that is recorded, averaged by `settle` in one message (FlatAverage). Losses that
+        `wrap` left as they were, or that average inside of a compiled graph, stay so.
+        """
+        return FlatAverage(wrapped) if isinstance(wrapped, DistributedDataParallel) else wrapped
+
+    @staticmethod
     def is_late(module: nn.Module) -> bool:
         """Whether a backward through `wrap` returns before its averages are there."""
         return isinstance(module, AsyncAllreduce)
 
     @staticmethod
     def settle(module: nn.Module) -> None:
-        """Waits until the gradients of the last backward through `wrap` are the averages."""
+        """Waits until the gradients of the last backward through `wrap` are the averages, or makes them so (`flat`)."""
         if isinstance(module, AsyncAllreduce):
             module.wait()
+        elif isinstance(module, FlatAverage):
+            module.average()
 
     @staticmethod
     def settled_sec(modules: Iterable[nn.Module]) -> float | None:

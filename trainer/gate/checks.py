@@ -197,6 +197,23 @@ def _workers(gate: Gate) -> Outcome:
     return _compared(found, gate.train("fp32", _ANYWHERE), _OTHER_ORDER, f"one worker's; {number} workers")
 
 
+def _graph_workers(gate: Gate) -> Outcome:
+    """With the averages of gradients inside the graph of a step; and no slower than one worker with the same batch."""
+    number = min(gate.machine.workers, 8)
+    found = gate.train(f"step_graph on, {number} workers", {"step_graph": "on"}, processes=number)
+    if not found.choices["step_graph"].startswith("on"):
+        return Outcome("failed", f"step_graph is {found.choices['step_graph']}")
+    name = f"step_graph on, {number} workers, speed"
+    speed = gate.speed(name, {"step_graph": "on"}, processes=number)
+    outcome = _compared(found, gate.train("fp32", _ANYWHERE), _OTHER_ORDER, f"one worker's; {number} workers", speed)
+    one = gate.speed("step_graph on, speed", {"step_graph": "on"})
+    ratio = speed.images_per_sec / one.images_per_sec
+    figures = {**outcome.figures, "speed_ratio_to_one": ratio}
+    if outcome.state == "passed" and ratio < 1:
+        return Outcome("failed", f"{number} workers are slower than one ({ratio:.2f} x)", figures)
+    return Outcome(outcome.state, outcome.why, figures)
+
+
 def _compiled_workers(gate: Gate) -> Outcome:
     """With averages inside the compiled losses."""
     found, wanted = gate.train("compile, 2 workers", {"compile": "on"}, processes=2), gate.train("fp32", _ANYWHERE)
@@ -256,6 +273,12 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "step-graph": Check("a CUDA graph of the step", _cuda_alone, _step_graph),
         "determinism": Check("the same bits twice", _no_device, _determinism, 40),
         "workers": Check("as many workers as devices", _two_workers, _workers, 40),
+        "step-graph-workers": Check(
+            "averages in the graph of a step",
+            lambda machine: _cuda_alone(machine) or _two_workers(machine),
+            _graph_workers,
+            60,
+        ),
         "compile-workers": Check("averages in compiled losses", _two_workers, _compiled_workers, 150),
         "fsdp2": Check("FSDP2", _two_workers, _sharded),
         "power": Check("a power limit", _power, _power_limit),

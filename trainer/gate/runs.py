@@ -142,10 +142,11 @@ class Gate:
         *,
         family: str = DCGAN,
         batch: int = 1024,
+        processes: int = 1,
         flags: tuple[str, ...] = (),
     ) -> Speed:
-        """How fast one process trains: DCGAN with a batch of 64 on a CPU, other families with their own everywhere.
-        `flags` of the command line besides.
+        """How fast processes train together: DCGAN with a batch of 64 on a CPU, other families with their own
+        everywhere. `flags` of the command line besides.
         """
         self.report(what)
         plain, on_gpu = plain_config(family), self.machine.kind == "cuda"
@@ -156,7 +157,8 @@ class Gate:
             self.work_dir / what.replace(" ", "-").replace(",", ""),
             self._data(plain.dataset),
             self.seconds,
-            threads=self.machine.cores,
+            threads=max(1, self.machine.cores // processes),
+            processes=processes,
             flags=flags,
         )[1:]
         mfu = [line["mfu"] for line in lines if line["mfu"] is not None]

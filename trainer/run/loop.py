@@ -1,7 +1,7 @@
 """The training loop: one step shows one global batch of real images, on however many workers there are."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -81,8 +81,8 @@ def train(
             raise unhealthy(fabric)
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
-        with ready.verification, enough_memory(config, world):
-            interrupted = _run(ready, run_dir, options, world, metrics, reporter, interruption, limiter, heartbeat)
+        with ready.verification, enough_memory(config, world), ExitStack() as end:
+            interrupted = _run(ready, run_dir, options, world, metrics, reporter, interruption, limiter, heartbeat, end)
             # What is called done was trained on data that is known to be intact.
             interrupted = interrupted or ready.verification.finish(lambda: interruption.requested)
 
@@ -103,9 +103,10 @@ def _run(
     interruption: Interruption,
     limiter: Limiter | None,
     heartbeat: Heartbeat,
+    end: ExitStack,
 ) -> bool:
     """Steps until the last image, an agreed interruption, or a segment for other workers; returns whether it was one of
-    the latter two.
+    the latter two. What has to be freed is left to `end`.
     """
     state = ready.state
     past = past_of(options.control, ready.config, world, reporter, run_dir, state)
@@ -127,6 +128,7 @@ def _run(
     decisions = RuntimeDecisions(
         {**ready.choices, **past.choices, **steering.choice}, compiled, graph, limiter, world, reporter
     )
+    end.callback(decisions.close)
     game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
     accumulator, probe = Accumulator(phases, world.device, PhaseClock(world.device)), NoiseProbe(config, world, phases)
     votes, stall_sec = list[Callable[[], int]](), 0.0
@@ -148,6 +150,7 @@ def _run(
             if config.precision != state.config.precision:
                 decisions.changed(precision=state.use(choose(config.precision, world.device)))
             state.enter(config)
+            decisions.close()
             decisions.graph = graph = step_graph(config, world)
             probe = NoiseProbe(config, world, phases)
         if plan.config.segments or options.control is not None:

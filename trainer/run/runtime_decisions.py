@@ -47,6 +47,10 @@ class RuntimeDecisions:
         """Takes what another segment has brought, each choice with its reason; to be noted."""
         self._fixed = {**self._fixed, **choices}
 
+    def close(self) -> None:
+        """Frees what is held for steps, of which there are no more."""
+        self.graph.close()
+
     def note(self, state: TrainState) -> None:
         """Notes them all."""
         power = {} if self._limiter is None else {"power": self._limiter.choice}

@@ -5,7 +5,9 @@ it; a graph starts them all at once (CUDA C++ programming guide, "CUDA graphs").
 timed. Then one is recorded, tried against the same step made as ever, and timed in its turn: the faster way goes on.
 Steps with and without penalties are a graph each.
 
-Outside of it stay the inputs, which are copied to where the graph reads them, and what Python counts.
+Outside of it stay the inputs, which are copied to where the graph reads them, and what Python counts. Several workers
+record and judge together: each phase's gradients are averaged inside of the graph, in one message after its backward
+(trainer.distributed.flat_average), and the slowest worker's times decide.
 """
 
 import time
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
+from trainer.distributed.flat_average import FlatAverage
 from trainer.distributed.world import World
 from trainer.run.state import TrainState
 from trainer.steps.batch import Batch, Micro
@@ -77,7 +80,7 @@ class StepGraph:
             _steps_from_tensors(state)
         if kind in self._recorded:
             self._timed(self._graph_sec, kind, lambda: self._replayed(kind, state, batch, game, sums, meanwhile))
-            self._judge()
+            self._judge(game.world)
         elif self._on and self._is_ready(kind):
             self._tried(kind, state, batch, game, sums, meanwhile)
         else:
@@ -105,25 +108,31 @@ class StepGraph:
         _finish()
         sec.append(time.perf_counter() - begun)
 
-    def _judge(self) -> None:
-        """Decides by the times, once there are enough."""
+    def _judge(self, world: World) -> None:
+        """Decides by the times, once there are enough; of several workers by the slowest one's."""
         if self._judged or len(self._graph_sec) < TIMED:
             return
         self._judged = True
-        eager, graph = median(self._eager_sec), median(self._graph_sec)
-        times = f"{eager * 1e3:.2f} ms as ever, {graph * 1e3:.2f} ms from a graph"
+        everyone = world.gather([median(self._eager_sec), median(self._graph_sec)])
+        eager, graph = map(max, zip(*everyone, strict=True))
+        found = f"a step takes {eager * 1e3:.2f} ms as ever, {graph * 1e3:.2f} ms from a graph"
         if eager >= _GAIN * graph:
-            self.choice = f"on: measured, a step takes {times}"
+            self.choice = f"on: measured, {found}"
         else:
-            self._give_up(f"measured, a step takes {times}")
+            self._give_up(f"measured, {found}")
 
-    def _give_up(self, why: str) -> None:
+    def close(self) -> None:
+        """Frees the graphs, after the last step: NCCL does not leave a group while a graph holds its collectives."""
+        self._on = False
         for each in self._recorded.values():
             for parameter, gradient in each.gradients:
                 if parameter.grad is gradient:  # the last step's, which a line may be about to tell of
                     parameter.grad = gradient.clone()
         self._recorded.clear()
-        self._on, self.choice = False, f"off: {why}"
+
+    def _give_up(self, why: str) -> None:
+        self.close()
+        self.choice = f"off: {why}"
 
     def _tried(
         self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
@@ -137,7 +146,8 @@ class StepGraph:
             step(state, batch, game, sums, meanwhile)
             return
         step(state, batch, game, sums, meanwhile)
-        if failure := attempt.found.difference(_Outcome(state, attempt.before), self._config):
+        differs = attempt.found.difference(_Outcome(state, attempt.before), self._config)
+        if failure := _first(differs, game.world):
             self._give_up(f"tried, and {failure}")
             return
         self._recorded[kind] = attempt.recorded
@@ -146,14 +156,27 @@ class StepGraph:
 
     def _attempt(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> "_Attempt | str":
         """A graph and what a step from it comes to, which is undone; or why there is none. Nothing of a failure stays:
-        its frames would hold the memory of half a step.
+        its frames would hold the memory of half a step. A replay waits for all workers, so that none makes one where
+        another could not record it.
         """
-        if failure := _too_large(state, self._peak_bytes):
+        inside = game._replace(losses={key: game.world.flat(loss) for key, loss in game.losses.items()})
+        for loss in inside.losses.values():
+            if isinstance(loss, FlatAverage):
+                loss.warm_up()
+        before, recorded, failure = None, None, _too_large(state, self._peak_bytes)
+        if not failure:
+            try:
+                before = _Snapshot(state)
+                with before.restored(state):
+                    recorded = self._recording(kind, state, batch, inside)
+            except _UnrecordedError as error:
+                failure = f"tried, and {error}"
+        if failure := _first(failure, game.world):
             return failure
+        assert before is not None, "or it had failed"
+        assert recorded is not None, "likewise"
         try:
-            before = _Snapshot(state)
             with before.restored(state):
-                recorded = self._recording(kind, state, batch, game)
                 recorded.replay()
                 return _Attempt(recorded, before, _Outcome(state, before))
         except _UnrecordedError as error:
@@ -220,8 +243,10 @@ def _why_not(config: TrainConfig, world: World) -> str:
         return "not asked for"
     if world.device.type != "cuda":
         return f"a step on {world.device.type} is none of kernels that CUDA starts"
-    if world.control is not None:
-        return "workers meet between the passes of a step"
+    if world.is_pipelined:
+        return "the stages of a pipeline meet between the passes of a step"
+    if config.shard != "ddp" and world.control is not None:
+        return "sharded networks are gathered between the passes of a step"
     if config.activation_checkpointing:
         return "its blocks are recomputed"
     if config.cuda_graphs:
@@ -231,6 +256,11 @@ def _why_not(config: TrainConfig, world: World) -> str:
     if "beta2" in config.schedules.given:
         return "beta2 has a schedule, and would be a constant of the graph"
     return ""
+
+
+def _first(failure: str, world: World) -> str:
+    """The first worker's that has one, on all of them; empty where none has."""
+    return next(filter(None, world.gather(failure)), "")
 
 
 def cuda_recorder() -> Recorder:

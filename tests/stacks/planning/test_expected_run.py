@@ -239,8 +239,10 @@ def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edi
     (found,) = waiting(edited(with_job(200_000, 48)))
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:cluster")
     assert found.message.startswith("99 % of a step (96 % or more) is waiting, not computing: ")
-    assert "4 of 64 images on each of 16 x H100, " in found.message
-    assert "16 x H100, 15,000 images/s (one: 15,000)" in found.message
+    assert "4 of 64 images on each of 16 x H100; " in found.message
+    assert found.message.endswith(
+        "they train 15,000 images/s as usual, and 1 of them 15,000: the other 15 add cost and next to no speed"
+    )
     batch_size = int(found.fix.partition("batch_size: ")[2].partition("}")[0])
 
     def usual(size: int) -> float:
@@ -253,6 +255,27 @@ def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edi
     assert batch_size * 5_000 <= 200_000_000, "steps enough to learn by"
     (short,) = waiting(edited(lambda values: None))
     assert short.fix == "take fewer machines", "no batch that leaves 150,000 images in a handful of steps"
+
+
+def idle(config: StackConfig, machine_type: str = "p5.48xlarge") -> list[Finding]:
+    found = run_findings(config, load().machine(machine_type), None)
+    return [each for each in found if each.code == "speed.extra-accelerators"]
+
+
+def test_accelerators_that_add_cost_and_no_speed_are_counted(edited: Edited) -> None:
+    """Between networks so small that all wait, and so large that each is of use: some of them are."""
+
+    def with_batch(size: int) -> StackConfig:
+        return edited(lambda values: values["gangway:job"].update(settings={"batch_size": size}))
+
+    numbers = []
+    for size in (1024, 2048, 4096, 8192):
+        assert waiting(with_batch(size)) == [], "else it is said there"
+        (found,) = idle(with_batch(size))
+        numbers.append(int(found.message.partition("the other ")[2].split()[0]))
+    assert numbers == sorted(numbers, reverse=True)
+    assert idle(with_batch(1 << 15)) == []
+    assert idle(edited(lambda values: values["gangway:cluster"]["nodes"].update(min=1, max=1)), "g5.xlarge") == []
 
 
 def test_steps_that_may_compute_most_of_the_time_are_not_spoken_of(edited: Edited) -> None:

@@ -29,6 +29,7 @@ class Played(Gate):
     """A gate whose runs are given: those that `wrong` names are off by a tenth and end in other bits."""
 
     wrong: tuple[str, ...] = ()
+    together: float = 4000.0
     made: list[tuple[str, int]] = field(default_factory=list)
 
     def train(
@@ -52,9 +53,10 @@ class Played(Gate):
         *,
         family: str = DCGAN,
         batch: int = 1024,
+        processes: int = 1,
         flags: tuple[str, ...] = (),
     ) -> Speed:
-        return Speed(1000.0, 0.4, 300.0)
+        return Speed(1000.0 if processes == 1 else self.together, 0.4, 300.0)
 
 
 def played(machine: Machine, *wrong: str) -> Played:
@@ -69,8 +71,8 @@ def test_a_machine_tries_what_it_can() -> None:
     assert tried(BARE) == set()
     assert tried(H100S) == set(CHECKS)
     low = {name for name in CHECKS if "bf16" in name}
-    assert set(CHECKS) - tried(V100) == {"tf32", "workers", "compile-workers", "fsdp2"} | low
-    assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "step-graph", "power"}
+    assert set(CHECKS) - tried(V100) == {"tf32", "workers", "step-graph-workers", "compile-workers", "fsdp2"} | low
+    assert set(CHECKS) - tried(CPU) == {"tf32", "graphs", "step-graph", "step-graph-workers", "power"}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,7 @@ def test_a_machine_tries_what_it_can() -> None:
         ("determinism", "deterministic, again"),
         ("determinism", "deterministic, from a graph"),
         ("workers", "8 workers"),
+        ("step-graph-workers", "step_graph on, 8 workers"),
         ("compile-workers", "compile, 2 workers"),
         ("fsdp2", "FSDP2, 2 workers"),
         ("bf16-compile", "precision bf16, compile on"),
@@ -112,6 +115,13 @@ def test_what_a_run_went_on_without_was_not_tried_and_fails(name: str, switch: s
     gate.train = lambda what, *_, **__: RIGHT if "fp32" in what else given_up  # type: ignore[method-assign]
     outcome = CHECKS[name].run(gate)
     assert (outcome.state, outcome.why) == ("failed", f"{switch} is off: tried, and it does not compile")
+
+
+def test_workers_that_are_slower_than_one_fail() -> None:
+    gate = played(H100S)
+    gate.together = 900.0
+    outcome = CHECKS["step-graph-workers"].run(gate)
+    assert (outcome.state, outcome.figures["speed_ratio_to_one"]) == ("failed", 0.9)
 
 
 def test_workers_are_one_for_each_gpu() -> None:

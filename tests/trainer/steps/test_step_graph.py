@@ -4,6 +4,7 @@ On a CPU the recorder is a stand-in that computes what it has recorded anew, in 
 `make gpu-gate`, have CUDA's.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,10 +53,12 @@ def stand_in(state: TrainState) -> Callable[[Callable[[], None]], Callable[[], N
 class Run:
     """A run of its own in this process, of which steps are made by a graph or as ever."""
 
-    def __init__(self, config: TrainConfig, folder: Path, device: torch.device, **graph: Any) -> None:
+    def __init__(
+        self, config: TrainConfig, folder: Path, device: torch.device, world: World | None = None, **graph: Any
+    ) -> None:
         self.state = TrainState.create(config, device)
         self.state.use(choose(config.precision, device))
-        world, phases = World.alone(device), phases_of(self.state)
+        world, phases = world or World.alone(device), phases_of(self.state)
         self.batch, self.game = Batch(config, world, open_matching(config, folder)), new_game(phases, config, world)
         self.sums = Accumulator(phases, device)
         record = cuda_recorder() if device.type == "cuda" else stand_in(self.state)
@@ -273,6 +276,78 @@ def test_where_there_is_no_graph_it_is_said(tiny_config: TrainConfig, changes: d
     found = step_graph._why_not(tiny_config.replace(changes), World.alone(torch.device("cuda", 0)))
     assert reason in found
     assert bool(reason) == bool(found)
+
+
+def test_several_workers_have_one_unless_networks_are_in_parts(tiny_config: TrainConfig) -> None:
+    class Several:
+        device, control, is_pipelined = torch.device("cuda", 0), object(), False
+
+    assert step_graph._why_not(tiny_config, Several()) == ""  # type: ignore[arg-type]
+    assert "sharded" in step_graph._why_not(tiny_config.replace({"shard": "fsdp2"}), Several())  # type: ignore[arg-type]
+    Several.is_pipelined = True
+    assert "pipeline" in step_graph._why_not(tiny_config, Several())  # type: ignore[arg-type]
+
+
+WORKERS = """
+import json, runpy, sys
+from pathlib import Path
+import torch
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.flat_average import FlatAverage
+from trainer.distributed.world import start_world
+
+config, folder, how = TrainConfig.from_file(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
+Run = runpy.run_path("tests/trainer/steps/test_step_graph.py")["Run"]
+messages, average = [], FlatAverage.average
+FlatAverage.average = lambda self: (messages.append(1), average(self))[1]
+with start_world("gloo") as world:
+    device, seen = torch.device("cpu"), {}
+
+    def refuses(body):
+        raise RuntimeError("no memory here")
+
+    for mode in ("graph", "ever"):
+        options = {"why_not": "none"} if mode == "ever" else {"measured": how == "measured"}
+        if how == "one refuses":  # and the other has recorded, which computes nothing
+            options["record"] = refuses if world.rank == 1 else lambda body: body
+        run = Run(config, folder, device, world, **options)
+        before = len(messages)
+        run.steps(40 if how == "measured" else 12)
+        weights = [p.flatten() for role in run.state.learners for p in role.network.parameters()]
+        sent, row = len(messages) - before, torch.cat(weights).tolist()
+        seen[mode] = {"choice": run.graph.choice, "weights": row, "sent": sent}
+        run.graph.close()
+        run.batch.close()
+    everyone = world.gather(seen)
+    if world.rank == 0:
+        Path(sys.argv[4]).write_text(json.dumps(everyone))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["together", "one refuses", "measured"])
+def test_workers_record_try_and_judge_together(
+    how: str, torchrun: Callable[..., Any], families: Families, tmp_path: Path
+) -> None:
+    """Two gloo workers, each with the stand-in: what CUDA and NCCL add is left to `make gpu-gate`."""
+    config, folder = families["dcgan"]
+    script, file, told = tmp_path / "workers.py", tmp_path / "config.json", tmp_path / "told.json"
+    script.write_text(WORKERS)
+    file.write_text(config.replace({"r1_interval": 4, "step_graph": "on"}).to_json())
+    code, text = torchrun(str(script), str(file), str(folder), how, str(told), PYTHONPATH=str(Path.cwd())).finish()
+    assert code == 0, text
+    first, second = json.loads(told.read_text())
+    assert first == second, "replicas and choices are the same"
+    assert first["graph"]["weights"] == pytest.approx(first["ever"]["weights"], rel=1e-4, abs=1e-6)
+    choice, sent = first["graph"]["choice"], first["graph"]["sent"]
+    assert first["ever"]["sent"] == 0
+    if how == "together":
+        assert choice.startswith("on: asked for")
+        assert sent > 0
+    elif how == "one refuses":
+        assert choice == "off: tried, and it cannot be recorded: no memory here"
+    else:
+        assert "measured, a step takes " in choice
 
 
 def test_a_cpu_has_none(tiny_config: TrainConfig) -> None:
