@@ -59,7 +59,7 @@ from components.catalog.schema import (
     TpuPrice,
 )
 from components.catalog.tables import Source, read_file, with_facts
-from components.core.findings import InputError, letters_wrong, nearest_hint
+from components.core.findings import InputError, letters_wrong, listed, nearest_hint
 from components.core.first_wrong import first_wrong
 
 __all__ = [
@@ -148,7 +148,7 @@ class Catalog(Frozen):
                 place,
                 f"no such accelerator on {provider}",
                 value=accelerator,
-                allowed=", ".join(sorted(offers)),
+                allowed=listed(sorted(offers), accelerator),
                 fix=f"write machine_type: {accelerator} in place of accelerator"
                 if accelerator in self.machines
                 else accelerator_hint(accelerator, offers),

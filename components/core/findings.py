@@ -1,6 +1,6 @@
 """A finding (collected) or InputError (stops at once) on a user's input: where, what, value, allowed, nearest fix."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -8,7 +8,9 @@ from typing import Self
 
 from components.core.visible import visible
 
-__all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "nearest", "nearest_hint"]
+__all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "listed", "nearest", "nearest_hint"]
+
+_MOST_LISTED, _FEW_LISTED = 40, 5
 
 SIMILAR = 0.6
 """Least likeness of a word that is proposed, 0 to 1 (difflib: twice the letters in common over all letters). Below it a
@@ -89,14 +91,28 @@ class InputError(ValueError):
 
     @classmethod
     def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:
-        """A word that is none of the `allowed` ones, which are listed in their order; the fix names the nearest."""
+        """A word that is none of the `allowed` ones, which are listed in their order, or where they are many, the few
+        most like it; the fix names the nearest.
+        """
         words = list(allowed)
-        return cls(place, problem, value=value, allowed=", ".join(words), fix=nearest_hint(value, words))
+        return cls(place, problem, value=value, allowed=listed(words, value), fix=nearest_hint(value, words))
 
     def within(self, outer: str, joint: str = ": ") -> "InputError":
         """The same mistake, its place put inside `outer`: the file that holds the config path."""
         place = f"{outer}{joint}{self.place}"
         return InputError(place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
+
+
+def listed(words: Sequence[str], value: str) -> str:
+    """All of the words, or where they are many, how many and those most like `value`.
+
+    >>> listed([f"zone-{number}" for number in range(100)], "zone-42")
+    '100 values, such as zone-42, zone-92, zone-82, zone-72, zone-62'
+    """
+    if len(words) <= _MOST_LISTED:
+        return ", ".join(words)
+    like = get_close_matches(value, words, n=_FEW_LISTED, cutoff=0.0)
+    return f"{len(words)} values, such as {', '.join(like)}"
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from components.catalog.jurisdictions import load_jurisdictions
 from components.catalog.loader import PROVIDERS
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError, listed, nearest_hint
 
 __all__ = [
     "SITES",
@@ -135,7 +135,7 @@ def check_name(entry: str, place: str) -> str:
         hint = f"write {entry}* for all that begin so" if begun else nearest_hint(entry, known)
         raise InputError(
             place, "no region that the catalogue knows is called so, or begins so", value=entry,
-            allowed=", ".join(known), fix=hint,
+            allowed=listed(known, entry), fix=hint,
         )  # fmt: skip
     return entry
 
@@ -146,7 +146,7 @@ def check_jurisdiction(word: str, place: str) -> str:
     if word not in words:
         meant = {"UK": "GB", "USA": "US"}.get(word.upper(), word.upper())
         fix = f"write {meant}" if meant in words else nearest_hint(word, words)
-        raise InputError(place, "no such country or group", value=word, allowed=", ".join(words), fix=fix)
+        raise InputError(place, "no such country or group", value=word, allowed=listed(words, word), fix=fix)
     return word
 
 

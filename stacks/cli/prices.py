@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError, listed, nearest_hint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,7 +208,7 @@ def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[s
     every = [name for names in of_each.values() for name in names]
     if region not in every:
         hint = nearest_hint(region, every)
-        raise InputError("--region", "no such region", value=region, allowed=", ".join(sorted(every)), fix=hint)
+        raise InputError("--region", "no such region", value=region, allowed=listed(sorted(every), region), fix=hint)
     return {name: [region] for name, names in of_each.items() if region in names}
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pydantic import StrictBool, ValidationError
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError, listed, nearest_hint
 from stacks.config.explain_errors import explain
 from trainer.config.as_keys import as_keys
 from trainer.config.control import ControlSettings
@@ -43,7 +43,7 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
                 f"settings.{name}",
                 "no field of the trainer's TrainConfig",
                 value=name,
-                allowed=", ".join(fields),
+                allowed=listed(fields, name),
                 fix=nearest_hint(name.replace("-", "_"), fields),
             )
     try:

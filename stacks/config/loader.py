@@ -83,6 +83,14 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
     for file in sorted(stacks_dir.glob("Pulumi.*.yaml")):
         if _identity_in(file) == stack_or_file:
             return file
+    if Path(candidate.name).is_file():
+        lacking = [name for name in ("Pulumi.yaml", "__main__.py") if not Path(name).is_file()]
+        raise InputError(
+            f"stack {stack_or_file!r}",
+            f"{candidate.name} is here, but this folder is no project: it has no {' and no '.join(lacking)}",
+            allowed=allowed,
+            fix=f"name the file, {candidate.name}; for a project, gangway init DIR, and the file into it",
+        )
     raise InputError(f"stack {stack_or_file!r}", f"no file {candidate.name} in {stacks_dir}", allowed=allowed, fix=hint)
 
 

@@ -37,6 +37,22 @@ def two_processes(bench: Bench) -> Iterator[Result]:
     yield ahead(bench, apart, rates, silent, one, note=note)
 
 
+def peer(bench: Bench) -> Iterator[Result]:
+    """Ours against a loop that is tuned by hand (trainer.bench.tuned), threads' number taken out of it."""
+    titles = iter(TITLES["peer"])
+    for processes in (1, 2):
+        sides = []
+        for precision in ("fp32", "bf16"):
+            config = bench.config.replace({"precision": precision})
+            words = f"{precision}, {processes} processes"
+            sides.append(bench.side(f"ours, {words}", config, processes=processes, threads=1))
+            sides.append(bench.tuned(f"tuned, {words}", config, processes=processes, threads=1))
+        rates = bench.in_turn(sides)
+        for ours, theirs in (sides[:2], sides[2:]):
+            parts = medians({side.name: rates[side.name] for side in (ours, theirs)})
+            yield ahead(bench, next(titles), rates, ours.name, theirs.name, 1.2, parts)
+
+
 def overheads(bench: Bench) -> Iterator[Result]:
     """What checkpoints and telemetry cost, as the run's own counters have it, in a run with the preset's intervals."""
     config = preset("dcgan-cifar10")
@@ -127,6 +143,7 @@ CASES: Mapping[str, Callable[[Bench], Iterator[Result]]] = MappingProxyType(
     {
         "textbook": against_textbook,
         "narrow": narrow,
+        "peer": peer,
         "processes": two_processes,
         "waiting": waiting,
         "overheads": overheads,

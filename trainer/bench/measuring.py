@@ -7,7 +7,7 @@ from statistics import median
 from types import MappingProxyType
 
 from trainer.bench.results import Result
-from trainer.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop
+from trainer.bench.runs import Side, rates_in_turn, textbook_loop, train_for, trainer_loop, tuned_loop
 from trainer.config.presets import preset
 from trainer.config.train_config import TrainConfig
 
@@ -31,6 +31,12 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "narrow": (
             "The same in fp32 at half the width and half the batch",
             "The same in bf16 at half the width and half the batch, against fp32",
+        ),
+        "peer": (
+            "Training step in fp32 against the tuned peer, one thread",
+            "Training step in bf16 against the tuned peer in bf16, one thread",
+            "The same in fp32 with two processes of a thread each",
+            "The same in bf16 with two processes of a thread each",
         ),
         "processes": (
             "Two gloo processes of a thread each against one, global batch 128",
@@ -119,6 +125,12 @@ class Bench:
         """The textbook's loop, to take turns with other sides."""
         folder = self._folder(name, config)
         loop = textbook_loop(config, folder, self.data_dir, threads=self.threads, reuse=reuse)
+        return Side(name, [loop])
+
+    def tuned(self, name: str, config: TrainConfig, *, processes: int, threads: int) -> Side:
+        """The tuned peer's loop, likewise."""
+        folder = self._folder(name, config)
+        loop = tuned_loop(config, folder, self.data_dir, threads=threads, processes=processes)
         return Side(name, [loop])
 
     def in_turn(self, sides: Sequence[Side]) -> dict[str, list[float]]:

@@ -152,6 +152,14 @@ def textbook_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads
     return Loop([*argv, "reuse"] if reuse else argv, _at_home(run_dir, threads), stats)
 
 
+def tuned_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: int, processes: int) -> Loop:
+    """The tuned peer's loop, likewise."""
+    file, stats = _written(config, run_dir), run_dir / STATS_FILE
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    argv = [sys.executable, "-m", *(torchrun if processes > 1 else []), "trainer.bench.tuned"]
+    return Loop([*argv, str(file), str(data_dir), str(stats)], _at_home(run_dir, threads), stats)
+
+
 def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
     """Of a process that is killed: what it leaves is beside its folder."""
     return {**environment(threads), "TMPDIR": str(run_dir.parent)}

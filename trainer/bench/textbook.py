@@ -51,12 +51,12 @@ def steps(
     the discriminator has just seen.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
-    generator, discriminator = (network.to(device) for network in _networks(config))
+    generator, discriminator = (network.to(device) for network in plain_networks(config))
     average = copy.deepcopy(generator)
     betas = (config.beta1, config.beta2)
     opt_g = torch.optim.Adam(generator.parameters(), config.lr_g, betas)
     opt_d = torch.optim.Adam(discriminator.parameters(), config.lr_d, betas)
-    for step, (real,) in enumerate(_batches(config, data)):
+    for step, (real,) in enumerate(real_batches(config, data)):
         images = step * config.batch_size
         with_r1 = config.r1_gamma > 0 and step % config.r1_interval == 0
 
@@ -66,7 +66,7 @@ def steps(
             fake = generator(_latents(config, images, Purpose.D_LATENTS, device))
         real_logits = discriminator(real)
         logistic = F.softplus(-real_logits).mean() + F.softplus(discriminator(fake.detach())).mean()
-        penalty = _r1(real_logits, real) if with_r1 else torch.zeros((), device=device)
+        penalty = r1_penalty(real_logits, real) if with_r1 else torch.zeros((), device=device)
         opt_d.zero_grad()
         (logistic + config.r1_gamma / 2 * config.r1_interval * penalty).backward()  # type: ignore[no-untyped-call]  # torch has no types there
         opt_d.step()
@@ -93,7 +93,7 @@ class _PixelNorm(nn.Module):
         return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-8)
 
 
-def _networks(config: TrainConfig) -> tuple[nn.Sequential, nn.Sequential]:
+def plain_networks(config: TrainConfig) -> tuple[nn.Sequential, nn.Sequential]:
     """Generator and discriminator with the weights that the trainer's own begin with."""
     doublings = int(math.log2(config.resolution)) - 2
     up = [config.ngf << step for step in reversed(range(doublings))]
@@ -111,14 +111,15 @@ def _networks(config: TrainConfig) -> tuple[nn.Sequential, nn.Sequential]:
     return generator, discriminator
 
 
-def _batches(config: TrainConfig, data: ShardedImages) -> DataLoader[tuple[Tensor, ...]]:
+def real_batches(config: TrainConfig, data: ShardedImages, mine: slice = slice(None)) -> DataLoader[tuple[Tensor, ...]]:
+    """Images [n, C, H, W] in -1..1 in the trainer's order, of each batch those that are `mine`."""
     everything = torch.from_numpy(data.take(torch.arange(len(data)).numpy())).float() / 127.5 - 1
     sampler = Sampler(len(data), config.seed)
 
     def order() -> Iterator[list[int]]:
         images = 0
         while True:
-            yield sampler.indices(images, config.batch_size).tolist()
+            yield sampler.indices(images, config.batch_size)[mine].tolist()
             images += config.batch_size
 
     return DataLoader(TensorDataset(everything), batch_sampler=order())
@@ -128,7 +129,8 @@ def _latents(config: TrainConfig, images: int, purpose: Purpose, device: torch.d
     return latents(config.batch_size, config, images=images, purpose=purpose).to(device)
 
 
-def _r1(logits: Tensor, images: Tensor) -> Tensor:
+def r1_penalty(logits: Tensor, images: Tensor) -> Tensor:
+    """Mean over images of the squared gradient of their logit, without its weight; a scalar."""
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.pow(2).reshape(len(gradients), -1).sum(1).mean()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.findings import SIMILAR, Finding, InputError, letters_wrong, nearest, nearest_hint
+from components.core.findings import SIMILAR, Finding, InputError, letters_wrong, listed, nearest, nearest_hint
 from trainer.core import errors as trainers
 
 
@@ -38,6 +38,16 @@ def test_a_finding_is_plain_json() -> None:
     assert finding.to_json() == {
         "severity": "warning", "code": "a.b", "path": "gangway:region", "message": "message", "fix": "",
     }  # fmt: skip
+
+
+def test_of_many_values_the_few_most_alike_are_listed() -> None:
+    few, many = ["a", "b"], [f"region-{number}" for number in range(300)]
+    assert listed(few, "c") == "a, b"
+    text = listed(many, "region-299")
+    assert text.startswith("300 values, such as region-299")
+    assert len(text) < 120
+    error = InputError.not_among("--here", "no such offer", "zzz", many)
+    assert error.allowed == listed(many, "zzz")
 
 
 @pytest.mark.parametrize(

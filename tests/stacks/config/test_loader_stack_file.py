@@ -237,6 +237,21 @@ def test_a_stack_is_found_by_name_or_by_path(tmp_path: Path, demo_file: Path, mo
     assert find_stack_file("aws-demo", demo_file.parent) == demo_file, "a folder of that name does not hide it"
 
 
+def test_a_stack_file_without_a_project_says_what_is_missing(
+    tmp_path: Path, demo_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Pulumi.mine.yaml").write_text("config: {}")
+    with pytest.raises(
+        InputError, match=r"this folder is no project: it has no Pulumi.yaml and no __main__.py"
+    ) as caught:
+        find_stack_file("mine", demo_file.parent)
+    assert "gangway init" in caught.value.fix
+    (tmp_path / "Pulumi.yaml").write_text("name: ours")
+    with pytest.raises(InputError, match=r"it has no __main__.py"):
+        find_stack_file("mine", demo_file.parent)
+
+
 def test_an_unknown_stack_names_those_there_are(demo_file: Path) -> None:
     with pytest.raises(InputError) as caught:
         find_stack_file("aws-dmo", demo_file.parent)

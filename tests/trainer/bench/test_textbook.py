@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.bench import textbook
+from trainer.bench import textbook, tuned
 from trainer.bench.runs import (
     Side,
     pace,
@@ -16,6 +16,7 @@ from trainer.bench.runs import (
     train_for,
     train_whole,
     trainer_loop,
+    tuned_loop,
     whole_lines,
 )
 from trainer.config.presets import preset
@@ -57,6 +58,17 @@ def test_reused_fakes_are_those_that_the_discriminator_saw(config: TrainConfig, 
     assert new.loss_g != reused.loss_g
 
 
+def test_the_tuned_peer_plays_the_same_game(config: TrainConfig, data_dir: Path) -> None:
+    data, device = ShardedImages.open(data_dir), torch.device("cpu")
+    plain = itertools.islice(textbook.steps(config, data, device), STEPS)
+    for (loss_g, loss_d), step in zip(tuned.steps(config, data, device), plain, strict=False):
+        assert float(loss_g) == pytest.approx(step.loss_g, rel=1e-4)
+        assert float(loss_d) == pytest.approx(step.loss_d, rel=1e-4)
+    low = config.replace({"precision": "bf16"})
+    loss_g, _ = next(tuned.steps(low, data, device))
+    assert float(loss_g) == pytest.approx(next(textbook.steps(config, data, device)).loss_g, rel=0.05)
+
+
 @pytest.mark.slow
 def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path, tmp_path: Path) -> None:
     endless = config.replace({"kimg": 1000})
@@ -64,6 +76,8 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
         "ours": trainer_loop(endless, tmp_path / "ours", data_dir, processes=1, threads=1),
         "textbook": textbook_loop(endless, tmp_path / "textbook", data_dir, threads=1),
         "reused": textbook_loop(endless, tmp_path / "reused", data_dir, threads=1, reuse=True),
+        "tuned": tuned_loop(endless, tmp_path / "tuned", data_dir, threads=1, processes=1),
+        "two tuned": tuned_loop(endless, tmp_path / "two-tuned", data_dir, threads=1, processes=2),
         "two": trainer_loop(endless, tmp_path / "two", data_dir, processes=2, threads=1),
     }
     sides = [Side(name, [loop]) for name, loop in loops.items()]
@@ -72,6 +86,7 @@ def test_both_take_turns_as_they_are_started(config: TrainConfig, data_dir: Path
     first = {name: whole_lines(loop.stats)[0] for name, loop in loops.items()}
     assert {line["images"] for line in first.values()} == {config.batch_size}, "a line a step"
     assert first["textbook"]["loss_g"] == pytest.approx(first["ours"]["loss_g"], rel=1e-4)
+    assert first["two tuned"]["loss_g"] != first["tuned"]["loss_g"], "each process has its share of the batch"
     assert first["reused"]["loss_g"] != pytest.approx(first["ours"]["loss_g"], rel=1e-4)
 
 

@@ -12,17 +12,14 @@ from stacks.finops.audit import state
 def test_every_way_in_which_there_is_no_state_names_the_flag_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(*_: object, **__: object) -> None:
-        raise FileNotFoundError
-
     def slow(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("pulumi", 300)
 
     def refusing(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], 1, "", "error: no stack named 'mine' found")
 
+    monkeypatch.setattr(state, "which", lambda _: "/usr/bin/pulumi")
     for run, message in (
-        (missing, "pulumi: the CLI is not installed here, which knows the state of mine"),
         (slow, "pulumi: no answer in 300 s"),
         (refusing, "pulumi stack export --stack mine: failed: error: no stack named 'mine' found"),
     ):
