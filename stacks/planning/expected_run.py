@@ -8,7 +8,7 @@ from math import ceil, floor, inf
 from typing import Any
 
 from components.catalog.schema import MachineType
-from components.core.findings import Finding
+from components.core.findings import Finding, InputError
 from components.estimate.cost import Bound, CostEstimate, foreign_mark
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
@@ -300,7 +300,10 @@ def _idle(machine: MachineType, trained: TrainConfig, workers: int) -> str:
     """
     if machine.backend != "nccl":
         return ""
-    usual = {count: _usual_rate(trained, machine, count) for count in {workers, *_halves(workers)}}
+    try:
+        usual = {count: _usual_rate(trained, machine, count) for count in {workers, *_halves(workers)}}
+    except InputError:
+        return ""  # nobody says how fast the machines' network is
     enough = min(count for count, rate in usual.items() if rate >= _AS_FAST * usual[workers])
     if enough == workers:
         return ""
