@@ -194,6 +194,7 @@ def all_proposals() -> set[str]:
     return {proposal for path in modules for proposal in proposals_in(path.read_text("utf-8"))}
 
 
+@pytest.mark.slow
 def test_every_proposal_is_in_one_table_and_every_entry_is_proposed() -> None:
     tables, proposals = [*RUN, *NOT_RUN, *NO_PROPOSAL], all_proposals()
     assert len(set(tables)) == len(tables)

@@ -28,6 +28,7 @@ def marked() -> set[str]:
 ROWS = threats()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")
 def test_each_row_names_tests_that_make_attack_runs(row: tuple[str, str]) -> None:
     names = ROWS[row]

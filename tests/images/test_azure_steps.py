@@ -60,6 +60,7 @@ def test_names_do_not_matter_before_the_image_has_renamed_devices(ib: Any, tmp_p
     assert ib.run("check-ib.sh").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

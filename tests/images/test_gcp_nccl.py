@@ -120,6 +120,7 @@ def test_a_module_that_does_not_build_gives_the_node_up(host: Any) -> None:
     assert [line["reason"] for line in host.events()] == ["no kernel module import-helper within 0 s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "body", "reason"),
     [

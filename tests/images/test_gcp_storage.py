@@ -233,6 +233,7 @@ def test_data_that_another_try_would_not_bring_gives_the_node_up_at_once(
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../escaped", "a/../../../escaped", "/etc/cron.d/escaped", "a//b", "./a"])
 def test_an_object_whose_name_leads_out_gives_the_node_up(filler: Any, gce: Any, tmp_path: Path, name: str) -> None:
     """Whoever writes the bucket would write anywhere on the node, as root."""

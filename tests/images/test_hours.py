@@ -26,6 +26,7 @@ def test_before_its_hours_are_over_a_program_ends_as_it_does(tmp_path: Path, cod
     assert ended(words(tmp_path / "used", f"exit {code}", sec=3600)) == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "code"),
     [

@@ -161,6 +161,7 @@ def test_nobody_counts_where_the_stack_has_no_breaker(worker: Node) -> None:
     assert worker.names() == []
 
 
+@pytest.mark.slow
 def test_a_limit_of_its_own(worker: Node) -> None:
     worker.machine.plan(breaker=Breaker(2, 30))
     earlier(worker, 1)

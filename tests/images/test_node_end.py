@@ -146,6 +146,7 @@ def a_minute_later(node: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "reason"), FINAL)
 def test_after_a_final_result_the_node_leaves_and_no_alarm_brings_another(
     ended_node: Any, status: str, reason: str
@@ -166,6 +167,7 @@ def test_after_a_final_result_the_node_leaves_and_no_alarm_brings_another(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "reason"), FINAL)
 def test_a_node_that_is_to_stay_says_how_the_job_ended_and_stops_the_ladder_once(
     ended_node: Any, status: str, reason: str
@@ -201,6 +203,7 @@ def test_alarms_that_cannot_be_suspended_keep_no_node(ended_node: Any) -> None:
 KILLED = {"SERVICE_RESULT": "signal", "EXIT_CODE": "killed", "EXIT_STATUS": "KILL"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [exited("1"), exited("137"), KILLED])
 def test_a_failed_node_is_looked_at_before_its_trainer_starts_again(ended_node: Any, how: dict[str, str]) -> None:
     ended_node.fake("nvidia-smi", "[[ $1 != --query-gpu=index ]] || printf '0\n1\n2\n3\n4\n5\n6\n7\n'")

@@ -86,6 +86,7 @@ def on_every_cloud(names: tuple[str, ...], cases: Sequence[tuple[str, ...]]) -> 
     return pytest.mark.parametrize(("worker", *names), rows, indirect=["worker"])
 
 
+@pytest.mark.slow
 @on_every_cloud(("status", "reason"), FINAL)
 def test_a_job_that_no_node_can_go_on_with_is_told_at_once(worker: Worker, status: str, reason: str) -> None:
     worker.ends(status)

@@ -35,6 +35,7 @@ def done_node(job_node: Any, tmp_path: Path) -> Any:
     return job_node
 
 
+@pytest.mark.slow
 def test_a_node_stays_until_the_record_is_put(done_node: Any) -> None:
     done_node.fake("aws", f"{REFUSED}; {TWO_GROUPS}")
     assert done_node.run("upload-record.sh").returncode == 1
@@ -126,6 +127,7 @@ def untold(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("untold", ["gcp_machine", "azure_machine"], indirect=True)
 def test_a_bucket_that_takes_no_word_of_the_end_keeps_a_node_for_an_hour(untold: Any) -> None:
     assert untold.run("leave-node.sh").returncode == 0

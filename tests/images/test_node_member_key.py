@@ -62,6 +62,7 @@ def test_on_aws_it_is_asked_for_by_its_name(on_aws: Any, tmp_path: Path) -> None
     assert "--with-decryption" in call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["", "AccessDenied", PEM.partition("-----BEGIN CERTIFICATE")[0]])
 def test_a_node_without_it_gives_itself_up(booting: Any, gce: Any, azure_vm: Any, tmp_path: Path, answer: str) -> None:
     (tmp_path / "parameter").write_text(answer)

@@ -107,6 +107,7 @@ def test_a_record_of_its_own_is_put(tree: Any) -> None:
     assert "of-the-job" in seen(tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -141,6 +142,7 @@ def test_a_name_that_changes_while_root_looks_shows_nothing(tree: Any) -> None:
     assert SECRET not in seen(tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["a[$(touch $ROOT/pwned)]", "$(touch $ROOT/pwned)", "`touch $ROOT/pwned`", "0;touch x"]
 )

@@ -80,6 +80,7 @@ def test_results_stand_beside_the_record(
     assert left == RUN, "nothing is moved or left behind"
 
 
+@pytest.mark.slow
 @every_cloud
 def test_results_are_put_again_when_there_are_new_ones(
     name: str, in_bucket: Callable[[Any], dict[str, str]], request: pytest.FixtureRequest

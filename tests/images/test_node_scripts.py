@@ -84,6 +84,7 @@ def test_dcgm_is_asked_where_it_is(gpu_node: Any) -> None:
     assert gpu_node.calls("systemctl") == [*looked, ["stop", "nvidia-dcgm.service"], *looked]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "body", "reason"),
     [

@@ -84,6 +84,7 @@ def writes(worker: Any, text: str) -> None:
     (run / "new").rename(run / "run.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["on_aws", "on_google", "on_azure", "on_openstack"])
 def test_what_is_put_is_signed_and_a_reader_in_between_has_the_signature_of_what_he_read(
     name: str, trusted: str, tmp_path: Path, request: pytest.FixtureRequest

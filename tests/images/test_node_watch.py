@@ -132,6 +132,7 @@ def rested(node: Any, first: float, hours: float) -> None:
     node.fake("systemctl", "echo active")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminate", [True, False])
 def test_a_machine_made_for_the_job_goes_alone_where_its_trainer_rested(idle_node: Any, terminate: bool) -> None:
     """The launcher counts the job's hours: they are not over, and others go on."""

@@ -161,6 +161,7 @@ def machine_of(request: pytest.FixtureRequest, job_of: JobOf) -> Callable[..., A
     return made
 
 
+@pytest.mark.slow
 @every_cloud
 def test_the_node_runs_the_command_with_its_environment(cloud: str, machine_of: Callable[..., Any]) -> None:
     machine = machine_of(cloud, 'echo "$GREETING" >"$GANGWAY_RUN_DIR/said"; exit 75')
@@ -176,6 +177,7 @@ fi
 WORD = "a\n\tb 'c' \"d\" $HOME `e` \\ %n\n"
 
 
+@pytest.mark.slow
 @every_cloud
 def test_words_of_several_lines_come_through_as_they_are_written(
     cloud: str, machine_of: Callable[..., Any], job_of: JobOf
@@ -191,6 +193,7 @@ def test_words_of_several_lines_come_through_as_they_are_written(
 TORCHRUN = 'while [ "$1" != --no-python ]; do shift; done; shift; exec "$@"'
 
 
+@pytest.mark.slow
 @every_cloud
 def test_a_node_of_several_runs_it_once_there_is_a_store_and_ends_the_job_for_all(
     cloud: str, machine_of: Callable[..., Any], job_of: JobOf
@@ -218,6 +221,7 @@ def test_hours_count_over_all_starts(cloud: str, machine_of: Callable[..., Any])
     assert done.returncode == 6, done.stderr
 
 
+@pytest.mark.slow
 @every_cloud
 @pytest.mark.parametrize(
     ("code", "reason"), [(0, "done"), (2, "bad-input"), (5, "too-many-failures"), (6, "max-hours")]

@@ -72,6 +72,7 @@ def collides(resource: PlannedResource, services: Mapping[str, Any]) -> str:
     return next(same, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_fixed_name_is_free_before_it_is_taken_again(stack: str, services: Mapping[str, Any]) -> None:
     config = read(stack)
@@ -202,6 +203,7 @@ def test_a_retained_resource_is_not_replaced_by_an_empty_one(
     assert guarded(config, {}) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", ["aws-demo", "azure-ndv5-spot", "gcp-a3-spot"])
 def test_flow_logs_may_be_switched_off(stack: str, recorded: Callable[[StackConfig], Recording]) -> None:
     """They expire, and are no data: not on one cloud alone either."""

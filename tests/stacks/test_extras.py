@@ -63,6 +63,7 @@ def test_a_plan_needs_its_own_clouds_sdk_alone(provider: str) -> None:
     assert f'"provider": "{provider}"' in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", STACKS)
 def test_a_missing_sdk_is_one_line_with_the_command(provider: str) -> None:
     done = without((SDKS[provider],), "plan", STACKS[provider])
@@ -111,6 +112,7 @@ MISSING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MISSING)
 def test_a_command_that_needs_more_says_so_and_begins_nothing(what: str, tmp_path: Path) -> None:
     package, extra, arguments = MISSING[what]

@@ -194,6 +194,7 @@ def test_each_is_counted_here() -> None:
     assert [name_of(path) for path in FILES] == sorted({**BESIDES, **ALONE}) == sorted(COUNTS)
 
 
+@pytest.mark.slow
 @every_stack
 def test_it_is_planned_by_the_command(path: Path) -> None:
     done = CliRunner().invoke(app, ["plan", str(path), "--json"])

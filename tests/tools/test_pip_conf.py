@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
+
 
 def _with_plugins() -> set[str]:
     """Installed packages that name a plugin, as Pulumi's language host recognises them."""
@@ -18,6 +20,7 @@ def _with_plugins() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_package_with_a_plugin_is_listed(repo: Path) -> None:
     argv = [sys.executable, "-m", "pip", "list", "--format", "json"]
     env = {"PIP_CONFIG_FILE": str(repo / "tools" / "pip.conf"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -29,6 +29,7 @@ def ref(kind: str, name: str, output: str) -> str:
     return f"${{{kind}.{name}.{output}}}"
 
 
+@pytest.mark.slow
 def test_each_rung_is_a_template_with_its_own_market(make: Callable[..., Any]) -> None:
     block, reservation, spot, on_demand = (
         t.inputs for t in make(EfaNodePool, capacity=EVERY_KIND).of("LaunchTemplate")
@@ -64,6 +65,7 @@ def test_reserved_capacity_gets_no_placement_group_of_ours(make: Callable[..., A
     assert not make(EfaNodePool, machine_type="g5.xlarge").of("PlacementGroup"), "no fabric, nothing to keep together"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine_type", sorted(load().machines))
 def test_every_template_is_closed_and_wired(make: Callable[..., Any], machine_type: str) -> None:
     # Every kind of rung for one machine; one rung for each of the others, whose wiring is what differs.

@@ -39,6 +39,7 @@ def test_a_text_between_single_quotes_is_one_and_the_same(text: str) -> None:
     assert json.loads('"' + quoted[1:-1].replace("\\'", "'").replace('"', '\\"') + '"') == text
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS)
 def test_a_pattern_matches_its_words_and_no_other(words: list[str], other: str) -> None:
     pattern = re.compile(json.loads(promql_any(words)))

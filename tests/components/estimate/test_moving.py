@@ -75,6 +75,7 @@ def test_what_is_advised_surely_saves_and_what_is_not_does_not(
         assert (to.provider, to.region) == (here.provider, here.region), "nobody knows what leaving costs"
 
 
+@pytest.mark.slow
 @given(jobs, st.floats(0, 20_000), st.floats(0, 20_000))
 def test_more_to_carry_never_makes_a_move(job: Job, one: float, other: float) -> None:
     less, more = sorted((one, other))

@@ -48,6 +48,7 @@ def test_by_hand() -> None:
     assert (found.direction, found.verdict()) == (0, "no difference shown")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", DRAWS.values(), ids=DRAWS)
 @pytest.mark.parametrize("number", [6, 10, 30])
 def test_the_interval_holds_the_truth_in_95_of_100(number: int, noise: Draw) -> None:
@@ -60,6 +61,7 @@ def test_the_interval_holds_the_truth_in_95_of_100(number: int, noise: Draw) -> 
     assert 0.93 <= held / trials <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", DRAWS.values(), ids=DRAWS)
 @pytest.mark.parametrize("number", [6, 12])
 def test_a_table_without_a_difference_makes_a_claim_5_times_in_100_at_most(number: int, noise: Draw) -> None:

@@ -34,6 +34,7 @@ def examined(kind: str) -> tuple[Series, Setting, Backtest]:
     return series, setting, backtest(series, setting)
 
 
+@pytest.mark.slow
 def test_a_forecast_never_looks_ahead() -> None:
     """Another future changes no forecast that was made before it, nor its interval, nor the baseline."""
     series, setting, before = examined("grid")
@@ -83,6 +84,7 @@ def test_the_baseline_of_the_back_test_is_the_one_by_hand() -> None:
     )
 
 
+@pytest.mark.slow
 def test_on_exchangeable_noise_intervals_hold_their_share() -> None:
     """Independent values, one step ahead: truths are independent of each other, so binomial bounds hold."""
     draw = random.Random(9)
@@ -142,6 +144,7 @@ def test_too_short_a_history_says_how_much_is_needed_and_what_it_is_enough_for()
     assert refused.value.fix.startswith("give ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "season", "level"), [(1, 1, 0.9), (7, 24, 0.9), (24, 7, 0.95), (30, 24, 0.5)])
 def test_the_least_history_is_enough(horizon: int, season: int, level: float) -> None:
     """For every part of the work: fitting, calibrating, ten forecasts to test, drift."""

@@ -44,6 +44,7 @@ def following(draw: random.Random) -> Callable[[], float]:
     return pace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paces", [independent, following])
 @pytest.mark.parametrize("left", [5, 100])
 def test_the_interval_holds_about_what_it_says(

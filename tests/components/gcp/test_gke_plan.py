@@ -144,6 +144,7 @@ def test_slices_are_not_asked_for_by_the_queue_of_nodes() -> None:
         plan_pools(rungs, tpu_nodes("v5litepod-16"), "us-west4-a", "lab", 0, 1)
 
 
+@pytest.mark.slow
 @given(st.integers(1, MAX_NODES))
 def test_every_node_has_room_for_its_pods(nodes: int) -> None:
     network = IPv4Network(pods_cidr(nodes))

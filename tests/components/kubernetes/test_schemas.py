@@ -24,6 +24,7 @@ def test_they_are_valid(manifests: tuple[dict[str, Any], ...], version: str) -> 
         kubernetes_validate.validate(each, version, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_misspelt_field_is_found(manifests: tuple[dict[str, Any], ...], version: str) -> None:
     for each in manifests:

@@ -47,6 +47,7 @@ def hold_against(exact: float, found: list[float]) -> None:
     assert half < 0.5 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (4, 0.7), (8, 0.7)])
 def test_mean_wait_of_m_m_c(servers: int, load: float) -> None:
     exact = erlang_c(servers, servers * load) * 100 / (servers * (1 - load))

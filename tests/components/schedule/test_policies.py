@@ -143,6 +143,7 @@ def test_learned_lengths_beat_those_asked_for_where_some_always_end_early() -> N
     assert learned.job_hours_mean < asked.job_hours_mean
 
 
+@pytest.mark.slow
 def test_learned_lets_nobody_wait_for_ever() -> None:
     """A stream of short jobs that fills the cluster for ten days; shortest leaves the long one to the end."""
     stream = [job(f"s{index}", index * 100, (1, 1), 100) for index in range(8640)]

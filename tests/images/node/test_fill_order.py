@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def situations(draw: st.DrawFn) -> tuple[int, list[list[int]], list[int]]:
     return draw(st.integers(1, 8)), draw(st.lists(counts, min_size=1, max_size=WINDOW)), draw(counts)
 
 
+@pytest.mark.slow
 @given(situations())
 def test_no_group_is_filled_beyond_what_is_missing(situation: tuple[int, list[list[int]], list[int]]) -> None:
     minimum, history, sizes = situation

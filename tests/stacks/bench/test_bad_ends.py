@@ -53,6 +53,7 @@ def ran(
     return run
 
 
+@pytest.mark.slow
 def test_a_trainer_that_has_failed_for_good_is_not_paid_until_the_deadline(ran: Ran, tmp_path: Path) -> None:
     (row, _) = ran(ended={**END, "time": "2099-01-01T00:00:00Z"})
     assert row["reason"] == (

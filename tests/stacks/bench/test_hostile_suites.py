@@ -42,6 +42,7 @@ def is_named(found: list[InputError], place: Loc) -> bool:
     return any(word in mistake.place for mistake in found for word in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_suites_texts_stay_texts(name: str, repo: Path, tmp_path: Path) -> None:
     text, path, taken = HOSTILE[name], tmp_path / "mine.yaml", []

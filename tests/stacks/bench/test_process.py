@@ -135,6 +135,7 @@ def test_ctrl_c_twice_leaves_at_once_and_says_how_to_go_on(bench: Bench) -> None
     assert bench.fake.stacks == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("during", ["up", pytest.param("destroy", marks=pytest.mark.slow)])
 def test_after_a_kill_resume_ends_what_was_left(bench: Bench, tmp_path: Path, during: str) -> None:
     """Pulumi's process outlives ours, and is ended before its stack is destroyed."""

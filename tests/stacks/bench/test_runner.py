@@ -331,6 +331,7 @@ def test_files_that_cannot_be_saved_keep_nothing_standing(stage: Any) -> None:
     assert stage.cloud.standing == {}
 
 
+@pytest.mark.slow
 @given(data=st.data(), clean_only=st.booleans())
 def test_after_any_crash_resume_leaves_nothing_standing(
     data: st.DataObject,

@@ -105,6 +105,7 @@ def test_check_live_exits_1_on_a_difference(live: Any) -> None:
     assert "1 differences" in done.stdout
 
 
+@pytest.mark.slow
 def test_check_live_as_json(live: Any) -> None:
     live(answer(VCpuInfo={"DefaultVCpus": 8}))
     done = CliRunner().invoke(app, ["check", "--live", "--json"])

@@ -344,6 +344,7 @@ def _runs(place: Place, *, slow: bool) -> Iterator[Run]:
                 yield Run(MALLORY, place.closed, own, words)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "slow"])
 def test_what_is_closed_is_named_with_a_fix_and_nothing_is_written(place: Place, slow: bool) -> None:

@@ -61,6 +61,7 @@ def test_what_it_writes_is_planned_at_once(tmp_path: Path, provider: str) -> Non
     assert bool(images) == (provider not in ("openstack", "hosts"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", sorted(set(STARTS) - {"hosts"}))
 def test_several_nodes_get_what_they_share(tmp_path: Path, provider: str) -> None:
     machines = {
@@ -180,6 +181,7 @@ BAD: Mapping[str, tuple[list[str], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(BAD))
 def test_a_wrong_answer_says_what_is_right_and_leaves_nothing(tmp_path: Path, case: str) -> None:
     flags, expected = BAD[case]
@@ -193,6 +195,7 @@ def test_a_wrong_answer_says_what_is_right_and_leaves_nothing(tmp_path: Path, ca
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "place", "fix"),
     [

@@ -54,6 +54,7 @@ def _run(at: int, words: list[str]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "moments"),
     [*((line, 6) for line in QUICK), *(pytest.param(line, 40, marks=pytest.mark.slow) for line in SLOW)],

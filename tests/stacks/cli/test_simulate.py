@@ -139,6 +139,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_with_its_place_and_fix(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, says = MISTAKES[name]

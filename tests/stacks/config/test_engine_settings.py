@@ -130,6 +130,7 @@ def users_of(*teams: dict[str, Any]) -> Edit:
     return lambda values: (values.pop("gangway:job"), values.update({"gangway:engine": engine}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("teams", "place", "problem"),
     [

@@ -28,6 +28,7 @@ def mistakes(repo: Path, tmp_path: Path, stack: str, setting: str, value: object
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "setting", "value", "fix"),
     [

@@ -87,6 +87,7 @@ QUICK = ("aws-g5-dev", "azure-nc-dev", "gcp-v5e-pod", "openstack-gpu")
 """One of each provider in every run, as each stack is planned twice."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

@@ -259,6 +259,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_message_with_file_path_value_rule_and_fix(stack_file: StackFile, name: str) -> None:
     edit, config_path, value, allowed, fix = MISTAKES[name]
@@ -304,6 +305,7 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, inner in items for place in ((*path, key), *places_in(inner, (*path, key)))]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_mutated_configuration_is_read_or_told_in_our_words(

@@ -43,6 +43,7 @@ class _Blips(LocalQueue):
         return super().log(job_id, offset)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["echo one; echo two", "echo one; sleep 0.5; echo two"])
 def test_a_log_is_followed_through_blips(tmp_path: Path, script: str) -> None:
     queue = _Blips(tmp_path / "queue")
@@ -76,6 +77,7 @@ class _Grows(LocalQueue):
         return super().log(job_id, offset)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     ["", "one\n", "x" + "é" * 1_250_000, "x" * LOG_PART_BYTES],

@@ -312,6 +312,7 @@ def _no_room(*_: object) -> None:
     raise InputError("the target", "No space left on device")
 
 
+@pytest.mark.slow
 def test_a_move_says_whom_it_waits_for(source: Path, tmp_path: Path) -> None:
     here, there = LocalQueue(tmp_path / "a"), LocalQueue(tmp_path / "b")
     first = here.submit(job("while [ ! -e end ]; do sleep 0.1; done"))

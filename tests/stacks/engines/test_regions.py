@@ -23,6 +23,7 @@ def queue(folder: Path, region: str | None) -> LocalQueue:
     return LocalQueue(folder, region=None if region is None else read_place(region, "--on"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("region", "limits", "taken"),
     [

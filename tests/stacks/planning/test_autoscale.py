@@ -104,6 +104,7 @@ def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -
         assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, 3, 6, 7])
 def test_an_hours_bound_of_some_nodes_price_pays_so_many(edited: Edited, nodes: int) -> None:
     """Whatever the last bit of the quotient says: 1.2 is three times 0.4, and 1.2 / 0.4 is less than 3."""

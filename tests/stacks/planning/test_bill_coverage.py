@@ -20,6 +20,7 @@ def planned(kind: str, name: str = "it") -> PlannedResource:
     return PlannedResource(urn=f"urn::{kind}::{name}", type=kind, name=name, parent="", custom=True, inputs={}, id="")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_nothing_of_a_shipped_stack_is_left_out(path: Path) -> None:
     made = make_plan(from_file(path))

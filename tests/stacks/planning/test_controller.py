@@ -151,6 +151,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any], str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_nobody_can_keep_is_refused_with_a_value_that_will_do(name: str, changed: Change) -> None:
     stack, controller, sections, place, allowed, fix = WRONG[name]

@@ -177,6 +177,7 @@ def test_every_plan_says_it_and_so_does_its_json(demo_plan: Plan) -> None:
     assert demo_plan.rungs[0].run == pytest.approx(data["usd"]["mid"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kimg", [150, 9e6, 1e9])
 def test_no_hours_of_a_plan_are_beyond_max_hours(edited: Edited, kimg: float) -> None:
     """It was 149 h of 24, and 13,915 h for 1e9 kimg: what is lost is lost images, since the clock ends the job."""

@@ -139,6 +139,7 @@ def test_what_nobody_sees_is_refused_everywhere(
     assert max(len(str(mistake)) for mistake in mistakes) < 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("provider", "turn"),
     [

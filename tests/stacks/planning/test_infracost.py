@@ -96,6 +96,7 @@ def component(data: Mapping[str, Any], resource: str, position: int) -> Mapping[
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_shape_is_infracosts(path: Path) -> None:
     plan = make_plan(from_file(path))

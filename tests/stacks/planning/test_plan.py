@@ -227,6 +227,7 @@ def planned_or_told(values: dict[str, Any], planner: Callable[[StackConfig], obj
     assert all(mistake.place and mistake.problem and mistake.fix for mistake in mistakes)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_mutated_stack_file_is_checked_or_told(
@@ -236,6 +237,7 @@ def test_a_mutated_stack_file_is_checked_or_told(
     planned_or_told(mutated(demo_values, data), plan_on_aws, path)
 
 
+@pytest.mark.slow
 @settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_passes_the_checks_also_plans(

@@ -72,6 +72,7 @@ def test_a_segment_after_the_end_is_a_warning(edited: Edited) -> None:
     assert "kimg" in fix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planned", [True, False])
 def test_on_tpus_a_segments_batch_has_to_divide(gcp_edited: Callable[..., StackConfig], *, planned: bool) -> None:
     stack = gcp_edited("gcp-v5e-pod")

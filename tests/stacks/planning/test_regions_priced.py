@@ -31,6 +31,7 @@ def plan_in(gcp_edited: Callable[..., StackConfig]) -> Callable[[str], Plan]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", ["us-east-1", "ap-northeast-1", "sa-east-1"])
 def test_a_plan_has_its_regions_price_or_marks_anothers(plan_in: Callable[[str], Plan], region: str) -> None:
     check(plan_in(region), region)

@@ -217,6 +217,7 @@ def test_spot_never_does_more_than_what_only_fails(
     assert spot.share is None or spot.share <= on_demand.share <= 1
 
 
+@pytest.mark.slow
 def test_each_rung_has_the_speed_failures_dollars_and_images_of_its_own_nodes(edited: Edited) -> None:
     """Four nodes of spot, two on demand: half the nodes, so twice as long and half as many failures. It was priced with
     the speed of four.
@@ -242,6 +243,7 @@ def test_each_rung_has_the_speed_failures_dollars_and_images_of_its_own_nodes(ed
     assert ends[0] <= (plan.ladder.usd or 0.0) <= ends[1]
 
 
+@pytest.mark.slow
 def test_declared_groups_hold_as_many_nodes_as_each_rung_is_planned_with(repo: Path) -> None:
     for file in sorted((repo / "stacks").glob("Pulumi.*.yaml")):
         plan = make_plan(from_file(file))

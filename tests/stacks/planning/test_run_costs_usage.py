@@ -49,6 +49,7 @@ def test_a_way_between_regions_costs_what_the_pair_does(source: str, usd: float,
     assert line.once == pytest.approx(usd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["ap-south-2", "us", "mars-north-1"])
 def test_a_pair_that_nobody_knows_is_unknown_and_no_other_pairs(source: str, edited: Edited) -> None:
     config = edited(estimate(source_gib=10_000, source_region=source))

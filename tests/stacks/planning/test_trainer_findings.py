@@ -72,12 +72,14 @@ def test_a_batch_of_the_settings_that_is_large_enough_is_no_error(edited: Edited
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_nodes", "batch_size"), [(8, 64), (9, 576)])
 def test_the_corrected_batch_has_nothing_to_tell(edited: Edited, num_nodes: int, batch_size: int) -> None:
     config = edited(nodes_and_settings(num_nodes, batch_size=batch_size))
     assert of_the_batch(make_plan(config).findings) == []
 
 
+@pytest.mark.slow
 def test_a_batch_that_no_smaller_number_of_nodes_shares_is_mended_by_itself(edited: Edited) -> None:
     """Seven images and eight workers a node."""
     found = make_plan(edited(nodes_and_settings(1, batch_size=7))).findings
@@ -91,6 +93,7 @@ def test_a_batch_that_no_smaller_number_of_nodes_shares_is_mended_by_itself(edit
     ]
 
 
+@pytest.mark.slow
 def test_on_tpus_the_batch_of_the_settings_has_to_divide(gcp_edited: Callable[..., StackConfig]) -> None:
     config = gcp_edited("gcp-v5p-multislice")
     planned = plan_gcp(config)
@@ -105,6 +108,7 @@ def test_on_tpus_the_batch_of_the_settings_has_to_divide(gcp_edited: Callable[..
     assert of_the_batch(make_plan(even).findings) == []
 
 
+@pytest.mark.slow
 def test_a_number_of_slices_is_advised_by_the_batch_of_the_settings(gcp_edited: Callable[..., StackConfig]) -> None:
     """A request has a fixed number of slices; the one advised shares the batch that is trained with."""
     planned = plan_gcp(gcp_edited("gcp-v5p-multislice"))
@@ -196,6 +200,7 @@ def test_what_the_machine_or_the_data_cannot_do_is_an_error(
     assert found_on(edited(nodes_and_settings(1, **settings)), machine_type) == [(code, message, fix)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "code", "fix"),
     [
@@ -305,6 +310,7 @@ def test_data_of_the_settings_is_what_has_to_be_there(edited: Edited) -> None:
     assert about_data("dcgan-celeba64", dataset="photos") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", ONE_OF_EACH)
 def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -> None:
     """What findings read is what the trainer makes of the planned command line, and so what the record has."""
@@ -325,6 +331,7 @@ def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -
     assert config.training.effective_config() == trained.model_copy(update={"backend": "auto"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"resolution": 32, "channels": 1, "augment": "translation"}], ids=str)
 def test_the_size_of_pictures_is_said_to_the_nodes_which_would_take_that_of_the_data(
     edited: Edited, settings: dict[str, Any]

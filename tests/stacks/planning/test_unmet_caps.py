@@ -49,6 +49,7 @@ def test_nothing_comes_below_the_lowest_price_seen(gcp_edited: Edited, region: s
     assert (unmet_caps(config, load().machine("p5.48xlarge")) == {}) is is_met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_all_figures_are_those_of_the_ladder_without_the_rung(name: str, made: Callable[..., Plan]) -> None:
     """The trial's case: $10.43 an hour and $3.94 a run, where on-demand is 112.47 an hour."""
@@ -74,6 +75,7 @@ def test_all_figures_are_those_of_the_ladder_without_the_rung(name: str, made: C
     assert codes(capped)["capacity.spot-cap-low"] is Severity.WARNING
 
 
+@pytest.mark.slow
 def test_where_nobody_bids_a_cap_changes_no_figure(made: Callable[..., Plan]) -> None:
     """Google's spot price is a list price: the setting is said to have no effect, and has none."""
     spot = {"kind": "spot"}
@@ -86,6 +88,7 @@ def test_where_nobody_bids_a_cap_changes_no_figure(made: Callable[..., Plan]) ->
         assert (plan.cost.hourly, plan.expected.usd) == (free.cost.hourly, free.expected.usd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_programs_read_no_cap_as_a_price(name: str, made: Callable[..., Plan]) -> None:
     plan = json.loads(json.dumps(made(name, LOW, ON_DEMAND).to_json()))
@@ -96,6 +99,7 @@ def test_programs_read_no_cap_as_a_price(name: str, made: Callable[..., Plan]) -
     assert total == pytest.approx(plan["cost"]["hourly"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_the_budget_is_held_against_the_rung_that_comes(name: str, made: Callable[..., Plan]) -> None:
     plan = made(name, LOW, ON_DEMAND, usd=600, job={"max_hours": 48})
@@ -105,6 +109,7 @@ def test_the_budget_is_held_against_the_rung_that_comes(name: str, made: Callabl
     assert "budget.fallback" not in found, "there is nothing else to fall back from"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STACKS)
 def test_alone_such_a_rung_is_an_error_and_no_run_has_a_price(name: str, made: Callable[..., Plan]) -> None:
     plan = made(name, LOW)

@@ -35,6 +35,7 @@ def of_memory(found: tuple[Finding, ...]) -> list[tuple[Severity, str]]:
     return [(each.severity, each.code) for each in found if each.code in codes]
 
 
+@pytest.mark.slow
 def test_what_fits_is_said_with_its_parts(edited: Edited) -> None:
     plan = make_plan(edited(of_preset("r3gan-imagenet64")))
     assert of_memory(plan.findings) == []
@@ -44,6 +45,7 @@ def test_what_fits_is_said_with_its_parts(edited: Edited) -> None:
     assert memory["least"] == device_gib(IMAGENET, 32)
 
 
+@pytest.mark.slow
 def test_more_than_there_is_is_a_warning_with_the_numbers_and_a_micro_batch(edited: Edited) -> None:
     plan = make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=128)))
     assert of_memory(plan.findings) == [(Severity.WARNING, "memory.estimate")]
@@ -54,6 +56,7 @@ def test_more_than_there_is_is_a_warning_with_the_numbers_and_a_micro_batch(edit
     assert of_memory(make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=64))).findings) == []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_the_trainers_own_error_alone(edited: Edited) -> None:
     plan = make_plan(edited(of_preset("r3gan-imagenet64", batch_gpu=256)))
     assert of_memory(plan.findings) == [(Severity.ERROR, "trainer.batch-gpu")]

@@ -55,11 +55,13 @@ def mistakes(values: dict[str, Any], image: str, path: Path) -> list[InputError]
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", IMAGES)
 def test_a_plain_name_is_taken(stack: str, shipped_values: dict[str, Any], tmp_path: Path) -> None:
     assert mistakes(shipped_values[stack], IMAGES[stack], tmp_path / "Pulumi.x.yaml") == []
 
 
+@pytest.mark.slow
 @given(stack=st.sampled_from(list(IMAGES)), hostile=st.sampled_from(HOSTILE), share=st.floats(0, 1))
 def test_no_name_is_more_than_a_name(
     shipped_values: dict[str, Any],

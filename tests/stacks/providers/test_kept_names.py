@@ -114,6 +114,7 @@ def fixed_name(one: PlannedResource, services: Mapping[str, Any]) -> str:
     return ids.pop() if len(ids) == 1 and "${" not in next(iter(ids)) else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encryption", ["provider-key", "customer-key"])
 @pytest.mark.parametrize(
     "stack", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in STACKS]
@@ -131,6 +132,7 @@ def test_every_kept_name_is_looked_for(stack: str, encryption: str, services: Ma
     assert names == ({f"alias/{stack}-data"} if has_alias else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", ["aws-demo", "eks-p5-kueue"])
 def test_a_key_that_a_destroyed_stack_left_is_refused(stack: str) -> None:
     """Also if roles may not be listed."""

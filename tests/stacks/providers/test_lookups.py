@@ -50,6 +50,7 @@ def _build(name: str, cloud: _Refusing) -> None:
     record(lambda: build(config), cloud, config.stack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n.split(".")[1] in QUICK else pytest.mark.slow) for n in STACKS]
 )
@@ -69,6 +70,7 @@ def test_every_refused_lookup_of_a_stack_is_one_message_before_its_first_resourc
             assert [kind for kind in cloud.declared if not kind.startswith("pulumi:providers:")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Pulumi.gcp-v5e-pod.yaml"])
 def test_a_new_projects_apis_are_asked_again_once_they_are_enabled(name: str) -> None:
     calm = _Refusing(None)

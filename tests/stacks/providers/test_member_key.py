@@ -11,6 +11,7 @@ from stacks.providers.shared import member_key_refreshed
 STACKS = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_another_number_makes_another_key_and_is_told(stack: str, gcp_edited: Callable[..., StackConfig]) -> None:
     made = make_plan(gcp_edited(stack, job={"member_key_refresh": 3}))

@@ -60,6 +60,7 @@ def codes(made: Plan) -> set[str]:
     return {finding.code for finding in made.findings}
 
 
+@pytest.mark.slow
 @every_provider
 def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(provider: str, own: Own) -> None:
     made = make_plan(own(provider))
@@ -76,6 +77,7 @@ def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(provider: str, o
     assert not [code for code in codes(made) if code.startswith(trainers)]
 
 
+@pytest.mark.slow
 @every_provider
 def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[str, str]) -> None:
     job = JobSpec.model_validate(make_plan(own(provider)).job)
@@ -93,6 +95,7 @@ def test_the_job_says_what_runs(provider: str, own: Own, command_images: dict[st
     assert job.env["GANGWAY_RUN_DIR"] == RUN_DIRS[provider]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["gcp", "azure", "openstack"])
 def test_the_worker_is_told(provider: str, own: Own, user_data: UserData) -> None:
     files = user_data(make_plan(own(provider)), "worker")
@@ -112,6 +115,7 @@ def test_the_machine_is_told(own: Own) -> None:
     assert "RESULTS_AT_END=yes" in script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["gcp", "azure"])
 def test_the_head_fills_the_ladder_and_runs_nothing_of_the_commands_image(
     provider: str, own: Own, user_data: UserData
@@ -122,6 +126,7 @@ def test_the_head_fills_the_ladder_and_runs_nothing_of_the_commands_image(
     assert "/etc/gangway/prometheus.yaml" not in files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["gcp", "azure"])
 def test_nobody_waits_for_steps_or_busy_gpus(provider: str, own: Own) -> None:
     names = {resource.name for resource in make_plan(own(provider)).resources}
@@ -129,6 +134,7 @@ def test_nobody_waits_for_steps_or_busy_gpus(provider: str, own: Own) -> None:
     assert not {"own-no-steps", "own-gpu-idle"} & names
 
 
+@pytest.mark.slow
 @every_provider
 def test_no_repository_is_made_for_an_image_that_is_there(provider: str, own: Own) -> None:
     assert not [one for one in make_plan(own(provider)).resources if one.type.endswith((":Repository", ":Registry"))]
@@ -162,6 +168,7 @@ def test_a_registry_nobody_names_is_asked_for(own: Own) -> None:
     assert caught.value.place == "gangway:azure.registry_id"
 
 
+@pytest.mark.slow
 @every_provider
 def test_outputs_are_mounted_from_beside_the_run_folder(provider: str, own: Own) -> None:
     config = own(provider)

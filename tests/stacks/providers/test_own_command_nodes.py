@@ -42,6 +42,7 @@ def job_of(made: Plan) -> JobSpec:
     return JobSpec.model_validate(made.job)
 
 
+@pytest.mark.slow
 @every_provider
 def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str, own: Own) -> None:
     config = own(provider)
@@ -61,6 +62,7 @@ def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str,
     assert not [one.name for one in made.resources if one.name.endswith("member-key") and provider != "azure"]
 
 
+@pytest.mark.slow
 @every_cloud
 def test_the_head_is_priced_and_holds_the_store_alone(provider: str, own: Own, user_data: UserData) -> None:
     made = make_plan(own(provider))
@@ -72,6 +74,7 @@ def test_the_head_is_priced_and_holds_the_store_alone(provider: str, own: Own, u
     assert [line for line in lines if "head" in line] or provider == "openstack", lines
 
 
+@pytest.mark.slow
 @every_provider
 def test_without_torchrun_they_meet_nowhere(provider: str, own: Own) -> None:
     head = {"head": None, "openstack": {"head_image": None}} if provider == "openstack" else {}
@@ -94,6 +97,7 @@ def test_openstack_needs_a_head_for_those_that_meet_alone(own: Own) -> None:
     assert "meet" in (caught.value.allowed or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["azure", "openstack", "hosts"])
 def test_nccl_is_told_of_the_fabric_and_of_nothing_else(provider: str, own: Own) -> None:
     job = job_of(make_plan(own(provider)))
@@ -109,6 +113,7 @@ def test_who_says_otherwise_is_heard(own: Own) -> None:
     assert job_of(make_plan(config.model_copy(update={"job": mine}))).env["NCCL_NET"] == "Socket"
 
 
+@pytest.mark.slow
 def test_on_google_cloud_gradients_go_over_tcp_and_the_plan_says_so(own: Own) -> None:
     made = make_plan(own("gcp"))
     assert "NCCL_NET" not in job_of(made).env

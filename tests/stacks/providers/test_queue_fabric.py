@@ -58,6 +58,7 @@ def machine_file(one: PlannedResource) -> str:
     return source.text if one.type.endswith("CopyToRemote") else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", list(standing()), ids=lambda path: path.stem)
 def test_every_queue_names_the_network_or_warns(path: Path, recorded: Callable[[StackConfig], Recording]) -> None:
     config = from_file(path)

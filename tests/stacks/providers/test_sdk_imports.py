@@ -96,6 +96,7 @@ def test_a_plan_loads_no_service_whole(stack: str) -> None:
     assert 0 < int(number) < 120, "modules of the services: pulumi_aws.ec2 alone has 250"
 
 
+@pytest.mark.slow
 def test_a_name_that_is_nowhere_loads_the_service_whole_and_is_missing() -> None:
     code = """
 import sys

@@ -69,6 +69,7 @@ def test_marks_merge_neighbours_and_ignore_other_events(make_event: Event) -> No
     assert [(mark.kimg, mark.label) for mark in found] == [(20, "killed, resumed"), (60, "interrupted, resumed")]
 
 
+@pytest.mark.slow
 def test_many_interruptions_are_counted_instead_of_labelled(stats: list[dict[str, Any]], make_event: Event) -> None:
     often = [*stats, *(make_event("interrupt", kimg * 1000) for kimg in range(5, 150, 15))]
     assert "11 of them" in curve_charts(often)[0].caption

@@ -113,6 +113,7 @@ def test_each_fate_has_a_mark_of_its_own() -> None:
     assert counted(()) == "0 decisions"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize("count", [0, 1, 12, 150])
 def test_numbers_and_legend_can_be_read_however_many_there_are(count: int) -> None:

@@ -58,6 +58,7 @@ def test_curves_of_a_run_in_many_short_sessions(make_event: Callable[..., dict[s
     assert len(curve_charts(stats)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize("years", ["1", "3", "7"])
 def test_renting_and_owning(years: str, tmp_path: Path) -> None:

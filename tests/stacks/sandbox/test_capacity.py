@@ -135,6 +135,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_token", "inputs", "words"), REFUSED)
 def test_a_refused_request_is_a_row_with_the_reason(type_token: str, inputs: dict[str, Any], words: str) -> None:
     with MotoCloud(REGION) as cloud:

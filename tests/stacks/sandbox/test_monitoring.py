@@ -81,6 +81,7 @@ def test_tampering_is_found() -> None:
     assert len(different) == 3
 
 
+@pytest.mark.slow
 def test_a_group_may_have_a_key_and_keep_logs_for_ever() -> None:
     with MotoCloud("us-east-2") as cloud:
         key = "arn:aws:kms:us-east-2:123456789012:key/11111111-2222-3333-4444-555555555555"
@@ -108,6 +109,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_wrong_requests_are_refused() -> None:
     with MotoCloud("us-east-2") as cloud:
         for index, (type_token, inputs, _) in enumerate(REFUSED):

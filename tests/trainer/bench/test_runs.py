@@ -73,6 +73,7 @@ def test_sides_of_several_loops_count_them_together(loop: Callable[..., Loop]) -
     assert rates == {"pair": [32.0, 32.0], "alone": [16.0, 16.0]}
 
 
+@pytest.mark.slow
 def test_a_pause_is_in_no_rate(loop: Callable[..., Loop]) -> None:
     ours = loop("ours")
     others = [Side(f"other-{number}", [loop(f"other-{number}")]) for number in range(5)]

@@ -83,6 +83,7 @@ UNLIKE: dict[Callable[[store.State], None], str] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "why"), UNLIKE.items())
 def test_a_state_of_other_networks_is_passed_over_for_the_next_older_one(
     tmp_path: Path, tiny_config: TrainConfig, change: Callable[[store.State], Any], why: str

@@ -152,6 +152,7 @@ def test_every_family_takes_any_number_of_latents(tmp_path: Path, preset: str, c
             assert np.abs(compute(*arguments) - expected).max() <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [-1, -3, 3])
 def test_a_label_that_is_no_class_is_refused(make_run: Callable[[int], Path], tmp_path: Path, label: int) -> None:
     """ONNX counts negative ones from the end: -1 would be the last class."""

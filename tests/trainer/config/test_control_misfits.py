@@ -1,5 +1,6 @@
 """Bounds that do not go with their run, and values that do."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from trainer.config.step_memory import share_of
 CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
 
 
+@pytest.mark.slow
 @given(
     bound=st.tuples(st.integers(1, 600), st.integers(1, 600)).map(sorted),
     start=st.sampled_from([8, 64, 256]),

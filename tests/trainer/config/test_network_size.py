@@ -65,6 +65,7 @@ def test_parameters_are_counted_to_the_last(config: TrainConfig) -> None:
     assert [generator_size(config).parameters, discriminator_size(config).parameters] == made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda c: f"{c.architecture}-{c.image_shape}-{c.num_classes}")
 def test_products_are_counted_as_torch_counts_them(config: TrainConfig) -> None:
     labels = torch.zeros(1, dtype=torch.int64, device="meta") if config.num_classes else None
@@ -84,6 +85,7 @@ TRANSLATORS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", TRANSLATORS, ids=lambda c: f"{c.image_shape}")
 def test_networks_that_translate_are_counted_to_the_last(config: TrainConfig) -> None:
     with torch.device("meta"):
@@ -155,6 +157,7 @@ def test_operations_of_networks_that_translate(identity_weight: float) -> None:
     assert counted_translation(config) / 2 < step_operations(config) < 2 * counted_translation(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_LATENTS)
 def test_operations_are_within_a_factor_of_two_of_what_torch_dispatches(name: str) -> None:
     config = PRESETS[name]
@@ -182,6 +185,7 @@ def test_operations_are_within_a_factor_of_two_of_what_torch_dispatches(name: st
     assert counted / 2 < step_operations(config) < 2 * counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{}, {"kimg": 5.0}, {"kimg": 0.01}, {"fade_kimg": 3.0}, {"kimg": 40.0}, {"stable_kimg": 0.5}]
 )

@@ -25,6 +25,7 @@ def loop_of(
     return Loop(*start, asked, intervals, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", rooms.WRONG)
 @pytest.mark.parametrize("objective", ["time", "cost", "energy", "carbon"])
 @pytest.mark.parametrize("seed", range(3))

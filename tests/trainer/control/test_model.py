@@ -18,6 +18,7 @@ def loop_of(start: rooms.Start, intervals: int, objective: Objective = "time", s
     return Loop(*start, asked, intervals, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", rooms.WRONG)
 @pytest.mark.parametrize("objective", ["time", "cost", "energy", "carbon"])
 @pytest.mark.parametrize("seed", range(3))
@@ -39,6 +40,7 @@ def test_it_makes_room_for_a_neighbour_and_takes_its_cores_back(seed: int) -> No
     assert loop.made(history) > 1.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitter", [0.0, 0.005, 0.02])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_loses_next_to_nothing_where_all_is_right(jitter: float, seed: int) -> None:

@@ -140,6 +140,7 @@ def test_a_local_source_counts_what_it_leaves_out(
     _check(str(tmp_path / name), tmp_path / "out", expected)
 
 
+@pytest.mark.slow
 def test_a_bucket_counts_what_it_leaves_out(bucket: Any, picture: Callable[..., bytes], tmp_path: Path) -> None:
     expected = _fill(lambda name, content: bucket.put(f"raw/{name}", content), picture)
     bucket.put("raw/foxes/5.png", picture(5))

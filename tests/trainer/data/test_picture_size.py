@@ -56,6 +56,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
 SHORT = ("--kimg", "0.064", "--batch-size", "16", "--ngf", "4", "--ndf", "4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 16, 16)])
 def test_a_run_takes_the_size_and_goes_on_with_it(
     shape: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -71,6 +71,7 @@ class Stopping(Progress):
             raise StopError
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=12).map(tuple),

@@ -20,6 +20,7 @@ def _images(num: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     return np.random.default_rng(0).integers(0, 256, (num, 1, 4, 4), dtype=np.uint8)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(num=st.integers(1, 40), per_shard=st.integers(1, 17), data=st.data())
 def test_any_images_are_read_back_in_any_order(

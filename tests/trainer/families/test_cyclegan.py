@@ -89,6 +89,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 def test_all_four_are_saved_compared_and_shown(
     config: TrainConfig,
     domains: Path,

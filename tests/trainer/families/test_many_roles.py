@@ -127,6 +127,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("family")
 def test_it_trains_and_goes_on_bit_by_bit(
     config: TrainConfig,

@@ -49,6 +49,7 @@ def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> None:
     assert train(config, run_dir, data_dir, RunContext(), Interruption()) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shrunk")
 def test_evaluating_a_run_updates_its_record(tiny_config: TrainConfig, tmp_path: Path, digits_dir: Path) -> None:
     _train(tiny_config.replace({"kimg": 0.16}), tmp_path, digits_dir)

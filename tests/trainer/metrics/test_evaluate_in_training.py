@@ -56,6 +56,7 @@ def _train(config: TrainConfig, run_dir: Path, data_dir: Path) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 def test_metrics_are_told_with_their_cost_and_change_nothing(
     tiny_config: TrainConfig,
     tmp_path: Path,

@@ -54,6 +54,7 @@ def test_values_and_gradients_are_the_librarys(
     assert results[0][0].is_contiguous(memory_format=layout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["to", "from"])
 def test_first_and_second_derivatives_against_finite_differences(kind: str) -> None:
     layer, inputs = _layer_and_inputs(kind, (3, 4, 4))

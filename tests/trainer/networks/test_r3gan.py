@@ -116,6 +116,7 @@ def test_a_class_begins_at_the_authors_scale() -> None:
     assert float(vectors.weight.detach().std()) == pytest.approx(1 / math.sqrt(CLASSES * 64), rel=0.1)
 
 
+@pytest.mark.slow
 def test_logits_and_penalty_of_a_class_begin_at_the_authors_scale() -> None:
     """Both are the unconditional ones' variances over the number of classes, on average over initial weights."""
     images = torch.randn(16, 3, 32, 32, generator=torch.Generator().manual_seed(0)).requires_grad_()

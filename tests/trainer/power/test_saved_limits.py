@@ -92,6 +92,7 @@ def test_a_killed_run_is_undone_by_whoever_comes_next_and_a_living_one_is_not(
     assert undo_left_over(notes, nvml) == []
 
 
+@pytest.mark.slow
 def test_the_next_run_restores_before_it_notes_what_was_set(
     run: Callable[[], Any], nvml: Any, alone: World, gpu: Gpu, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ Families = dict[str, tuple[TrainConfig, Path]]
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dcgan-ada", "resnet", "progressive"])
 def test_steps_alone_come_to_the_loops_state(name: str, families: Families, tmp_path: Path) -> None:
     config, data = families[name]

@@ -67,6 +67,7 @@ def test_a_run_leaves_all_its_files_behind(
     assert record.state_sha256 == store.load(run_dir / "checkpoints/000000000320.pt").manifest.state_sha256
 
 
+@pytest.mark.slow
 def test_collectors_get_the_diarys_lines_on_stdout(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +79,7 @@ def test_collectors_get_the_diarys_lines_on_stdout(
     assert f"{tmp_path / 'run'}: a new run of 320 images" in err, "sentences are beside them"
 
 
+@pytest.mark.slow
 def test_a_session_says_how_it_begins_and_where_its_results_are(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +166,7 @@ def stopped(short: TrainConfig, tmp_path: Path, digits_dir: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "garbage"])
 def test_a_lost_diary_does_not_lose_the_runs_identity(
     short: TrainConfig,
@@ -307,6 +310,7 @@ def test_the_nodes_kind_of_capacity_prices_the_session(
     assert record.sessions[0].it_joules == record.energy.it_joules
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_and_changes_nothing(
     short: TrainConfig, tmp_path: Path, digits_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,6 +321,7 @@ def test_a_finished_run_says_so_and_changes_nothing(
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_run_killed_after_its_last_checkpoint_is_brought_to_its_end(
     short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:

@@ -39,6 +39,7 @@ def _train(config: TrainConfig, run_dir: Path, data: Path) -> RunRecord:
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 def test_every_step_has_its_values_and_a_resumed_run_goes_on_to_the_bit(
     scheduled: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Callable[[Path], list[dict[str, Any]]]
 ) -> None:

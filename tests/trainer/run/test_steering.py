@@ -77,6 +77,7 @@ def _train(
     return RunRecord.read(run_dir / "run.json")
 
 
+@pytest.mark.slow
 def test_what_is_decided_is_done_and_written_down(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, scripted: Callable[[Script], None]
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_run_that_goes_on_has_what_was_decided_and_ends_equal(
     assert again.state_sha256 == whole.state_sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", [SETTINGS, SETTINGS.model_copy(update={"mode": "observe"})])
 def test_a_run_that_goes_on_has_what_it_is_started_with_where_nothing_was_decided(
     config: TrainConfig,

@@ -50,6 +50,7 @@ def test_p_does_not_depend_on_how_the_batch_is_spread(signs: list[int], cuts: li
     assert next_p(p, sum(map(round, spread))) == next_p(p, sum(signs))
 
 
+@pytest.mark.slow
 @given(batches=st.lists(st.integers(-50, 50), min_size=8, max_size=8))
 def test_r_t_is_the_mean_sign_of_the_batches_since_the_last_adjustment(batches: list[int]) -> None:
     """Karras et al. 2020, section 3.1: adjusted once every four minibatches, by the reals of all four; also where a

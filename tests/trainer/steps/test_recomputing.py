@@ -20,6 +20,7 @@ from trainer.steps.recomputing import recompute
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet", "r3gan", "progressive", "cyclegan"])
 def test_a_run_is_the_same(families: dict[str, tuple[TrainConfig, Path]], name: str) -> None:
     """Of R3GAN with both penalties, of WGAN-GP with its own."""

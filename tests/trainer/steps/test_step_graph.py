@@ -141,6 +141,7 @@ def test_what_changes_from_step_to_step_is_followed(families: Families, run_of: 
     _same(found.state.state_dict(), run_of(config, folder, device, why_not="none").steps(16).state.state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph_sec", "said", "kinds"),
     [
@@ -193,6 +194,7 @@ def test_a_graph_that_computes_otherwise_is_given_up(families: Families, run_of:
     _same(run.state.state_dict(), wanted.state.state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_what_cannot_be_recorded_is_made_as_ever(
     precision: str, families: Families, run_of: Callable[..., Run]
@@ -212,6 +214,7 @@ def test_what_cannot_be_recorded_is_made_as_ever(
     _same(run.state.state_dict(), wanted.state.state_dict())
 
 
+@pytest.mark.slow
 def test_a_batch_is_read_once_however_many_a_step_has(
     families: Families, run_of: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

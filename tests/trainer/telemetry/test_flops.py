@@ -36,6 +36,7 @@ def _forward_flops(network: torch.nn.Module, inputs: torch.Tensor) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", PRESETS_OF)
 def test_a_step_without_penalty_is_what_one_counts_by_hand(family: str) -> None:
     # Not validated: a critic without a penalty is no critic, but its work can be counted.
@@ -53,6 +54,7 @@ def test_a_step_without_penalty_is_what_one_counts_by_hand(family: str) -> None:
     assert (count_step(config).unit, count_step(config).provenance) == ("FLOP", "estimated")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identity_weight", [0.0, 0.5])
 def test_a_step_of_two_directions_is_what_one_counts_by_hand(identity_weight: float) -> None:
     changes = {"resolution": 16, "ngf": 8, "ndf": 8, "identity_weight": identity_weight}

@@ -116,6 +116,7 @@ def test_it_is_none_before_a_look_and_where_the_gradient_is_lost_and_no_number_c
     assert scale.after([Looks(float("nan"), 10.0, 1)]) == known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dcgan-ada", "resnet", "progressive", "cyclegan"])
 def test_a_look_changes_no_bit_of_a_run(name: str, families: dict[str, tuple[TrainConfig, Path]]) -> None:
     config, data = families[name]
@@ -162,6 +163,7 @@ def test_nobody_looks_where_nothing_could_be_seen(tiny_config: TrainConfig) -> N
     assert due(tiny_config.replace({"batch_size": 64, "shard": "fsdp2"})) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("a_line", [4, 100, 1000])
 @pytest.mark.parametrize("look_in_steps", [0.01, 0.5, 5.0, 40.0])
 def test_looks_take_no_more_than_their_share_of_the_time(

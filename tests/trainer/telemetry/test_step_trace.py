@@ -76,6 +76,7 @@ def test_estimates_of_presets_are_what_torch_traces(name: str) -> None:
     assert estimated[:3] == pytest.approx(traced[:3], rel=0.01), "weights, average, moments"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["dcgan", "resnet", "r3gan", "progressive"])
 @pytest.mark.parametrize(
     "game",

@@ -109,6 +109,7 @@ def test_mlflow_goes_on_in_the_same_run(
     assert [file.path for file in client.list_artifacts(run.info.run_id, "samples")] == ["samples/000000kimg.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_a_server_that_refuses_is_told_of_once(
     session: Callable[[str, int], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -255,6 +255,7 @@ def test_pulumi_takes_what_was_made_anew_for_its_own(
     assert queue.look() == "there is no request"
 
 
+@pytest.mark.slow
 def test_every_request_is_one_of_the_apis(queue: Queue, published_call: Callable[..., set[str]]) -> None:
     test_pauses_grow_and_come_to_an_end(queue)
     assert len(queue.flow.calls) > 100

@@ -75,6 +75,7 @@ def test_it_goes_on_where_it_was(two: tuple[LocalQueue, LocalQueue]) -> None:
     assert len(target.jobs()) == 1
 
 
+@pytest.mark.slow
 def test_one_that_waits_is_taken_along_and_one_that_is_done_is_not(two: tuple[LocalQueue, LocalQueue]) -> None:
     source, target = two
     first = source.submit(job("while [ ! -e end ]; do sleep 0.1; done"))
@@ -123,6 +124,7 @@ def test_one_that_was_cancelled_stays_so(two: tuple[LocalQueue, LocalQueue]) -> 
     assert target.jobs() == []
 
 
+@pytest.mark.slow
 def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_stopped_can_go_back(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_control_plane_is_no_other_node(kube: PretendKube) -> None:
     assert engine().status("mine-3").phase is Phase.WAITING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", ["nodes", "clusterqueues", "resourceflavors"])
 def test_who_may_not_see_the_nodes_concludes_nothing(kube: PretendKube, hidden: str) -> None:
     kube.stand_up(cpus=1)

@@ -33,6 +33,7 @@ def warnings(devices: Mapping[str, str], nodes: int = 2, **keys: object) -> list
     return [each for each in found if each.code.startswith("job.fabric")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [EFA, INFINIBAND, "rdma/hca_shared"])
 def test_a_network_that_the_queue_has_and_the_job_leaves_out_is_named(kube: PretendKube, name: str) -> None:
     kube.stand_up(devices={GPU: 16, name: 64})

@@ -66,6 +66,7 @@ def test_one_that_is_cancelled_before_its_next_start_stands_is_taken_back(
     assert is_taken_back(kube)
 
 
+@pytest.mark.slow
 def test_a_cancel_ends_a_start_that_was_begun_since_it_looked(
     kube: PretendKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:

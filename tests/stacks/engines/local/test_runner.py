@@ -67,6 +67,7 @@ def begun_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str
     monkeypatch.setattr(local, "sys", SimpleNamespace(executable=str(program)))
 
 
+@pytest.mark.slow
 def test_a_system_without_waitid_runs_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MacOS before Python 3.13."""
     begun_by_another(tmp_path, monkeypatch, "sys.platform = 'darwin'; del os.waitid")

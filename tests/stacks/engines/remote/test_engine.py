@@ -226,6 +226,7 @@ def test_a_submit_whose_answer_is_lost_leaves_one_job(
     assert over(there, job_id).phase is Phase.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ssh")
 def test_a_name_of_the_engines_file_says_by_whom(
     gangway: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def test_an_srun_that_fails_again_and_again_ends_the_job_in_its_own_word(folder:
     assert not (folder / "failures").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("left", "end"), [(1, ["done", "0"]), (0, ["failed", "5"])])
 @pytest.mark.parametrize("failures", [0, 3])
 def test_what_is_interrupted_again_and_again_ends(folder: Path, failures: int, left: int, end: list[str]) -> None:

@@ -45,6 +45,7 @@ def test_to_slurm_which_is_reached_as_whoever_moves_it_reaches_it(
     assert not any(line.startswith("THEIRS=") for line in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_from_slurm_where_an_earlier_release_has_kept_none(
     pretended: Callable[[str, str], None],

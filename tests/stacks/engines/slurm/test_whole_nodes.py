@@ -80,6 +80,7 @@ def test_an_allocation_around_the_submit_is_not_the_jobs(
     assert kept["SBATCH_COMMENT"] == "kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "env", "expected"),
     [

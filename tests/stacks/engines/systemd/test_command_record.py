@@ -150,6 +150,7 @@ def test_one_that_goes_on_has_its_figures_so_far(stack: MakeStack) -> None:
     assert "not over" in record["absent"]["usd_per_1000_images"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason", "phase"),
     [(2, "bad-input", "bad input"), (5, "too-many-failures", "failed"), (6, "max-hours", "over its hours")],

@@ -36,6 +36,7 @@ def test_a_node_that_the_cloud_takes_is_told_and_another_goes_on(stacks: StackNo
     assert kinds == ["spot-interruption", "stop"]
 
 
+@pytest.mark.slow
 def test_where_no_node_is_fit_nothing_more_is_launched(stacks: StackNodes, tmp_path: Path) -> None:
     job_id = stacks.submit(job("exit 4"))
     found = over(stacks, job_id)

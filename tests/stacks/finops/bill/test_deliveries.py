@@ -52,6 +52,7 @@ def test_three_deliveries_with_a_restatement(layout: Layout, tmp_path: Path) -> 
     assert any("left out" in note for note in bills.notes())
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_content_again_in_another_order_or_split_has_the_total_of_the_newest(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

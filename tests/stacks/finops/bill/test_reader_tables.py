@@ -48,6 +48,7 @@ def test_a_header_alone_is_a_bill_without_charges(tmp_path: Path) -> None:
     assert (table.columns, list(table.rows)) == (("a", "b"), [])
 
 
+@pytest.mark.slow
 @given(values=st.lists(st.dictionaries(st.text(), st.text() | st.integers() | st.none(), min_size=1), min_size=1))
 def test_an_array_is_read_across_chunks(values: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("t") / "t.json"

@@ -169,6 +169,7 @@ def test_mistakes_are_named(gangway: Gangway, run_dir: Path, words: tuple[str, .
         gangway(run_dir, *words)
 
 
+@pytest.mark.slow
 def test_a_page_of_runs_without_a_plan(gangway: Gangway, two_runs: Path, tmp_path: Path) -> None:
     for runs in (two_runs, two_runs / "run-1"):
         done = gangway(runs, "--format", "html", "--out", tmp_path / "page")

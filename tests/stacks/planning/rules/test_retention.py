@@ -42,6 +42,7 @@ def breaches(stack: str, resources: Resources) -> list[str]:
     return list(unprotected(provider_of(config_of(stack, "provider-key").provider), resources))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encryption", [pytest.param("provider-key", marks=pytest.mark.slow), "customer-key"])
 @pytest.mark.parametrize("stack", STACKS)
 def test_no_protection_of_data_is_deleted_before_it(stack: str, encryption: str) -> None:

@@ -73,6 +73,7 @@ def test_the_plan_prices_all_of_max_hours_and_forecasts_nothing(own: Callable[..
     assert not [code for code in codes(plan) if code.startswith(trainers)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detail", list(Detail))
 def test_a_person_reads_it(own: Callable[..., StackConfig], detail: Detail) -> None:
     console = Console(record=True, width=120, file=None, quiet=False)

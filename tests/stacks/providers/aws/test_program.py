@@ -142,6 +142,7 @@ def needed_by(resources: tuple[PlannedResource, ...], resource: PlannedResource)
     return {(r.type.rpartition(":")[2], r.name) for r in found.values()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("egress", "way_out"),
     [

@@ -112,6 +112,7 @@ def test_the_trainers_user_gets_the_folder_that_the_job_reads(edited: Edited) ->
     assert settings(worker(run(edited(source(None)))))["DATA_DIR"] == "''"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine_type", "efa", "told"),
     [("p5.48xlarge", True, "8"), ("p5.48xlarge", False, "''"), ("g5.xlarge", True, "''")],
@@ -144,6 +145,7 @@ def test_prometheus_comes_from_outside_and_so_needs_nat(nat: Recording, edited: 
         assert not {unit, scraped} & head(run(config)).keys()
 
 
+@pytest.mark.slow
 def test_without_a_file_system_nothing_is_mounted_and_no_record_is_put_for_others(edited: Edited) -> None:
     program = run(edited(lambda values: values.pop("gangway:storage")))
     assert "/opt/gangway/bin/mount-lustre.sh" not in worker(program)

@@ -324,6 +324,7 @@ def test_what_the_stack_file_turns_off_is_off_on_nodes_and_head(azure_edited: Ed
         assert machine["securityProfile"] == {"encryptionAtHost": False}
 
 
+@pytest.mark.slow
 def test_a_pinned_hpc_image_boots_as_the_newest_does(azure_edited: Edited) -> None:
     """Nobody signs its modules, whatever its version: with Secure Boot the GPUs would have no driver."""
     config = azure_edited(DEV, cluster={"image_id": "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"})

@@ -102,6 +102,7 @@ def test_the_budget_empties_the_pools_of_jobs(a3: Recording) -> None:
     assert [one.rpartition("/nodePools/")[2] for one in pools] == [f"{A3}-0-spot", f"{A3}-1-on-demand"]
 
 
+@pytest.mark.slow
 def test_the_key_of_the_stack_holds_secrets_and_disks(
     gcp_edited: Edited, recorded: Callable[[StackConfig], Recording]
 ) -> None:
@@ -175,6 +176,7 @@ def test_of_slices_the_quota_counts_hosts(gcp_edited: Edited) -> None:
 _NODES = {"min": 4, "max": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "capacity", "chosen"),
     [

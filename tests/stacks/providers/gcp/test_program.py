@@ -203,6 +203,7 @@ def test_the_key_of_boot_disks_can_be_left_out(gcp_edited: Edited) -> None:
     assert of(resources, "CryptoKey"), "all else stays under the key"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait_sec", [120, 0])
 def test_up_waits_for_grants_before_it_relies_on_them(gcp_edited: Edited, wait_sec: int) -> None:
     config = gcp_edited(GPU, gcp={"grant_wait_sec": wait_sec})
@@ -274,6 +275,7 @@ def test_what_up_writes_is_not_in_the_bucket_that_refuses_to_go(program: tuple[S
         assert buckets[own] is True, "a version of it would stay, and so would the bucket"
 
 
+@pytest.mark.slow
 def test_nodes_read_the_source_only_where_they_bring_it(gcp_edited: Edited) -> None:
     def readers(config: StackConfig) -> set[str]:
         resources = run_program(config, PlaceholderCloud()).resources

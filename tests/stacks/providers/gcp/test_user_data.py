@@ -74,6 +74,7 @@ def test_one_rung_needs_no_filling(gcp_edited: Edited) -> None:
     assert not [path for path in files_of(head) if "fill" in path and "data" not in path]
 
 
+@pytest.mark.slow
 def test_without_a_head_a_worker_copies_the_data(gcp_edited: Edited) -> None:
     config = gcp_edited(GPU, cluster={"nodes": {"min": 1, "max": 1}, "capacity": [{"kind": "spot"}]})
     (template,) = machines(run_program(config, PlaceholderCloud()).resources, "InstanceTemplate")
@@ -82,6 +83,7 @@ def test_without_a_head_a_worker_copies_the_data(gcp_edited: Edited) -> None:
     assert "gs://my-bucket/digits" in settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "storage", "mount"),
     [

@@ -102,6 +102,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MACHINES)
 def test_a_machine_that_cannot_be_told_from_others_is_refused(told: Told, what: str) -> None:
     machines, place, fix = MACHINES[what]
@@ -136,6 +137,7 @@ def test_defaults_of_pulumis_own_file_are_nothing_that_somebody_wrote(edited_lab
     assert same.model_dump() == lab.model_dump()
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_mutated_file_is_planned_or_told(

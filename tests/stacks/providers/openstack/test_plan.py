@@ -195,6 +195,7 @@ def test_manila_is_openstacks_alone(gcp_edited: Edited) -> None:
     assert any("allowed: lustre" in str(mistake) for mistake in caught.value.exceptions)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data())
 def test_any_plan_is_whole_or_a_mistake_with_a_place(

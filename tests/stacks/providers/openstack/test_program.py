@@ -160,6 +160,7 @@ def test_what_a_node_needs_stands_before_it(program: tuple[StackConfig, Recordin
         assert needed <= above(worker.urn, set())
 
 
+@pytest.mark.slow
 def test_the_share_admits_the_stacks_machines_alone(edited: Edited) -> None:
     def clients(**sections: Any) -> tuple[str, str]:
         (access,) = of(run_program(edited(**sections), PlaceholderCloud()), "ShareAccess")

@@ -80,6 +80,7 @@ def test_json_and_csv_have_the_same_figures(run_dir: Path, ledger: Path) -> None
     assert row["forecast_1_provenance"] == "measured"
 
 
+@pytest.mark.slow
 def test_without_a_ledger_there_is_no_trace_of_one(run_dir: Path, tmp_path: Path) -> None:
     assert json.loads(report(run_dir, "--format", "json").stdout)["forecasts"] == []
     assert "forecast_" not in report(run_dir, "--format", "csv").stdout
@@ -157,6 +158,7 @@ def test_a_ledger_that_cannot_be_used_is_refused(run_dir: Path, ledger: Path, tm
         report(run_dir, "--ledger", ledger, "--format", "focus")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize(("steps", "every", "number"), [(1, 1, 300), (2, 1, 40), (24, 24, 20), (1, 3, 10), (300, 1, 2)])
 def test_a_picture_has_forecasts_that_do_not_overlap_and_as_many_as_fit(
