@@ -22,6 +22,8 @@ _VALUE = re.compile(r"(?:set|write) (\[.*\]|\{.*\}|'[^']*'|[^\s,;:]+)(?=[,;]|$)"
 _END = re.compile(r"[,;] |  #| (?:for|to|where|and|in|of|or|when|\() ?|$")
 _SECTIONS = ("budget", "cluster", "engine", "estimate", "head", "image", "job", "network", "observe", "site", "storage")
 Path = tuple[str | int, ...]
+NULL = object()
+"""What `set KEY: null` writes: null, where None removes the key."""
 
 
 class Change(NamedTuple):
@@ -56,6 +58,7 @@ def changes(place: str, fix: str, settings: Mapping[str, Any], *, is_key: bool =
     here = split(place)
     if match := _SET.match(fix):
         value, rest = _value(match[2])
+        value = NULL if value is None else value
         return [Change(_target(here, match[1], settings), value), *changes(place, rest.removeprefix(" "), settings)]
     if fix.startswith("and "):
         return []
@@ -110,7 +113,7 @@ def applied(settings: Mapping[str, Any], wanted: Sequence[Change]) -> dict[str, 
         if change.name:
             node[change.name] = node.pop(last)
         elif change.value is not None:
-            node[last] = change.value
+            node[last] = None if change.value is NULL else change.value
         elif isinstance(node, list) or last in node:
             del node[last]
     return changed

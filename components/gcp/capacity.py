@@ -304,7 +304,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
             path,
             f"all {context.num_nodes_max} nodes come at once or not at all, although the job would go on with "
             f"{context.num_nodes_min}",
-            f"set nodes: {{min: {context.num_nodes_min}, max: {context.num_nodes_min}}} to wait for fewer",
+            f"set gangway:cluster.nodes: {{min: {context.num_nodes_min}, max: {context.num_nodes_min}}} to wait for fewer",
         )
 
 

@@ -125,7 +125,7 @@ def _metrics(config: StackConfig, planned: AwsPlan) -> Iterable[Finding]:
             "gangway:head.prometheus_image",
             f"{config.head.prometheus_image} is left out: the head node cannot pull it over AWS's endpoints, and "
             "nobody scrapes the trainer's metrics; CloudWatch has those of the log",
-            "set gangway:network.egress: nat, or prometheus_image: null to say so",
+            "set prometheus_image: null to say so, or gangway:network.egress: nat",
         )
 
 

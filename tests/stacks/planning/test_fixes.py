@@ -22,19 +22,8 @@ from tests.fixes import Change, applied, changes, edited
 EXAMPLES: list[tuple[str, str, dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "fixes.yaml").read_text("utf-8")
 )
-UNTRIED = {
-    *("capacity.spot-cap-low", "capacity.spot-cap-within", "capacity.spot-infeasible", "checkpoint.interval"),
-    *("controller.begins-outside", "head.no-prometheus", "network.firewall-sources", "network.interface"),
-    *(
-        "network.no-tunnels",
-        "network.past-tunnels",
-        "placement.proximity",
-        "storage.not-in-zone",
-        "capacity.flex-start-together",
-    ),
-    *("run.far-below-max-hours", "storage.by-router"),
-}
-"""Codes without an example that works yet: no fix of theirs has been made by a test."""
+UNTRIED = {"storage.not-in-zone"}
+"""Codes that no stack file has today: the list of Managed Lustre's zones is not known to be complete."""
 SHIPPED = sorted(path.name.split(".")[1] for path in (REPO / "stacks").glob("Pulumi.*.yaml"))
 CHANGES_FILE = re.compile(r"(set|remove|leave|write|add) ")
 """How a fix begins that changes the file, unless no `KEY: VALUE` follows on write and add."""
