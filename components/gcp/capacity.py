@@ -298,13 +298,13 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
             if context.max_hours > 168
             else f"set max_hours: {context.max_hours:g}",
         )
-    if path == f"{LADDER}[0]" and context.num_nodes_min != context.num_nodes_max:
+    fewest = context.num_nodes_min
+    if path == f"{LADDER}[0]" and fewest != context.num_nodes_max:
         yield Finding.info(
             "capacity.flex-start-together",
             path,
-            f"all {context.num_nodes_max} nodes come at once or not at all, although the job would go on with "
-            f"{context.num_nodes_min}",
-            f"set gangway:cluster.nodes: {{min: {context.num_nodes_min}, max: {context.num_nodes_min}}} to wait for fewer",
+            f"all {context.num_nodes_max} nodes come at once or not at all, although the job would go on with {fewest}",
+            f"set gangway:cluster.nodes: {{min: {fewest}, max: {fewest}}} to wait for fewer",
         )
 
 
