@@ -1,7 +1,9 @@
 """The Pulumi program: `pulumi up --stack aws-demo` runs this file. Load, build, export; no more."""
 
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -9,6 +11,7 @@ from typing import Any, NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pulumi
+from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import get_monitor
 
 from components.core.findings import InputError, Severity
@@ -61,9 +64,16 @@ def _refuse(message: str) -> NoReturn:
     os._exit(1)
 
 
+def _end_quietly() -> None:
+    """The engine interrupts its program once an update has failed, and says why itself: a traceback would hide that."""
+    if threading.current_thread() is threading.main_thread() and not isinstance(get_monitor(), MockMonitor):
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+
+
 def main() -> None:
     """Builds the selected stack. A user's mistake becomes one message of the engine, without a traceback."""
     _check_engine()
+    _end_quietly()
     refused: list[str] = []
     try:
         config, state = from_pulumi(), own_state()
