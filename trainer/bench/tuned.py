@@ -86,7 +86,7 @@ def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Ite
         half_life = min(config.ema_kimg * 1000, (images + config.batch_size) * 0.05)
         keep = 0.5 ** (config.batch_size / half_life) if half_life else 0.0
         with torch.no_grad():
-            averaged(keep)(list(average.parameters()), list(generator.parameters()), None)
+            averaged(keep)(list(average.parameters()), list(generator.parameters()), None)  # type: ignore[no-untyped-call]  # torch has no types there
         yield loss_g.detach(), logistic.detach()
 
 
