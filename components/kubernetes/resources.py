@@ -18,11 +18,11 @@ _TIERS: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("ClusterRole", "PersistentVolume", "Topology", "WorkloadPriorityClass"), 0),
         **dict.fromkeys(("DaemonSet", "GKENetworkParamSet", "NicClusterPolicy", "NodeFeatureRule"), 0),
         "ValidatingAdmissionPolicy": 0,
-        **dict.fromkeys(("ConfigMap", "Network", "ResourceFlavor", "ValidatingAdmissionPolicyBinding"), 1),
+        **dict.fromkeys(("Network", "ResourceFlavor", "ValidatingAdmissionPolicyBinding"), 1),
         **dict.fromkeys(("ClusterRoleBinding", "Cohort"), 2),
         "ClusterQueue": 3,
         "Namespace": 4,
-        **dict.fromkeys(("NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"), 5),
+        **dict.fromkeys(("ConfigMap", "NetworkPolicy", "ResourceQuota", "Role", "ServiceAccount"), 5),
         **dict.fromkeys(("LocalQueue", "PersistentVolumeClaim", "RoleBinding"), 6),
     }
 )

@@ -70,8 +70,8 @@ def preview(
     ("stack", "advice"),
     [
         ("aws-g5-dev", {"prices.stale"}),
-        ("gcp-a3-spot", {"budget.fallback", "prices.stale", "region.carbon-intensity"}),
-        ("azure-ndv4", {"budget.unknown-price", "machine.not-shielded", "prices.stale"}),
+        ("gcp-a3-spot", {"prices.stale", "region.carbon-intensity"}),
+        ("azure-ndv4", {"budget.below-estimate", "machine.not-shielded", "prices.stale"}),
     ],
 )
 def test_a_clean_stack_passes(

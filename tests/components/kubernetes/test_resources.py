@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 
 from components.kubernetes.charts import Chart, job_set, kueue
+from components.kubernetes.fabric import fabric_config
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.resources import ClusterCharts, ClusterManifests, tier_of, token_of
@@ -16,7 +17,8 @@ LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "
 
 
 def all_of(spec: ClusterSpec) -> list[dict[str, Any]]:
-    return [*queue_manifests(spec), *namespace_manifests(spec, LUSTRE, 1200)]
+    fabrics = [fabric_config(team.name, 8, {"NCCL_NET": "AWS Libfabric"}) for team in spec.teams]
+    return [*queue_manifests(spec), *fabrics, *namespace_manifests(spec, LUSTRE, 1200)]
 
 
 def test_each_manifest_is_one_resource_as_it_is_written(declare: Declare, two_teams: ClusterSpec) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from .provider import STATE_VARIABLE
+from .records import STATE_VARIABLE, records
 from .service import Service
 from .shapes import Fault
 
@@ -56,8 +56,7 @@ class Command(Service):
         """See Service. The plugin runs `delete` with the inputs of the last create or update."""
         if type_token != COMMAND:
             return
-        records = (json.loads(file.read_text("utf-8")) for file in _folder().glob("*.json"))
-        (inputs,) = [record["inputs"] for record in records if record["id"] == id_]
+        (inputs,) = [record["inputs"] for _, record in records(_folder()) if record["id"] == id_]
         _write_down(inputs, "delete", inputs.get("delete", ""))
 
 

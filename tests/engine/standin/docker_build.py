@@ -4,8 +4,6 @@ It refuses what the real one, BuildKit below it or the registry would: a context
 not there, a push without a login for that registry, and one that would move an immutable tag.
 """
 
-import json
-import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -13,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from .provider import STATE_VARIABLE
+from .records import records
 from .service import RefusedError, Service
 from .shapes import Fault
 
@@ -61,11 +59,11 @@ class DockerBuild(Service):
 
 def _refuse_to_move(tag: str) -> None:
     """As ECR does: a tag that was pushed is not pushed again, unless the repository lets it be moved."""
-    records = [json.loads(file.read_text("utf-8")) for file in Path(os.environ[STATE_VARIABLE]).glob("*.json")]
-    if not any(tag in record["inputs"].get("tags", ()) for record in records):
+    held = [record for _, record in records()]
+    if not any(tag in record["inputs"].get("tags", ()) for record in held):
         return
     url, _, name = tag.rpartition(":")
-    for repository in (record["inputs"] for record in records if record["outputs"].get("repositoryUrl") == url):
+    for repository in (record["inputs"] for record in held if record["outputs"].get("repositoryUrl") == url):
         filters = [item["filter"] for item in repository.get("imageTagMutabilityExclusionFilters", [])]
         movable = any(fnmatchcase(name, pattern) for pattern in filters)
         if repository["imageTagMutability"].startswith("IMMUTABLE") and not movable:

@@ -1,13 +1,11 @@
 """The stand-in for Pulumi's Kubernetes plugin: a cluster that takes every object of a known kind, and none twice."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from .provider import STATE_VARIABLE
-from .service import Service
+from .records import records
+from .service import Look, RefusedError, Service
 from .shapes import Fault
 
 OWN_GROUPS = ("kueue.x-k8s.io/", "mellanox.com/", "networking.gke.io/", "nfd.k8s-sigs.io/")
@@ -47,11 +45,19 @@ class Kubernetes(Service):
         meta = inputs.get("metadata") or inputs
         return f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else str(meta["name"])
 
+    def admit(self, type_token: str, inputs: Mapping[str, Any], look: Look) -> None:
+        """See Service. Nothing is made in a namespace that is not there yet; a chart may bring its own."""
+        namespace = (inputs.get("metadata") or inputs).get("namespace")
+        if namespace in (None, "default", "kube-system") or inputs.get("createNamespace"):
+            return
+        charts = (record["inputs"] for _, record in records() if record["inputs"].get("createNamespace"))
+        if not look(_NAMESPACE, namespace) and namespace not in {chart["namespace"] for chart in charts}:
+            raise RefusedError(f'namespaces "{namespace}" not found')
+
     def release(self, type_token: str, id_: str, others: Iterable[Mapping[str, Any]]) -> None:
         """See Service. A namespace takes along what is in it, which the engine asks nobody to delete then."""
         if type_token != _NAMESPACE:
             return
-        for file in Path(os.environ[STATE_VARIABLE]).glob("*.json"):
-            record = json.loads(file.read_text("utf-8"))
+        for file, record in records():
             if record["type"].startswith("kubernetes:") and record["id"].startswith(f"{id_}/"):
-                file.unlink()
+                file.unlink(missing_ok=True)

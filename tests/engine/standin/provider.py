@@ -23,10 +23,9 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
+from .records import STATE_VARIABLE, record_of, records
 from .service import CONTENT, RefusedError, Service
 from .shapes import Fault, input_faults, outputs_of, provider_faults
-
-STATE_VARIABLE = "GANGWAY_STANDIN_STATE"
 
 
 def _to_dict(struct: struct_pb2.Struct) -> dict[str, Any]:
@@ -77,28 +76,17 @@ class Disk:
 
     def inputs(self, type_token: str, id_: str) -> Mapping[str, Any]:
         """See Look."""
-        held: Mapping[str, Any] = (self._record(self.file(type_token, id_)) or {}).get("inputs", {})
+        held: Mapping[str, Any] = (record_of(self.file(type_token, id_)) or {}).get("inputs", {})
         return held
 
     def others(self, than: Path) -> Iterator[Mapping[str, Any]]:
         """All resources but the one of a file."""
-        for file in self._folder.glob("*.json"):
-            if file != than and (record := self._record(file)) is not None:
-                yield record
+        yield from (record for file, record in records(self._folder) if file != than)
 
     def owner(self, type_token: str, id_: str) -> str | None:
         """The URN of who made it first; None where there is no such thing."""
-        record = self._record(self.file(type_token, id_))
+        record = record_of(self.file(type_token, id_))
         return str(record["urn"]) if record is not None else None
-
-    @staticmethod
-    def _record(file: Path) -> Mapping[str, Any] | None:
-        """None where there is none, or no longer: each provider of a stack is a process, and all share the folder."""
-        try:
-            record: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        return record
 
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         record = {"type": type_token, "id": id_, "urn": urn, "inputs": inputs, "outputs": outputs}
@@ -179,9 +167,8 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """An empty answer tells the engine that the resource is gone."""
         file = self._disk.file(request.type, request.id)
-        if not file.exists():
+        if (record := record_of(file)) is None:
             return provider_pb2.ReadResponse()
-        record = json.loads(file.read_text("utf-8"))
         return provider_pb2.ReadResponse(
             id=request.id, inputs=_to_struct(record["inputs"]), properties=_to_struct(record["outputs"])
         )

@@ -3,13 +3,13 @@
 Not a plugin by itself: `standin.provider` talks to the engine.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from .records import STATE_VARIABLE, records
 from .shapes import Fault, is_input
 
 
@@ -162,14 +162,12 @@ class Service:
 
     def newest(self) -> int:
         """Which image is the newest: a number that a test counts up in a file of the cloud's folder."""
-        file = Path(os.environ["GANGWAY_STANDIN_STATE"], "newest")
+        file = Path(os.environ[STATE_VARIABLE], "newest")
         return int(file.read_text("utf-8")) if file.exists() else 1
 
     def resources_of_type(self, type_token: str) -> Iterator[dict[str, Any]]:
         """The cloud's resources of a type, whichever project made them."""
-        for file in sorted(Path(os.environ["GANGWAY_STANDIN_STATE"]).glob("*.json")):
-            if (record := json.loads(file.read_text("utf-8")))["type"] == type_token:
-                yield record
+        yield from (record for _, record in records() if record["type"] == type_token)
 
     def ask(self, function: str, args: Mapping[str, Any], look: Look) -> dict[str, Any]:
         """Answers a function.
