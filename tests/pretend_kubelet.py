@@ -152,9 +152,8 @@ class PretendKubelet:
         (folder / "volumes").write_text("".join(f"{source} {target}\n" for source, target in volumes))
         words = [_expanded(word, env) for word in (*container["command"], *container.get("args", ()))]
         apart = ("unshare", "--mount", "--uts", "/bin/sh", "-c", _MOUNTED, "pod", folder / "hosts", folder / "volumes")
-        path = (
-            f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # first: its python has the trainer, as in the image
-        )
+        # The image's Python, which has the trainer, is first.
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         process = subprocess.Popen(
             [*apart, *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
