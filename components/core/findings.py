@@ -10,7 +10,7 @@ from components.core.visible import visible
 
 __all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "listed", "nearest", "nearest_hint"]
 
-_MOST_LISTED, _FEW_LISTED = 40, 5
+_MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6
 """Least likeness of a word that is proposed, 0 to 1 (difflib: twice the letters in common over all letters). Below it a

@@ -83,7 +83,7 @@ def find_stack_file(stack_or_file: str, stacks_dir: Path) -> Path:
     for file in sorted(stacks_dir.glob("Pulumi.*.yaml")):
         if _identity_in(file) == stack_or_file:
             return file
-    if Path(candidate.name).is_file():
+    if _holds(Path(candidate.name), Path.is_file):
         lacking = [name for name in ("Pulumi.yaml", "__main__.py") if not Path(name).is_file()]
         raise InputError(
             f"stack {stack_or_file!r}",
