@@ -84,6 +84,7 @@ def test_what_only_the_cli_reads_is_said_with_what_would_be_read(
     assert "the backend is https://api.pulumi.com" in str(caught.value)
     assert "azblob://" in caught.value.allowed
     assert "pulumi stack export --stack mine --file state.json" in caught.value.fix
+    assert "--no-state" in caught.value.fix
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\x1f\x8bno gzip", b'{"version": 3, "checkpoint": null}'])
