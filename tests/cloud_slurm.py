@@ -47,12 +47,17 @@ PYTHONPATH={repo} AWS_ENDPOINT_URL={url} AWS_ACCESS_KEY_ID=testing AWS_SECRET_AC
 
 @dataclass
 class CloudSlurm:
-    """One that is up. `stock`: how many machines each rung may have; what is above that never comes."""
+    """One that is up. `stock`: how many machines each rung may have; what is above that never comes. `broken`: rungs
+    whose machines end before they become nodes, as with a wrong image.
+    """
 
     slurm: SlurmCluster
     stock: dict[str, int]
     scaling: Any
     ec2: Any
+    broken: set[str] = field(default_factory=set)
+    launched: set[str] = field(default_factory=set)
+    """The ids of all machines of broken rungs."""
     ended: threading.Event = field(default_factory=threading.Event)
 
     def group(self, rung: str) -> tuple[int, int]:
@@ -69,6 +74,12 @@ class CloudSlurm:
             for one in page["Instances"]
         }
 
+    def set_given_up(self, count: int) -> None:
+        """The breaker's limit: so many machines of a rung, and it is held."""
+        path = self.slurm.folder / "scaler.json"
+        path.with_suffix(".new").write_text(json.dumps({**json.loads(path.read_text()), "given_up": count}))
+        path.with_suffix(".new").replace(path)
+
     def look(self) -> None:
         """What the head's timer does every minute."""
         subprocess.run([str(self.slurm.folder / "bin" / "slurm-scale.sh")], env=self.slurm.env, timeout=60)
@@ -83,7 +94,12 @@ class CloudSlurm:
     def run_machines(self) -> None:
         """Begins and ends slurmds, and looks, until it is over: both go on whatever a test waits for."""
         while not self.ended.wait(0.3):
-            names = set(filter(None, self.machines().values()))
+            running = self.machines()
+            broken = {machine for machine, name in running.items() if name.rsplit("-n", 1)[0] in self.broken}
+            if broken:
+                self.launched |= broken
+                self.ec2.terminate_instances(InstanceIds=sorted(broken))
+            names = {name for machine, name in running.items() if name and machine not in broken}
             up = {name.removeprefix("slurmd-") for name in self.slurm.processes if name.startswith("slurmd-")}
             for name in names - up:
                 # -b: as after a machine's boot, which is what a node that was wanted has to show.

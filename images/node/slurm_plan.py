@@ -226,12 +226,14 @@ def decide(
     """
     views = [_View(rung, nodes, groups[rung.name]) for rung in ladder.rungs]
     asked = {node.name: memory.asked.get(node.name, now) for view in views for node in view.waiting}
-    closed = {name: until for name, until in memory.closed.items() if until > now}
+    failed = {view.rung.name: _failures(view, ladder, memory, now) for view in views}
+    held = {view.rung.name: seen for view in views if (seen := _held(view, ladder, memory, failed)) is not None}
+    released = memory.held.keys() - held
+    # A rung that is released by hand is tried at once, whatever was known of its capacity.
+    closed = {name: until for name, until in memory.closed.items() if until > now and name not in released}
     for view in views:
         if any(now - asked[node.name] >= ladder.patience_sec for node in view.waiting):
             closed.setdefault(view.rung.name, now + ladder.rest_sec)
-    failed = {view.rung.name: _failures(view, ladder, memory, now) for view in views}
-    held = {view.rung.name: seen for view in views if (seen := _held(view, ladder, memory, failed)) is not None}
     lost = {node.name for view in views for node in view.lost}
     again = lost & memory.missing
     resets = {node.name: UNFIT for view in views for node in view.nodes if _is_spent(node)}
@@ -253,13 +255,14 @@ def decide(
         for view in views
         for action in _doors(view, room, kept_by[view.rung.name], _why_shut(view.rung, closed, held))
     ]
-    left = {name: since for name, since in asked.items() if name not in resets}
+    named = {action.node for action in parts if isinstance(action, Name)}
+    left = {name: since for name, since in asked.items() if name not in resets and name not in named}
     # Doors first, so that a job that goes back into the queue is not given to the same rung.
     actions = (*doors, *(Reset(*each) for each in resets.items()), *parts)
     # What is ended here has not failed.
     ended = {action.machine for action in parts if isinstance(action, End)}
     fresh = {name: rung for view in views for name, rung in view.fresh.items() if name not in ended}
-    failed = {name: () if name in memory.held and name not in held else times for name, times in failed.items()}
+    failed = {name: () if name in released else times for name, times in failed.items()}
     return Decision(actions, Memory(left, closed, frozenset(lost - again), fresh, failed, held))
 
 

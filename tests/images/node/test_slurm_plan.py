@@ -262,6 +262,17 @@ def test_a_rung_whose_machines_never_become_nodes_is_held_until_somebody_opens_i
     assert not world.nodes["spot-n3"].is_out
 
 
+def test_who_releases_a_rung_has_it_tried_whatever_its_capacity_was() -> None:
+    memory = Memory(closed={"spot": 10 * LOOK_SEC}, failed={"spot": (0.0,)}, held={"spot": ("spot-n1",)})
+    shut = {"spot-n1": node("spot-n1", f"{OFF}+DRAIN")._replace(reason=HELD)}
+    groups = {"spot": Group(0, 4)}
+    ladder = Ladder((SPOT,), 4, given_up=1)
+    assert decide(ladder, shut, groups, memory, LOOK_SEC).memory.closed == memory.closed
+    released = decide(ladder, {"spot-n1": node("spot-n1", WAITS)}, groups, memory, LOOK_SEC)
+    assert released.memory.closed == {} == released.memory.held
+    assert released.actions == (Resize("spot", 1),)
+
+
 def test_machines_that_became_nodes_or_were_ended_here_hold_nothing() -> None:
     world = broken_image()
     for _ in range(10):

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from moto import mock_aws
 
+from images.node.slurm_plan import HELD
 from images.slurm.spec import SlurmSpec
 from stacks.engines.base import Phase
 from stacks.engines.slurm.engine import SlurmEngine
@@ -131,6 +132,28 @@ def test_a_node_that_is_not_fit_gets_another_machine_and_its_job_is_not_held(clo
     cloud.slurm.until(state(number), "PENDING")
     cloud.until(lambda: first not in cloud.machines())
     cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on spot-n1\n"
+
+
+@pytest.mark.slow
+def test_the_breaker_holds_a_rung_whose_machines_never_become_nodes(cloud: CloudSlurm) -> None:
+    cloud.set_given_up(3)
+    cloud.broken.add("spot")
+    number = submit(cloud, "echo on $SLURMD_NODENAME")
+    drained = ("sinfo", "--noheader", "--partition=spot", "--states=drain", "--format=%D %E")
+    cloud.slurm.until(drained, f"2 {HELD}")
+    # The job takes the next rung; the broken one launches nothing more.
+    cloud.slurm.until(state(number), "PENDING")
+    cloud.slurm.run("scontrol", "update", f"jobid={number}", "StartTime=now")
+    cloud.slurm.until(state(number), "COMPLETED")
+    assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on on-demand-n1\n"
+    assert len(cloud.launched) == 3
+    assert cloud.group("spot") == (0, 0)
+    # The command of docs/first-slurm.md releases it, once the cause is fixed.
+    cloud.broken.clear()
+    cloud.slurm.run("scontrol", "update", "nodename=spot-n1", "state=undrain")
+    number = submit(cloud, "echo on $SLURMD_NODENAME", "--partition=spot")
     cloud.slurm.until(state(number), "COMPLETED")
     assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on spot-n1\n"
 
