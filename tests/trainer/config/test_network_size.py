@@ -239,9 +239,10 @@ def kept_numbers(config: TrainConfig) -> tuple[int, int]:
         kept: dict[int, torch.Tensor] = {}
 
         def note(tensor: torch.Tensor, weights: set[int] = weights, kept: dict[int, torch.Tensor] = kept) -> object:
-            if tensor.untyped_storage().data_ptr() not in weights:
-                kept[tensor.untyped_storage().data_ptr()] = tensor
-            return tensor
+            found = tensor.detach()  # else an output and its own graph would keep each other in memory for good
+            if found.untyped_storage().data_ptr() not in weights:
+                kept[found.untyped_storage().data_ptr()] = found
+            return found
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             network(*inputs)
