@@ -26,8 +26,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --max-worke
 PACKAGES := components images stacks tools trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \
-    run/test_loop run/test_samples run/test_state metrics/test_frechet steps/test_augment steps/test_rng \
-    steps/test_losses distributed/test_world distributed/test_ranks))
+    run/test_loop checkpoint/test_samples steps/test_state metrics/test_frechet phases/test_augment phases/test_rng \
+    phases/test_losses distributed/test_world distributed/test_ranks))
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -65,13 +65,13 @@ xla: $(XLA_READY)
 	@PYTHONPATH=. PJRT_DEVICE=CPU $(XLA)/pytest tests/trainer/xla
 
 bench: $(READY)  ## the trainer's speed as ratios in one run: docs/benchmarks.md (half an hour, idle machine)
-	@$(BIN)/python -m trainer.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
+	@$(BIN)/python -m tools.bench --markdown docs/benchmarks.md --json docs/benchmarks.json
 
 gpu-gate: $(READY)  ## is the trainer right on the GPUs of this machine: gpu-gate.json (half an hour; ARGS="--device cpu")
-	@$(BIN)/python -m trainer.gate --json gpu-gate.json $(ARGS)
+	@$(BIN)/python -m tools.gate --json gpu-gate.json $(ARGS)
 
 drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut cables (root; a quarter of an hour)
-	@$(BIN)/python -m trainer.drill --markdown docs/interruptions.md
+	@$(BIN)/python -m tools.drill --markdown docs/interruptions.md
 
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m stacks.bench.plan_speed
@@ -79,9 +79,11 @@ bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulum
 attack: $(READY)  ## known attacks, tried as a job, a neighbour, a user of a queue, a team, a stack file's author: a table
 	@$(PYTEST) -q -m attack $(ARGS)
 
-lint: $(READY)  ## ruff and mypy --strict
+lint: $(READY)  ## ruff, the layers of packages, mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
+	@echo "==> import-linter: layers"
+	@$(BIN)/lint-imports --no-cache
 	@echo "==> mypy --strict (some minutes the first time: it reads the SDKs)"
 	@$(BIN)/mypy
 

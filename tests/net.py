@@ -48,7 +48,7 @@ RUNS = {
 }
 """By name, the number of workers and the flags. The first two take a preset as it is, into a second epoch of the 1,797
 digits: the first alone would not show another order of the epochs. The others are small."""
-MODULES = ("trainer", "trainer.launch", "trainer.bench")
+MODULES = ("trainer", "trainer.launch", "tools.bench")
 SHOWN_LINES = 40
 
 

@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-PACKAGES = ("components", "images", "stacks", "trainer")
+PACKAGES = ("components", "images", "stacks", "tools", "trainer")
 MODULES = sorted(path for package in PACKAGES for path in (REPO / package).rglob("*.py"))
 TESTS = sorted((REPO / "tests").rglob("*.py"))
 PROVIDERS = ["aws", "azure", "gcp", "hosts", "openstack"]

@@ -24,7 +24,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.commands.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.commands.control import add_control_command
 from trainer.commands.data import add_data
 from trainer.commands.evaluate import add_evaluate
@@ -32,6 +31,7 @@ from trainer.commands.export import add_export
 from trainer.commands.memory import add_memory, memory_text
 from trainer.commands.presets import add_presets
 from trainer.commands.sample import add_sample
+from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.control.flags import add_control, control_asked, reading_asked, with_shares

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 import torch
 
+from tools.drill.cluster import make_key
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.data.packaged_data import prepare_digits
 from trainer.data.shards import write_shards
+from trainer.rendezvous.member_key import MemberKey
 
 TIMEOUT_SEC = 120
 TRAIN_EACH = """
@@ -328,3 +330,29 @@ def lines_of() -> Callable[[Path], list[dict[str, Any]]]:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     return read
+
+
+@pytest.fixture(scope="session")
+def job_pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job's key; read only."""
+    path = tmp_path_factory.mktemp("key") / "job.pem"
+    make_key(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def other_pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another job's."""
+    path = tmp_path_factory.mktemp("other-key") / "job.pem"
+    make_key(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def key(job_pem: Path) -> MemberKey:
+    return MemberKey.read(job_pem)
+
+
+@pytest.fixture(scope="session")
+def other_key(other_pem: Path) -> MemberKey:
+    return MemberKey.read(other_pem)

@@ -17,7 +17,7 @@ from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
 from trainer.run.reporter import Reporter
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 Lines = Callable[[Path], list[dict[str, Any]]]
 
@@ -111,7 +111,7 @@ def test_a_signal_to_one_worker_stops_both_after_that_very_step(
 DRIFTING_WORKER = """
 import os, sys, torch
 from trainer.__main__ import run
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 update_ema = TrainState.update_ema
 def drifting(state):  # the last bit of one number of the second worker, after the tenth step

@@ -1,1 +1,1 @@
-"""Checkpoints: written whole or not at all, beside the training, and the newest valid one read back."""
+"""Checkpoints: written whole or not at all while training continues, read back, and sampled from."""

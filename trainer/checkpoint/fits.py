@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.families.registry import family_of
-from trainer.run.optimisers import groups_of
-from trainer.steps.roles import RoleSpec, ema_keys
+from trainer.phases.optimisers import groups_of
+from trainer.phases.roles import RoleSpec, ema_keys
 
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:

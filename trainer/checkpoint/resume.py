@@ -16,7 +16,7 @@ from trainer.core.files import check_folder
 from trainer.records.digest import RunIdentity, check_dataset
 from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import STATS_FILE, StatsLog
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 
 class Restored(NamedTuple):

@@ -1,1 +1,1 @@
-"""Commands of `python -m trainer` beside `train`, a module each; `arguments` is their parser. Imports nothing."""
+"""Commands of `python -m trainer` other than `train`, one module each."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from trainer.commands.arguments import Parser, add_run_dir
+from trainer.config.arguments import Parser, add_run_dir
 from trainer.config.control import SWITCH_FILE, Objective, PolicyName
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
 from trainer.core.console import warn

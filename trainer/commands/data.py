@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainer.commands.arguments import Parser, count, path
+from trainer.config.arguments import Parser, count, path
 from trainer.core.cores import usable_cores
 from trainer.core.errors import EXIT_INTERRUPTED
 

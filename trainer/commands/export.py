@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.commands.arguments import Parser, add_out, add_run_dir
+from trainer.config.arguments import Parser, add_out, add_run_dir
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = Fals
         )
     import torch
 
+    from trainer.checkpoint.samples import load_generator
     from trainer.core.files import write_atomically
     from trainer.core.host import versions
     from trainer.records.folders import check_new_file
-    from trainer.run.samples import load_generator
 
     check_new_file(out, overwrite=overwrite, written=lambda out: (out, _sidecar(out)))
     network, manifest = load_generator(run_dir, torch.device("cpu"))

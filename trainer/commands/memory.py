@@ -9,13 +9,13 @@ Estimated without torch; `--trace` follows a step on torch's meta device besides
 import json
 from typing import TYPE_CHECKING
 
-from trainer.commands.arguments import count
+from trainer.config.arguments import count
 from trainer.config.step_memory import StepMemory, estimate, images_at_once, least_gib, parts_of
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
-    from trainer.commands.arguments import Parser
+    from trainer.config.arguments import Parser
 
 _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the allocator keeps in reserve"
 
@@ -43,7 +43,7 @@ def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: boo
     at_once = images_at_once(config, workers * num_nodes)
     found = {"estimated": estimate(config, workers, num_nodes)}
     if trace:
-        from trainer.telemetry.step_trace import trace_step
+        from trainer.steps.step_trace import trace_step
 
         found["traced"] = trace_step(config, workers * num_nodes)
     least = least_gib(config, workers, num_nodes)

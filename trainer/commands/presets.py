@@ -18,7 +18,7 @@ from trainer.config.published import value_of
 from trainer.core.program import MODULE, program
 
 if TYPE_CHECKING:
-    from trainer.commands.arguments import Parser
+    from trainer.config.arguments import Parser
 
 _WIDTH = 100
 """Of what is printed where there is no terminal."""

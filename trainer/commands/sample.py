@@ -3,7 +3,8 @@
     python -m trainer sample --run-dir runs/dcgan-digits --num 64 --out grid.png
     python -m trainer sample --run-dir runs/dcgan-digits --num 16 --interpolate 24 --out walk.mp4
 
-The same seed gives the same images, and the first 16 of 64 are those of 16. The run's own grids: trainer.run.samples.
+The same seed gives the same images, and the first 16 of 64 are those of 16. trainer.checkpoint.samples makes the run's
+own grids.
 """
 
 import argparse
@@ -12,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.commands.arguments import Parser, add_out, add_run_dir, count, positive, whole
+from trainer.config.arguments import Parser, add_out, add_run_dir, count, positive, whole
 from trainer.core.errors import TrainerError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from trainer.checkpoint.samples import Trained
     from trainer.config.train_config import TrainConfig
-    from trainer.run.samples import Trained
 
 _STOPS = 4
 """Latents that a film comes by before it is back at its first."""
@@ -80,8 +81,8 @@ def sample(
     _check_suffix(out)
     import torch
 
+    from trainer.checkpoint.samples import film_frames, load_generator, strip, tile, write_film, write_png
     from trainer.records.folders import check_new_file
-    from trainer.run.samples import film_frames, load_generator, strip, tile, write_film, write_png
 
     check_new_file(out, overwrite=overwrite)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -144,7 +145,7 @@ def truncated(latents: "Tensor", bound: float) -> "Tensor":
 def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: float | None) -> "Tensor":
     import torch
 
-    from trainer.steps.rng import Purpose, latents
+    from trainer.phases.rng import Purpose, latents
 
     # A draw for each image, so that it does not depend on how many there are.
     numbers = (image * _STOPS + stop for image in range(num))
@@ -158,7 +159,7 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
     """uint8 images or clips, in batches: what a grid needs at once may be more than a GPU holds."""
     import torch
 
-    from trainer.run.samples import to_uint8
+    from trainer.checkpoint.samples import to_uint8
 
     config, device = trained.manifest.config, latents.device
     parts: list[Any] = [slice(start, start + _BATCH) for start in range(0, len(latents), _BATCH)]

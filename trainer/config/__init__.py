@@ -1,1 +1,1 @@
-"""What a human writes of a run: TrainConfig, the presets, the metrics' names. Imports no torch."""
+"""The training configuration: TrainConfig, its schedules and segments, the presets, command-line flags. No torch."""

@@ -65,7 +65,7 @@ class Stage(NamedTuple):
 
 def stages(config: TrainConfig, span: Span | None = None) -> tuple[Stage, ...]:
     """The sizes that a run has in a part of it, None for all, smallest first, with the schedule of
-    `trainer.steps.progressive_schedule`; one for networks that do not grow.
+    `trainer.networks.progressive_schedule`; one for networks that do not grow.
     """
     if config.architecture != "progressive":
         return (Stage(config, 0.0, 1.0),)

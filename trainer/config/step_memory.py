@@ -1,7 +1,7 @@
 """What memory a step takes on a worker's device, part by part, estimated from the configuration alone; without torch.
 
 `network_size.device_gib` is what a step cannot do without, and is refused by; this is what it is expected to hold at
-its peak. The multiples below were read off steps traced by torch (trainer.telemetry.step_trace); a test holds estimate
+its peak. The multiples below were read off steps traced by torch (trainer.steps.step_trace); a test holds estimate
 and trace together, over all families and presets. What `activation_checkpointing` saves is left out. Neither knows what
 libraries take inside an operation (cuDNN's and cuBLAS's workspaces, the CUDA context: some hundred MiB), nor what an
 allocator keeps in reserve.

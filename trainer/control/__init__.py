@@ -1,3 +1,1 @@
-"""What changes a run's resources while it trains: intervals are watched, a policy decides, actuators act, a judge
-keeps or undoes. Imports nothing.
-"""
+"""The controller: watches intervals, decides by a policy, acts, and keeps or reverts each change."""

@@ -12,8 +12,8 @@ from trainer.control.interval import Decision, Knobs, Value
 from trainer.core.errors import TrainerError
 from trainer.data.loader import Reading
 from trainer.distributed.world import World
+from trainer.phases.batch import Batch
 from trainer.power.limits import Limiter
-from trainer.steps.batch import Batch
 from trainer.steps.compilation import Compilation
 
 OF_SEGMENTS = ("batch_size", "batch_gpu", "precision")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from trainer.commands.arguments import count
+from trainer.config.arguments import count
 from trainer.config.control import ControlSettings
 from trainer.core.console import warn
 from trainer.core.errors import TrainerError, from_validation

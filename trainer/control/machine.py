@@ -8,7 +8,7 @@ from trainer.control.interval import Value
 from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
-from trainer.steps.precision import choose, slower_here
+from trainer.networks.precision import choose, slower_here
 
 
 def machine_of(

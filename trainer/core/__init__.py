@@ -1,1 +1,1 @@
-"""What all of the trainer stands on: its errors, its files, what it says on a console, and which machine it is on."""
+"""Foundations of the trainer: errors and exit codes, files, the console, the host. Imports nothing else of it."""

@@ -4,7 +4,7 @@ libgomp, which torch's wheels bring, lets a waiting thread spin for 300,000 roun
 (https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html). While another process has one of the cores, a spinning
 thread holds the core that the thread it waits for needs. Beside a busy process on two cores, two measurements of a run
 with two threads found 133 and 382 images/s that way, 534 and 568 with PASSIVE, and 560 with one thread (November 2026).
-`python -m trainer.bench --only waiting` measures it.
+`python -m tools.bench --only waiting` measures it.
 
 A GPU's worker gets it too: the variable counts only before torch is loaded, when the device is not known yet, and
 OpenMP computes next to nothing there.

@@ -1,1 +1,1 @@
-"""Data sets: prepared once into hashed shards, and read in an order that the seed alone decides."""
+"""Data sets: prepared once into hashed shards, then read in an order that only the seed decides."""

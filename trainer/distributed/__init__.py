@@ -1,1 +1,1 @@
-"""Many workers as one: who is who, what they send each other, and whether they still agree. Imports nothing."""
+"""Several workers as one: ranks, the world and its collectives, averaging gradients, the fabric check."""

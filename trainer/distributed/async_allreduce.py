@@ -1,6 +1,6 @@
 """Data parallelism whose averages may still travel when a backward has returned, so that what comes next can begin.
 
-On CPUs the next thing is often a pass of the other network, which needs none of them (trainer.steps.updates). Not for
+On CPUs the next thing is often a pass of the other network, which needs none of them (trainer.phases.updates). Not for
 GPUs: NCCL has streams of its own to wait for, and the gain there has not been measured.
 """
 

@@ -1,4 +1,4 @@
-"""Networks whose parameters are split over workers (trainer.distributed.sharding), for others to ask and to gather."""
+"""Networks whose parameters are split over workers (trainer.steps.sharding), for others to ask and to gather."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -19,7 +19,7 @@ from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as abo
 from trainer.core.errors import TrainerError
 from trainer.core.torch_private import xla_internals
 from trainer.distributed.ranks import Ranks
-from trainer.launch.slice_meeting import KEY_VARIABLE, meeting_argv
+from trainer.rendezvous.slice_meeting import KEY_VARIABLE, meeting_argv
 
 pjrt, tpu = xla_internals()
 

@@ -1,1 +1,1 @@
-"""Families: which networks a run has, in which roles, and the phases of which its step is made; one file each."""
+"""Families of GANs: the roles of a run's networks and the phases of its step, one file each."""

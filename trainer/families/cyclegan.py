@@ -14,9 +14,9 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Network
 from trainer.networks.cyclegan import PatchDiscriminator, Translator
 from trainer.networks.factory import initialised
-from trainer.steps.batch import Batch, Micro, Moment, Unpaired
-from trainer.steps.phase import Phase, Terms, Update
-from trainer.steps.roles import RoleSpec
+from trainer.phases.batch import Batch, Micro, Moment, Unpaired
+from trainer.phases.phase import Phase, Terms, Update
+from trainer.phases.roles import RoleSpec
 
 A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discriminator_b"
 

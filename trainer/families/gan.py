@@ -1,6 +1,6 @@
 """The family of two networks: a generator that makes images of noise, and a discriminator that judges them.
 
-Every architecture that `trainer.networks.factory` builds and every loss of trainer.steps.losses is of it.
+Every architecture that `trainer.networks.factory` builds and every loss of trainer.phases.losses is of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from trainer.config.train_config import TrainConfig
+from trainer.data.pinned_batch import to_device
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.factory import build
-from trainer.steps.batch import Batch, Micro, Moment
-from trainer.steps.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
-from trainer.steps.phase import Phase, Terms, Update
-from trainer.steps.pinned_batch import to_device
-from trainer.steps.roles import RoleSpec
+from trainer.phases.batch import Batch, Micro, Moment
+from trainer.phases.losses import MEANS, DLoss, DLossOnFakes, GLoss, Inputs
+from trainer.phases.phase import Phase, Terms, Update
+from trainer.phases.roles import RoleSpec
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 

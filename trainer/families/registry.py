@@ -8,9 +8,9 @@ from torch import Tensor
 from trainer.config.train_config import TrainConfig
 from trainer.families import cyclegan, gan
 from trainer.networks.base import Network
-from trainer.steps.batch import Unpaired
-from trainer.steps.phase import Phase
-from trainer.steps.roles import RoleSpec
+from trainer.phases.batch import Unpaired
+from trainer.phases.phase import Phase
+from trainer.phases.roles import RoleSpec
 
 
 class Family(NamedTuple):

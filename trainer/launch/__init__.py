@@ -1,1 +1,1 @@
-"""Starting a job's workers on a node: torchrun behind a launcher, the store in which nodes meet, and how one leaves."""
+"""Starts a job's workers on a node: torchrun behind a launcher, the rendezvous server, the job's life cycle."""

@@ -37,8 +37,8 @@ from trainer.launch.failures import (
     own_failures,
 )
 from trainer.launch.job_clock import used_sec
-from trainer.launch.lifecycle import Event, Life, State
 from trainer.launch.node_state import JobFolder, NodeState
+from trainer.rendezvous.lifecycle import Event, Life, State
 
 BEAT_SEC = 30.0
 """Between two signs of life: a node that dies without a word loses so much of its hours at most."""

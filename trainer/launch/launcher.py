@@ -7,12 +7,13 @@ torchrun's own arguments, `--watch FILE` looks out for notices, which the machin
 `--hours` and `--forecast` waits for clean power (trainer.power.carbon_start). `--max-hours` are the job's, and
 `--job-dir` is the folder in which its nodes tell each other how they are (trainer.launch.node_state), each under its
 `--node` name, this host's unless it says another: with it hours count over all nodes and starts, and failures too. When
-its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits). A job that waits
-for peers, or whose rendezvous store is gone, is no failure (trainer.launch.lifecycle): each change of its state is a
-line on stderr. Workers that hang are ended, and the job meets anew (trainer.launch.watchdog):
-`--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job meet through tunnels that
-none opens without that file (trainer.launch.tunnel); with `--store first` besides, the node of `--node-rank 0` serves
-the store in which they meet, where no head does (trainer.launch.rendezvous).
+its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits).
+
+A job that waits for peers, or whose rendezvous store is gone, is no failure (trainer.rendezvous.lifecycle): each
+change of its state is a line on stderr. Workers that hang are ended, and the job meets anew
+(trainer.launch.watchdog): `--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job
+meet through tunnels that need that file (trainer.rendezvous.tunnel); with `--store first` as well, the node of
+`--node-rank 0` serves the store in which they meet, where no head does (trainer.launch.rendezvous).
 """
 
 import argparse
@@ -30,7 +31,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from trainer.commands.arguments import positive
+from trainer.config.arguments import positive
 from trainer.core.console import announce, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -40,8 +41,15 @@ from trainer.core.errors import (
     TrainerError,
 )
 from trainer.core.torch_private import note_ends
-from trainer.launch import member_key
-from trainer.launch.elastic_rendezvous import (
+from trainer.launch.failures import Nodes, code_of_worker, is_bad_luck
+from trainer.launch.job import Job, job_folder
+from trainer.launch.watchdog import Watchdog, watch_workers
+from trainer.power import carbon_start
+from trainer.power.saved_limits import undo_left_over
+from trainer.preemption.notices import NOTICES_VARIABLE
+from trainer.preemption.watcher import NoticesFile, Watcher
+from trainer.rendezvous import member_key
+from trainer.rendezvous.elastic_rendezvous import (
     BACKEND,
     POLL_SEC,
     ElasticRendezvous,
@@ -49,16 +57,9 @@ from trainer.launch.elastic_rendezvous import (
     address_of,
     wait_for_store,
 )
-from trainer.launch.failures import Nodes, code_of_worker, is_bad_luck
-from trainer.launch.job import Job, job_folder
-from trainer.launch.lifecycle import Event, State
-from trainer.launch.tunnel import listen_everywhere
-from trainer.launch.watchdog import Watchdog, watch_workers
-from trainer.launch.workers_store import keyed_store
-from trainer.power import carbon_start
-from trainer.power.saved_limits import undo_left_over
-from trainer.preemption.notices import NOTICES_VARIABLE
-from trainer.preemption.watcher import NoticesFile, Watcher
+from trainer.rendezvous.lifecycle import Event, State
+from trainer.rendezvous.tunnel import listen_everywhere
+from trainer.rendezvous.workers_store import keyed_store
 
 _WATCH = "--watch"
 _START_WHEN = "--start-when"

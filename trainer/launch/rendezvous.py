@@ -2,9 +2,10 @@
 
     python -m trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Whoever reaches the port is a member of its jobs; with a key (trainer.launch.member_key), whoever has that too. Workers
-join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come and go;
-jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every minute.
+Whoever reaches the port is a member of its jobs; with a key (trainer.rendezvous.member_key), whoever has that too.
+Workers join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
+and go; jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
+minute.
 Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
 """
 
@@ -22,12 +23,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.commands.arguments import Parser
+from trainer.config.arguments import Parser
 from trainer.core.console import info, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
-from trainer.launch.member_key import FLAG, MemberKey
-from trainer.launch.tunnel import LOOPBACK, listen_everywhere, why_refused
-from trainer.launch.workers_store import keyed_store
+from trainer.rendezvous.member_key import FLAG, MemberKey
+from trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
+from trainer.rendezvous.workers_store import keyed_store
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.core.console import announce
-from trainer.run.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence, withdraw_request
+from trainer.core.heartbeat import STACKS_SIGNAL, WATCH_VARIABLE, Beat, ask_for_evidence, withdraw_request
 
 HANGS_FOLDER = "hangs"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint import store
+from trainer.checkpoint.samples import check_makes_of_latents
 from trainer.config.metric_names import parse
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
@@ -23,8 +24,7 @@ from trainer.records.quality import QualityRecord, value_text
 from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import StatsWriter, read_stats_log, require_run
 from trainer.records.summary import summarise
-from trainer.run.samples import check_makes_of_latents
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.checkpoint.samples import to_uint8
 from trainer.config.metric_names import FEWEST_IMAGES
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -33,12 +34,11 @@ from trainer.metrics.metric_registry import (
 )
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
+from trainer.networks.precision import without_tf32
+from trainer.networks.progressive_schedule import phase_at
+from trainer.phases.rng import Purpose, latents
 from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.records.quantity import Quantity
-from trainer.run.samples import to_uint8
-from trainer.steps.precision import without_tf32
-from trainer.steps.progressive_schedule import phase_at
-from trainer.steps.rng import Purpose, latents
 
 _REALS_PER_FAKE = 2
 """A quick look with few fakes reads no more reals than this many times as many."""

@@ -1,1 +1,1 @@
-"""The networks, a module for each family, `base` for what all have in common, `factory` to make them."""
+"""Networks: one module per architecture, `base` for what they share, `factory` to build them, their precision."""

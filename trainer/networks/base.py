@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.distributed.gathered_window import GatheredWindow
-from trainer.steps.precision import Precision
-from trainer.steps.progressive_schedule import ProgressiveStage
+from trainer.networks.precision import Precision
+from trainer.networks.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
@@ -32,7 +32,7 @@ class Network(nn.Module):
 
     def units(self) -> Sequence[nn.Module]:
         """Its larger parts, none inside another, each called once in a pass at most. Sharded, one after the other is
-        gathered (trainer.distributed.sharding), and for a whole pass what is in none of them. One with an attribute
+        gathered (trainer.steps.sharding), and for a whole pass what is in none of them. One with an attribute
         `exact` that is True computes in float32 whatever the rest does.
         """
         return []
@@ -105,7 +105,7 @@ class Discriminator(Network):
         raise NotImplementedError
 
     def __call__(self, images: Tensor, labels: Tensor | None = None, *, twice: bool = False) -> Tensor:
-        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.steps.precision)."""
+        """See `forward`; `twice` where a penalty differentiates the logits once more (trainer.networks.precision)."""
         return self._run(images, labels, twice=twice)
 
 

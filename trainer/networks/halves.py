@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.networks.base import Generator
-from trainer.steps.precision import Precision
+from trainer.networks.precision import Precision
 
 
 def first_units(generator: Generator) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trainer.steps.precision import Products
+from trainer.networks.precision import Products
 
 _TINY = 1e-8
 _KERNEL_SIDE, _HALF = 4, 2

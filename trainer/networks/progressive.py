@@ -2,10 +2,10 @@
 arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
 
 With equalised learning rate, PixelNorm and leaky ReLUs. Clips: every convolution is three-dimensional, and time grows
-with height and width (trainer.steps.progressive_schedule). The minibatch deviation is of groups of images that follow
-each other in the global batch and are never divided (`TrainConfig.group`), so that a step does not depend on how the
-batch is spread over workers. All layers exist from the start. In evaluation images are enlarged to full size by
-repeating pixels, as in the paper.
+with height and width (trainer.networks.progressive_schedule). The minibatch deviation is of groups of images that
+follow each other in the global batch and are never divided (`TrainConfig.group`), so that a step does not depend on
+how the batch is spread over workers. All layers exist from the start. In evaluation images are enlarged to full size
+by repeating pixels, as in the paper.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from trainer.config.network_size import SMALLEST, WIDEST, size_at
 from trainer.networks import base
 from trainer.networks.base import ClassEmbedding, ProjectionHead
 from trainer.networks.layers import PixelNorm
-from trainer.steps.progressive_schedule import ProgressiveStage, enlarge, pool
+from trainer.networks.progressive_schedule import ProgressiveStage, enlarge, pool
 
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)

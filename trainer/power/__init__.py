@@ -1,5 +1,4 @@
-"""Power of a run: caps and clock limits of its GPUs, opt-in, and a start that waits for clean power. Imports nothing.
+"""Power of a run: energy meters, opt-in limits on its GPUs, and a start that waits for clean power.
 
-`limits` is the whole job, `node` one machine, `search` the choice of a limit (pure), `saved_limits` what has to be put
-back.
+`limits` acts on the whole job, `node` on one machine; `search` chooses a limit (pure); `saved_limits` restores them.
 """

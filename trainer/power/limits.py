@@ -14,7 +14,7 @@ from trainer.power.search import LADDER, WINDOW_SEC, Search
 
 if TYPE_CHECKING:
     from trainer.distributed.world import World
-    from trainer.telemetry.energy import Gpu
+    from trainer.power.energy import Gpu
 
 OnEvent = Callable[..., object]
 """Writes an event: its name, then details."""
@@ -73,7 +73,7 @@ class Limiter:
         self._on_event: OnEvent = lambda event, **details: None
         self.choice, self.floor = "", 1.0
         self.limit_watts: float | None = None
-        from trainer.telemetry.energy import Gpu
+        from trainer.power.energy import Gpu
 
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]

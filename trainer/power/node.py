@@ -9,7 +9,7 @@ from trainer.core.errors import TrainerError
 from trainer.power.saved_limits import Board, BoardState, Note, Range, load_nvml, put_back, reason_of
 
 if TYPE_CHECKING:
-    from trainer.telemetry.energy import Gpu
+    from trainer.power.energy import Gpu
 
 POWER_FLAG = "--power-limit-watts"
 CLOCK_FLAG = "--clock-limit-mhz"

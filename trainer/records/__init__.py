@@ -1,1 +1,1 @@
-"""From what a session writes down to the run's record: pure sums over stats.jsonl, without torch. Imports nothing."""
+"""The run record: statistics lines, figures with provenance, `run.json` and its summary. No torch."""

@@ -1,1 +1,1 @@
-"""One training run: the loop, what a session begins with, what it leaves behind, and who holds the run directory."""
+"""One training run: the loop, its session setup, steering, reporting, and the lock on the run directory."""

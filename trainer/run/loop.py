@@ -10,31 +10,31 @@ from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import Actuators
 from trainer.control.checks import check_control
 from trainer.core.errors import EXIT_INTERRUPTED
-from trainer.distributed import replica_check
-from trainer.distributed.devices import gpu_of
+from trainer.core.heartbeat import Heartbeat, beating
 from trainer.distributed.fabric import check_fabric, unhealthy
 from trainer.distributed.world import World, start_world
 from trainer.metrics.evaluate import MetricsInTraining
+from trainer.networks.precision import choose
+from trainer.phases.batch import Batch
+from trainer.phases.phase_clock import PhaseClock
+from trainer.phases.updates import Accumulator
 from trainer.power.limits import Limiter, limiting
 from trainer.preemption.leaving import Leaving
 from trainer.preemption.notices import Interruption, Notice, Request
 from trainer.records.run_record import RunContext
-from trainer.run.heartbeat import Heartbeat, beating
 from trainer.run.memory import enough_memory
 from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
-from trainer.run.state import TrainState
 from trainer.run.steering import past_of, steering_of
-from trainer.steps.batch import Batch
+from trainer.steps import replica_check
 from trainer.steps.compilation import compile_losses
-from trainer.steps.phase_clock import PhaseClock
-from trainer.steps.precision import choose
+from trainer.steps.noise_scale import NoiseProbe
+from trainer.steps.state import TrainState
 from trainer.steps.step import Game, phases_of
 from trainer.steps.step_graph import step_graph
-from trainer.steps.updates import Accumulator
-from trainer.telemetry.noise_scale import NoiseProbe
+from trainer.telemetry.devices import gpu_of
 from trainer.telemetry.prometheus import serving
 
 

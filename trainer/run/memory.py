@@ -18,8 +18,8 @@ from trainer.config.refusals import Refusal, device_memory, xla_memory
 from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
-from trainer.distributed.devices import device_memory_gib, free_host_memory_gib
 from trainer.distributed.world import World, is_shared_failure
+from trainer.telemetry.devices import device_memory_gib, free_host_memory_gib
 
 # From malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1

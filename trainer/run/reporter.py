@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
+from trainer.checkpoint.samples import captions_of, num_shown, run_grid, write_samples
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch, unreached
 from trainer.config.train_config import TrainConfig
@@ -26,10 +27,10 @@ from trainer.core.host import code_sha256, versions
 from trainer.core.program import program
 from trainer.data.loader import Sampler
 from trainer.data.verification import Verification, Verified
-from trainer.distributed.devices import device_name
 from trainer.distributed.nccl import nccl_versions, unqualified
 from trainer.distributed.world import World, is_shared_failure
 from trainer.metrics.evaluate import Moment
+from trainer.phases.updates import Accumulator
 from trainer.power.carbon_start import start_decision
 from trainer.preemption.notices import Notice, Request
 from trainer.records.cost_carbon import by_node, own_capacity
@@ -37,14 +38,13 @@ from trainer.records.run_record import FabricRecord, RunContext
 from trainer.records.stats_log import Line
 from trainer.records.summary import summarise
 from trainer.run.run_writer import RunWriter
-from trainer.run.samples import captions_of, num_shown, run_grid, write_samples
 from trainer.run.session_setup import Ready, RunOptions
-from trainer.run.state import TrainState
-from trainer.steps.updates import Accumulator
+from trainer.steps.noise_scale import NOTHING_SEEN, Looks
+from trainer.steps.state import TrainState
 from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
+from trainer.telemetry.devices import device_name
 from trainer.telemetry.flops import step_flops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
-from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 

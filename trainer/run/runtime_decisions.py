@@ -6,8 +6,8 @@ from trainer.distributed.world import World
 from trainer.power.limits import Limiter
 from trainer.records.stats_log import Line
 from trainer.run.reporter import Reporter
-from trainer.run.state import TrainState
 from trainer.steps.compilation import Compilation
+from trainer.steps.state import TrainState
 from trainer.steps.step_graph import StepGraph
 
 _HOP_SEC, _VOTES_SHARE, _WAIT_SEC = 50e-6, 0.05, 0.5

@@ -22,17 +22,17 @@ from trainer.data.dataset import open_on_all, prepare_if_missing
 from trainer.data.loader import AS_SUITS, Reading
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
-from trainer.distributed.pipelining import divide
-from trainer.distributed.sharding import shard
 from trainer.distributed.world import World
 from trainer.families.registry import family_of
 from trainer.metrics.metric_registry import check_applies
+from trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
+from trainer.phases.optimisers import frozen_by_role
 from trainer.power.limits import NOTHING_ASKED, PowerAsked
 from trainer.run.memory import check_networks_fit, keep_freed_memory
-from trainer.run.optimisers import frozen_by_role
-from trainer.run.state import TrainState
 from trainer.steps.compilation import check_graphs
-from trainer.steps.precision import Precision, choose, choose_kernels, set_tf32
+from trainer.steps.pipelining import divide
+from trainer.steps.sharding import shard
+from trainer.steps.state import TrainState
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from trainer.core.errors import TrainerError
 from trainer.core.program import program
 from trainer.distributed.world import World
 from trainer.metrics.evaluate import Moment
+from trainer.networks.precision import choose
+from trainer.phases.batch import Batch
 from trainer.records.decisions import CONTROLLER
 from trainer.records.stats_log import Line, read_stats_log
 from trainer.run.reporter import Reporter
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch
 from trainer.steps.compilation import Compilation
-from trainer.steps.precision import choose
+from trainer.steps.state import TrainState
 
 
 class Past(NamedTuple):

@@ -1,1 +1,1 @@
-"""The parts of one training step, each of which the loop (trainer.run.loop) calls by name. Imports nothing."""
+"""The training state and the step over it: one step, compiled, recorded, pipelined or sharded."""

@@ -28,9 +28,9 @@ from trainer.core.torch_private import (
 from trainer.distributed.in_graph_average import InGraphAverage, averages_first
 from trainer.distributed.world import World
 from trainer.networks.base import Network
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch
-from trainer.steps.phase import Phase
+from trainer.phases.batch import Batch
+from trainer.phases.phase import Phase
+from trainer.steps.state import TrainState
 from trainer.steps.step import is_penalised
 
 _CLOSE = {"fp32": 1e-3}

@@ -21,9 +21,9 @@ from trainer.distributed.world import STAGES, World
 from trainer.families.gan import DiscriminatorPhase, GeneratorPhase
 from trainer.networks.base import Discriminator
 from trainer.networks.halves import FirstHalf, SecondHalf
-from trainer.steps.batch import Micro
-from trainer.steps.losses import GLoss, Inputs
-from trainer.steps.phase import Phase, Terms, Update
+from trainer.phases.batch import Micro
+from trainer.phases.losses import GLoss, Inputs
+from trainer.phases.phase import Phase, Terms, Update
 
 NUM_STAGES = 2
 Backward = Callable[[Tensor], None]

@@ -1,7 +1,7 @@
 """One training step, which stands alone: networks, a batch and a world, which may be of one process without a group.
 
 It knows of no reporter, run directory, lock or notice. The loop (trainer.run.loop) calls it, and so does whoever trains
-a little: benchmarks, tuning, clients of a federation (trainer.run.local_training), tests.
+a little: benchmarks, tuning, clients of a federation (trainer.steps.local_training), tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.world import World
 from trainer.families.registry import family_of
-from trainer.run.state import TrainState
-from trainer.steps import augment
-from trainer.steps.batch import Batch, Micro
-from trainer.steps.phase import Phase, Update
-from trainer.steps.roles import Role
-from trainer.steps.updates import Accumulator, update_of
+from trainer.phases import augment
+from trainer.phases.batch import Batch, Micro
+from trainer.phases.phase import Phase, Update
+from trainer.phases.roles import Role
+from trainer.phases.updates import Accumulator, update_of
+from trainer.steps.state import TrainState
 
 Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
 """Gives a phase its micro-batches of the batch after so many images."""

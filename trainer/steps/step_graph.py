@@ -24,12 +24,12 @@ from torch import Tensor, nn
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.flat_average import FlatAverage
 from trainer.distributed.world import World
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch, Micro
-from trainer.steps.phase import Phase
-from trainer.steps.roles import ema_parts
+from trainer.phases.batch import Batch, Micro
+from trainer.phases.phase import Phase
+from trainer.phases.roles import ema_parts
+from trainer.phases.updates import Accumulator
+from trainer.steps.state import TrainState
 from trainer.steps.step import Game, adapt, is_penalised, make, play, step
-from trainer.steps.updates import Accumulator
 
 WARM_UP, TIMED = 4, 8
 """Steps of the commoner kind in which kernels are chosen and memory is fetched; and that are timed, either way."""

@@ -1,1 +1,1 @@
-"""What is measured while a run goes on: the line of statistics and what stands in it. Imports nothing."""
+"""Measurements during a run: the statistics line, devices, energy per step, exporters."""

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trainer.checkpoint.samples import SHOWN_OF_EACH
 from trainer.config.metric_names import NONE
 from trainer.config.train_config import TrainConfig
-from trainer.run.samples import SHOWN_OF_EACH
 
 D_WINS, CONSTANT_OUTPUT = "d-wins", "constant-output"
 EVENT = "hint"

@@ -14,11 +14,11 @@ from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
+from trainer.phases.augment import UNIFORMS
+from trainer.phases.batch import Unpaired
+from trainer.phases.losses import DLoss, GLoss, Inputs
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
-from trainer.steps.augment import UNIFORMS
-from trainer.steps.batch import Unpaired
-from trainer.steps.losses import DLoss, GLoss, Inputs
 
 _COUNTED = "counted by shapes: convolutions (groups taken into account) and matrix products, forward and backward"
 _IMAGES = 4

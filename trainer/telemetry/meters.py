@@ -14,16 +14,16 @@ import torch
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import diverged
 from trainer.data.loader import MASK
-from trainer.distributed.devices import Load, gpu_of, load
 from trainer.distributed.sharded_modules import gradients, whole
 from trainer.distributed.world import World
+from trainer.phases.roles import Role
+from trainer.phases.updates import Accumulator
+from trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
 from trainer.records.run_record import RunContext
-from trainer.run.state import TrainState
-from trainer.steps.roles import Role
-from trainer.steps.updates import Accumulator
-from trainer.telemetry.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
+from trainer.steps.noise_scale import NOTHING_SEEN, Looks, NoiseScale
+from trainer.steps.state import TrainState
+from trainer.telemetry.devices import Load, gpu_of, load
 from trainer.telemetry.flops import StepFlops
-from trainer.telemetry.noise_scale import NOTHING_SEEN, Looks, NoiseScale
 from trainer.telemetry.resources import ResourceMeter
 from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
 

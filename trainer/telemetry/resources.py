@@ -6,8 +6,8 @@ A meter that is absent or stands still gives None, never zero.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainer.distributed.devices import Load
-from trainer.telemetry.energy import EnergyReading
+from trainer.power.energy import EnergyReading
+from trainer.telemetry.devices import Load
 
 Energy = dict[str, EnergyReading]
 

@@ -14,7 +14,7 @@ from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.records.digest import RunIdentity
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 CPU = torch.device("cpu")

@@ -114,7 +114,7 @@ from pathlib import Path
 from trainer.run import loop
 from trainer.run import session_setup
 from trainer.checkpoint.store import state_digests
-from trainer.steps import batch
+from trainer.phases import batch
 from trainer.__main__ import run
 
 seen = Path(os.environ["SEEN"], os.environ["RANK"] + ".jsonl").open("w", buffering=1)

@@ -13,14 +13,14 @@ import torch
 
 from trainer.__main__ import main
 from trainer.checkpoint import store
+from trainer.checkpoint.samples import load_generator
 from trainer.commands.export import FORMATS, export, safetensors
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.networks.factory import build
 from trainer.records.digest import RunIdentity
-from trainer.run.samples import load_generator
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 NUM_CLASSES = (0, 3)

@@ -18,7 +18,7 @@ from trainer.core.errors import TrainerError
 from trainer.networks import dcgan
 from trainer.networks.base import Generator
 from trainer.records.digest import RunIdentity
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 IDENTITY = RunIdentity(run_id="r", session=0, dataset_sha256="ab")
 
@@ -118,14 +118,14 @@ class Clips(Generator):
 @pytest.fixture
 def clips_run(monkeypatch: pytest.MonkeyPatch, tiny_config: TrainConfig) -> None:
     """A run of clips, played by a generator that needs no training."""
+    from trainer.checkpoint.samples import Trained
     from trainer.checkpoint.store import Manifest
-    from trainer.run.samples import Trained
 
     config = tiny_config.model_copy(update={"frames": 4})
     manifest = Manifest.model_construct(
         images=320, sha256="", bytes=0, state_sha256={}, config=config, identity=IDENTITY
     )
-    monkeypatch.setattr("trainer.run.samples.load_generator", lambda *_: Trained(Clips(), manifest))
+    monkeypatch.setattr("trainer.checkpoint.samples.load_generator", lambda *_: Trained(Clips(), manifest))
 
 
 @pytest.mark.usefixtures("clips_run")
@@ -228,7 +228,7 @@ def test_more_than_memory_holds_is_refused_before_anything_is_drawn(
     interpolate: int | None,
     allowed: str,
 ) -> None:
-    monkeypatch.setattr("trainer.steps.rng.latents", lambda *_, **__: pytest.fail("drawn"))
+    monkeypatch.setattr("trainer.phases.rng.latents", lambda *_, **__: pytest.fail("drawn"))
     out = tmp_path / ("a.mp4" if interpolate else "a.png")
     with pytest.raises(TrainerError, match=r"^--num: makes [\d,.]+ GiB of pixels") as caught:
         sample(make_run(), out, num=num, interpolate=interpolate)

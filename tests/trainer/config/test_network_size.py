@@ -29,9 +29,9 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
 from trainer.networks.factory import build
-from trainer.steps.batch import Unpaired
-from trainer.steps.losses import DLoss, GLoss
-from trainer.steps.progressive_schedule import ProgressiveStage, fade_at
+from trainer.networks.progressive_schedule import ProgressiveStage, fade_at
+from trainer.phases.batch import Unpaired
+from trainer.phases.losses import DLoss, GLoss
 from trainer.telemetry import flops
 from trainer.telemetry.flops import count_step
 

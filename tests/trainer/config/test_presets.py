@@ -128,7 +128,7 @@ def test_departures_of_the_trainer_are_told_where_they_bear(name: str) -> None:
 
 
 def test_a_growing_run_ends_at_full_size() -> None:
-    from trainer.steps.progressive_schedule import fade_at
+    from trainer.networks.progressive_schedule import fade_at
 
     for config in PRESETS.values():
         assert fade_at(config, config.total_images) == (config.resolution, 1.0)
@@ -187,7 +187,7 @@ def test_progan_at_512_has_its_authors_batches_and_step_sizes_at_each_size() -> 
     """github.com/tkarras/progressive_growing_of_gans, config.py, preset-v2-8gpus: by resolution, from the first image
     of its fading in.
     """
-    from trainer.steps.progressive_schedule import fade_at
+    from trainer.networks.progressive_schedule import fade_at
 
     config = PRESETS["progan-celebahq512"]
     batches = {4: 512, 8: 256, 16: 128, 32: 64, 64: 32, 128: 32, 256: 32, 512: 32}

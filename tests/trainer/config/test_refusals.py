@@ -20,10 +20,10 @@ from trainer.distributed.world import World, require_xla, start_world
 from trainer.metrics import scores
 from trainer.metrics import scores as manifold
 from trainer.metrics.metric_registry import check_applies
+from trainer.networks.precision import choose
 from trainer.run.memory import check_networks_fit
 from trainer.run.session_setup import check_start
 from trainer.steps.compilation import check_graphs
-from trainer.steps.precision import choose
 
 DIGITS, PROGAN, VIDEO = PRESETS["dcgan-digits"], PRESETS["progan-celeba128"], PRESETS["progan-video-ucf101"]
 GPU = Machine("cuda", "H100x8")

@@ -17,8 +17,8 @@ from trainer.core.errors import TrainerError
 from trainer.data.images_in_memory import ImagesInMemory
 from trainer.data.loader import AS_SUITS
 from trainer.distributed.world import World, start_world
+from trainer.phases.batch import Batch
 from trainer.power.limits import Limiter
-from trainer.steps.batch import Batch
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8})
 

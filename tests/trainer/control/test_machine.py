@@ -10,7 +10,7 @@ from trainer.control.guardrails import Machine
 from trainer.control.machine import machine_of
 from trainer.data.loader import AS_SUITS
 from trainer.distributed.world import World
-from trainer.steps import precision
+from trainer.networks import precision
 
 CONFIG = preset("dcgan-digits").replace({"batch_size": 8, "precision": "fp32"})
 ALL = Bounds(precision=("fp32", "bf16", "fp16"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.bench.runs import environment
+from tools.bench.runs import environment
 from trainer.core.openmp import WAIT_POLICY
 
 _TORCH = f"""

@@ -18,10 +18,10 @@ from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
 from trainer.distributed import async_allreduce
 from trainer.distributed.world import start_world
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch
+from trainer.steps.state import TrainState
+from trainer.phases.batch import Batch
 from trainer.steps.step import new_game, phases_of, step
-from trainer.steps.updates import Accumulator
+from trainer.phases.updates import Accumulator
 
 async_allreduce._LARGEST_MB = float(sys.argv[3])
 config = TrainConfig.from_file(Path(sys.argv[1]))

@@ -22,8 +22,8 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import all_reduce_in_graphs
 from trainer.data.dataset import open_matching
 from trainer.distributed.world import start_world
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch
+from trainer.steps.state import TrainState
+from trainer.phases.batch import Batch
 from trainer.steps.compilation import compile_losses
 from trainer.steps.step import phases_of
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.data.verification import Verified
-from trainer.distributed.devices import Load
 from trainer.distributed.messages import decode, encode
 from trainer.metrics.metric_registry import Value
+from trainer.power.energy import EnergyReading, Gpu
 from trainer.power.node import Report
 from trainer.preemption.notices import Notice
-from trainer.telemetry.energy import EnergyReading, Gpu
+from trainer.steps.noise_scale import Looks
+from trainer.telemetry.devices import Load
 from trainer.telemetry.meters import Stalls, _Own
-from trainer.telemetry.noise_scale import Looks
 
 pytestmark = pytest.mark.attack("a network neighbour", "hostile bytes as a worker's word")
 

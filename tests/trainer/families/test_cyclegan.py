@@ -12,23 +12,23 @@ from torch import Tensor
 
 from trainer.__main__ import main
 from trainer.checkpoint import store
+from trainer.checkpoint.samples import COLUMNS, ROWS, run_grid
 from trainer.checkpoint.store import state_digests
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.data.index import INDEX_FILE
 from trainer.data.packaged_data import day_dusk_recipe
 from trainer.data.shards import ShardedImages, write_shards
-from trainer.distributed import replica_check
 from trainer.families import cyclegan
 from trainer.networks.base import Network
+from trainer.phases.batch import Unpaired, to_floats
 from trainer.preemption.notices import Interruption
 from trainer.records.digest import RunIdentity
 from trainer.records.run_record import RunContext, RunRecord
-from trainer.run.local_training import local_train
 from trainer.run.loop import train
-from trainer.run.samples import COLUMNS, ROWS, run_grid
-from trainer.run.state import TrainState
-from trainer.steps.batch import Unpaired, to_floats
+from trainer.steps import replica_check
+from trainer.steps.local_training import local_train
+from trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 PARTS = ["images", "step", "augment_p", "ab", "ba", "da", "db", "ema", "ema_ba", "opt_ab", "opt_ba", "opt_da", "opt_db"]

@@ -15,12 +15,12 @@ import torch
 from trainer.checkpoint import store
 from trainer.checkpoint.store import state_digests
 from trainer.config.train_config import TrainConfig
-from trainer.distributed import replica_check
 from trainer.families import gan
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run import loop
-from trainer.run.state import TrainState
+from trainer.steps import replica_check
+from trainer.steps.state import TrainState
 
 FAMILY = '''
 import torch
@@ -29,11 +29,11 @@ from torch.nn import functional as F
 from trainer.families import gan
 from trainer.families.registry import Family
 from trainer.networks.base import Network
-from trainer.run import state
+from trainer.steps import state
 from trainer.steps import step
-from trainer.steps.losses import GLoss
-from trainer.steps.phase import Phase, Terms
-from trainer.steps.roles import RoleSpec
+from trainer.phases.losses import GLoss
+from trainer.phases.phase import Phase, Terms
+from trainer.phases.roles import RoleSpec
 
 
 class Encoder(Network):
@@ -108,7 +108,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its file; this process plays by it until the test ends."""
     path = tmp_path / "family.py"
     path.write_text(FAMILY)
-    monkeypatch.setattr("trainer.run.state.family_of", None)
+    monkeypatch.setattr("trainer.steps.state.family_of", None)
     monkeypatch.setattr("trainer.steps.step.family_of", None)  # so that both are put back
     spec = importlib.util.spec_from_file_location("family", path)
     assert spec is not None

@@ -20,8 +20,8 @@ from trainer.launch.failures import (
     own_failures,
 )
 from trainer.launch.job_clock import used_sec
-from trainer.launch.lifecycle import Event, Life, State
 from trainer.launch.node_state import Failure, NodeState, Standing
+from trainer.rendezvous.lifecycle import Event, Life, State
 
 NOW = 1e6
 _MINUTES = 300.0

@@ -12,9 +12,9 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch na
 
 from tests.slurm_cluster import free_port
 from trainer.launch import launcher
-from trainer.launch.elastic_rendezvous import why_no_answer
-from trainer.launch.member_key import MemberKey
-from trainer.launch.tunnel import NearEnd
+from trainer.rendezvous.elastic_rendezvous import why_no_answer
+from trainer.rendezvous.member_key import MemberKey
+from trainer.rendezvous.tunnel import NearEnd
 
 
 def arguments(endpoint: str, rank: int = 0) -> argparse.Namespace:

@@ -20,8 +20,8 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
 
 from trainer.config.train_config import TrainConfig
-from trainer.launch.member_key import MemberKey
-from trainer.launch.tunnel import NearEnd
+from trainer.rendezvous.member_key import MemberKey
+from trainer.rendezvous.tunnel import NearEnd
 
 pytestmark = pytest.mark.attack("a network neighbour", "code in the rendezvous, and talk with its store")
 

@@ -12,8 +12,8 @@ from trainer.launch import job as job_module
 from trainer.launch import membership
 from trainer.launch.failures import Nodes
 from trainer.launch.job import Job
-from trainer.launch.lifecycle import Event, State
 from trainer.launch.node_state import JobFolder, Standing
+from trainer.rendezvous.lifecycle import Event, State
 
 MIN_SEC = 10.0
 

@@ -13,8 +13,8 @@ from trainer.launch import launcher
 from trainer.launch.failures import Nodes
 from trainer.launch.job import Job
 from trainer.launch.launcher import main
-from trainer.launch.lifecycle import State
 from trainer.launch.watchdog import Watchdog
+from trainer.rendezvous.lifecycle import State
 
 
 def test_what_can_be_no_file_of_notices_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

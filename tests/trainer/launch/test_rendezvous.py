@@ -15,8 +15,8 @@ import pytest
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.launch import rendezvous
-from trainer.launch.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
 from trainer.launch.rendezvous import _listen, _trouble, connected_hosts
+from trainer.rendezvous.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
 
 # Lines as in proc(5): local address, remote address, state (01 established, 0A listening).
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

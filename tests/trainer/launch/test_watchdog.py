@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.train_config import TrainConfig
+from trainer.core.heartbeat import Beat
 from trainer.launch.failures import ALLOWED, WINDOW_SEC, is_bad_luck
 from trainer.launch.launcher import main
 from trainer.launch.watchdog import StepBound, Watchdog
-from trainer.run.heartbeat import Beat
 
 STEP = st.floats(1e-4, 1e4)
 
@@ -83,7 +83,7 @@ def test_what_hangs_at_the_same_image_each_time_comes_to_an_end(step_sec: float,
 WORKER = """
 import sys, time
 import torch.distributed  # as a trainer has it by then: loading it takes longer than evidence is waited for
-from trainer.run.heartbeat import beating
+from trainer.core.heartbeat import beating
 with beating(int(sys.argv[1]), int(sys.argv[1])) as heartbeat:
     for step in range(int(sys.argv[2])):
         heartbeat.step(step)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.bench.feature_speed import write_random_weights
+from tools.bench.feature_speed import write_random_weights
 from trainer.distributed.world import World
 from trainer.metrics import inception
 

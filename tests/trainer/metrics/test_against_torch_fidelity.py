@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from trainer.bench.feature_speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 from trainer.distributed.world import World
 from trainer.metrics import scores
 from trainer.metrics.collect import FeatureSet, collect

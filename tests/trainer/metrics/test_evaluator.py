@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainer.checkpoint.samples import to_uint8
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_matching
@@ -24,10 +25,9 @@ from trainer.metrics.metric_registry import WeightsPaths, check_applies, metric
 from trainer.metrics.scores import inception_score
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
+from trainer.networks.precision import set_tf32
+from trainer.phases.rng import Purpose, latents
 from trainer.records.quality import QualityRecord
-from trainer.run.samples import to_uint8
-from trainer.steps.precision import set_tf32
-from trainer.steps.rng import Purpose, latents
 
 
 class Shrunk:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from trainer.bench.feature_speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 from trainer.metrics.features import FeatureExtractor
 from trainer.metrics.inception import InceptionFeatures, _resize_clean, _resize_like_tensorflow, reference_network
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.bench.feature_speed import RANDOM_WEIGHTS
+from tools.bench.feature_speed import RANDOM_WEIGHTS
 from trainer.config.presets import PRESETS
 from trainer.core.errors import TrainerError
 from trainer.metrics.c3d import C3D_WEIGHTS

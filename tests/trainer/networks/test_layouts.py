@@ -13,9 +13,9 @@ from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.networks.factory import build
 from trainer.networks.halves import FirstHalf, SecondHalf, feature_shape
-from trainer.run.local_training import local_train
-from trainer.run.state import TrainState
-from trainer.steps.precision import choose
+from trainer.networks.precision import choose
+from trainer.steps.local_training import local_train
+from trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 ALL = {name: (name, dict[str, object]()) for name, preset in PRESETS.items() if preset.frames == 1}

@@ -11,7 +11,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Discriminator, Generator
 from trainer.networks.factory import build
 from trainer.networks.progressive import EqualConv, with_group_deviation
-from trainer.steps.progressive_schedule import ProgressiveStage, shrink
+from trainer.networks.progressive_schedule import ProgressiveStage, shrink
 
 SMALL = {"ngf": 4, "ndf": 4, "z_dim": 5, "resolution": 16}
 

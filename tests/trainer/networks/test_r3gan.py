@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.networks.factory import build
+from trainer.networks.precision import choose
 from trainer.networks.r3gan import Discriminator, Generator, _Block
-from trainer.steps.precision import choose
 
 CLASSES, STAGES = 10, 4
 Weights = Mapping[str, Tensor]

@@ -14,7 +14,7 @@ import torch
 
 from trainer.distributed import messages
 from trainer.distributed.world import World
-from trainer.telemetry.energy import Gpu
+from trainer.power.energy import Gpu
 
 LIMIT_MW = 700_000
 

@@ -9,6 +9,7 @@ import pytest
 
 from trainer.config.train_config import TrainConfig
 from trainer.power import node, search
+from trainer.power.energy import EnergyReading, Gpu
 from trainer.power.limits import PowerAsked
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext
@@ -16,7 +17,6 @@ from trainer.run import loop
 from trainer.run.loop import train
 from trainer.run.session_setup import RunOptions
 from trainer.telemetry import meters
-from trainer.telemetry.energy import EnergyReading, Gpu
 
 
 class Meter:

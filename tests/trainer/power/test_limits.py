@@ -11,8 +11,8 @@ import pytest
 
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
+from trainer.power.energy import Gpu
 from trainer.power.limits import Limiter, PowerAsked, limiting
-from trainer.telemetry.energy import Gpu
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 Events = list[tuple[str, dict[str, Any]]]

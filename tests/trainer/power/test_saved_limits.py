@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from trainer.distributed.world import World
+from trainer.power.energy import Gpu
 from trainer.power.limits import PowerAsked, limiting
 from trainer.power.saved_limits import BoardState, Note, saved_limits_folder, undo_left_over
-from trainer.telemetry.energy import Gpu
 
 BEFORE = {"limit_mw": 700_000, "clocks": None}
 
@@ -28,7 +28,7 @@ spec = spec_from_file_location("stand_in", sys.argv[1])
 stand_in = module_from_spec(spec)
 spec.loader.exec_module(stand_in)
 
-from trainer.telemetry.energy import Gpu
+from trainer.power.energy import Gpu
 from trainer.preemption.notices import Interruption
 from trainer.power.limits import PowerAsked, limiting
 

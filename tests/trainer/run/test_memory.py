@@ -12,7 +12,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.errors import LoneError, TrainerError
 from trainer.distributed.world import World
 from trainer.run.memory import check_networks_fit, enough_memory
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 CODE = """
 import resource, sys

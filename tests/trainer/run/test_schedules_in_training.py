@@ -15,7 +15,7 @@ from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
 from trainer.run.session_setup import check_layers
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 CPU = torch.device("cpu")
 SCHEDULES: dict[str, object] = {

@@ -15,16 +15,16 @@ from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_matching
 from trainer.distributed.world import World, start_world
 from trainer.networks.factory import build
+from trainer.phases.batch import Batch
+from trainer.phases.losses import DLossOnFakes, GLoss
+from trainer.phases.updates import Accumulator
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
-from trainer.run.state import TrainState
 from trainer.steps import compilation
-from trainer.steps.batch import Batch
 from trainer.steps.compilation import check_graphs, compile_losses
-from trainer.steps.losses import DLossOnFakes, GLoss
+from trainer.steps.state import TrainState
 from trainer.steps.step import new_game, phases_of, step
-from trainer.steps.updates import Accumulator
 
 Tried = tuple[str, DLossOnFakes, GLoss, TrainState]
 

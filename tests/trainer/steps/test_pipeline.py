@@ -27,14 +27,14 @@ import json, sys
 import numpy as np, torch
 from trainer.config.presets import PRESETS
 from trainer.data.images_in_memory import ImagesInMemory
-from trainer.distributed.pipelining import divide
-from trainer.distributed.replica_check import check_same
+from trainer.steps.pipelining import divide
+from trainer.steps.replica_check import check_same
 from trainer.distributed.world import start_world
-from trainer.run.state import TrainState
-from trainer.steps.batch import Batch
-from trainer.steps.precision import choose
+from trainer.steps.state import TrainState
+from trainer.phases.batch import Batch
+from trainer.networks.precision import choose
 from trainer.steps.step import new_game, phases_of, step
-from trainer.steps.updates import Accumulator
+from trainer.phases.updates import Accumulator
 from trainer.telemetry.meters import _grad_norm
 
 def bytes_of(tensors):

@@ -17,13 +17,13 @@ from trainer.config.train_config import TrainConfig
 from trainer.data import loader
 from trainer.data.dataset import open_matching
 from trainer.distributed.world import World
-from trainer.run.state import TrainState
+from trainer.networks.precision import choose
+from trainer.phases.batch import Batch
+from trainer.phases.updates import Accumulator
 from trainer.steps import step_graph
-from trainer.steps.batch import Batch
-from trainer.steps.precision import choose
+from trainer.steps.state import TrainState
 from trainer.steps.step import new_game, phases_of
 from trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
-from trainer.steps.updates import Accumulator
 
 Families = dict[str, tuple[TrainConfig, Path]]
 FIXED = ("dcgan", "dcgan-ada", "resnet", "r3gan", "cyclegan")

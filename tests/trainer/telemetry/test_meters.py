@@ -9,13 +9,13 @@ import torch
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.distributed.devices import Load
 from trainer.distributed.world import World
+from trainer.phases.updates import Accumulator
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 from trainer.steps.step import phases_of
-from trainer.steps.updates import Accumulator
+from trainer.telemetry.devices import Load
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
 

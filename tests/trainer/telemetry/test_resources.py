@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainer.distributed.devices import Load
-from trainer.telemetry.energy import EnergyReading
+from trainer.power.energy import EnergyReading
+from trainer.telemetry.devices import Load
 from trainer.telemetry.resources import ResourceMeter
 
 FIRST = Load(1.0, None, None, 10.0, 2, 4.0, host_sec=(100.0, 400.0), host_memory_share=0.5, read_bytes=1000)

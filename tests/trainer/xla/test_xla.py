@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import torch
 
+from tools.drill.cluster import make_key
 from trainer.checkpoint import store
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import start_world
-from trainer.drill.cluster import make_key
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext, RunRecord
 from trainer.run.loop import train
-from trainer.run.state import TrainState
+from trainer.steps.state import TrainState
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed here: make test-xla"

@@ -11,9 +11,9 @@ from components.core.findings import InputError
 from stacks.bench.run_store import RunStore
 from stacks.cli.main import app
 from stacks.engines.systemd.state import JobState
-from trainer.launch.lifecycle import Event
 from trainer.launch.membership import failed, started, told
 from trainer.launch.node_state import JobFolder
+from trainer.rendezvous.lifecycle import Event
 
 SESSION = {"end": "2026-01-02T12:00:00Z", "more": 1}
 RECORD = {"id": "r-1", "status": "interrupted", "images": 1_234_000, "sessions": [SESSION], "more": {}}

@@ -1,0 +1,74 @@
+"""What a gate found: a check passed, failed or could not be tried, and why; as JSON and as a table."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tools.gate.machine import Machine
+
+State = Literal["passed", "failed", "not tried"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one check.
+
+    Attributes:
+        why: what was compared with what, how it failed, or why it was not tried.
+        figures: what was measured, with units in the names.
+        seconds: that it took.
+    """
+
+    state: State
+    why: str
+    figures: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The checks of one gate, in their order. `finished`: all that were asked for; else a report that is replaced after
+    each check, and tells of those so far.
+    """
+
+    date: str
+    code_sha256: str
+    machine: Machine
+    checks: dict[str, Outcome]
+    finished: bool = True
+
+    def named(self, state: State) -> list[str]:
+        """The checks with that state."""
+        return [name for name, found in self.checks.items() if found.state == state]
+
+    def as_json(self) -> dict[str, Any]:
+        """For a file."""
+        return asdict(self)
+
+    def verdict(self) -> str:
+        """One line: how many of each state, and which could not be tried."""
+        counts = [f"{state} {len(self.named(state))}" for state in ("passed", "failed", "not tried")]
+        untried = self.named("not tried")
+        told = f"; says nothing of {', '.join(untried)}" if untried else ""
+        return f"{', '.join(counts)}{told}"
+
+    def table(self) -> str:
+        """A line a check: its state, its name, its figures, and why."""
+        wide = max(map(len, self.checks))
+        return "\n".join(_line(name.ljust(wide), found) for name, found in self.checks.items())
+
+
+def _line(name: str, found: Outcome) -> str:
+    figures = "".join(f"; {what} {value:.4g}" for what, value in found.figures.items())
+    return f"{found.state:<9}  {name}  {found.why}{figures}"
+
+
+def worst_difference(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> float:
+    """The largest difference between two runs' losses, step by step, relative to the reference's or to 0.1 where that
+    is smaller: a loss passes through zero.
+    """
+    assert len(found) == len(wanted), "both made the same steps"
+    pairs = [pair for here, there in zip(found, wanted, strict=True) for pair in zip(here, there, strict=True)]
+    differences = [abs(one - other) / max(abs(other), 0.1) for one, other in pairs]
+    return next((each for each in differences if math.isnan(each)), max(differences))

@@ -1,0 +1,231 @@
+"""Images of the averaged generator: load it from a run, sample it over time, write grids (PNG) and films (mp4, gif)."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.checkpoint import store
+from trainer.checkpoint.store import Manifest
+from trainer.config.train_config import TrainConfig
+from trainer.core.errors import TrainerError
+from trainer.core.files import write_atomically
+from trainer.data.domains import numbers_by_domain
+from trainer.data.images_in_memory import ImageSource
+from trainer.data.loader import Sampler
+from trainer.data.shards import ShardedImages
+from trainer.families.registry import family_of
+from trainer.networks.base import Generator
+from trainer.networks.factory import build
+from trainer.networks.progressive_schedule import phase_at
+from trainer.phases import rng
+from trainer.phases.batch import Unpaired, to_floats
+from trainer.phases.rng import Purpose
+from trainer.records.stats_log import require_run
+from trainer.steps.state import TrainState
+
+FILM_SUFFIXES = (".mp4", ".gif")
+_FRAME = 2
+_FRAME_GREY = 96
+_CAPTION = 14
+"""Of a line of words above a grid."""
+_TARGET_PIXELS = 64
+"""Small images are enlarged to about this side, pixel by pixel, so that a person sees them."""
+_CRF = "12"
+"""Of H.264: hardly a loss, since samples are looked at for their faults."""
+
+Pixels = NDArray[np.uint8]
+COLUMNS = 12
+ROWS = 8
+SHOWN_OF_EACH = 3
+"""Of an image that is translated: itself, its translation, and that translated back."""
+_CLIP_COLUMNS = 4
+_CLIPS = 16
+"""A clip costs as much as its frames, and a strip shows each frame."""
+_FRAMES_PER_SEC = 16
+
+
+def tile(images: Tensor, columns: int) -> Pixels:
+    """Images [N, C, H, W] uint8 in rows, with a thin frame around each, as [height, width, C]; the rest stays grey."""
+    scale = max(1, _TARGET_PIXELS // images.shape[-1])
+    missing = -len(images) % columns
+    whole = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing), value=_FRAME_GREY)
+    tiles = whole.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
+    framed = F.pad(tiles, (_FRAME, 0, _FRAME, 0), value=_FRAME_GREY)
+    _, channels, height, width = framed.shape
+    rows = framed.reshape(-1, columns, channels, height, width)
+    grid = rows.permute(0, 3, 1, 4, 2).reshape(-1, columns * width, channels)
+    pixels: Pixels = F.pad(grid, (0, 0, 0, _FRAME, 0, _FRAME), value=_FRAME_GREY).numpy()
+    return pixels
+
+
+def captioned(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
+    """A grid of so many columns below a line that has a word over each, the same ones over and over; what is too long
+    for its column is cut.
+    """
+    _, width, channels = pixels.shape
+    font, column_width = ImageFont.load_default(), width // columns
+    line = Image.new("L", (width, _CAPTION), _FRAME_GREY)
+    draw = ImageDraw.Draw(line)
+    for column in range(columns):
+        word = words[column % len(words)].encode("ascii", "replace").decode()  # the font has no more
+        while font.getlength(word) > column_width - 2 * _FRAME:
+            word = word[:-1]
+        draw.text((column * column_width + _FRAME, 1), word, fill=255, font=font)
+    above = np.asarray(line, dtype=np.uint8)[:, :, None].repeat(channels, axis=2)
+    return np.concatenate([above, pixels])
+
+
+def strip(clips: Tensor) -> Pixels:
+    """Clips [N, C, T, H, W] uint8, each in a row of its T frames."""
+    frames = clips.transpose(1, 2).flatten(0, 1)
+    return tile(frames, clips.shape[2])
+
+
+def film_frames(clips: Tensor, columns: int) -> list[Pixels]:
+    """Clips [N, C, T, H, W] uint8 side by side, as the frames of one film."""
+    return [tile(frame, columns) for frame in clips.unbind(2)]
+
+
+def write_png(path: Path, pixels: Pixels) -> None:
+    """Writes [height, width, 1 or 3] uint8 as a PNG (TrainerError: not writable)."""
+    buffer = io.BytesIO()
+    Image.fromarray(_plain(pixels)).save(buffer, format="PNG")
+    write_atomically(path, buffer.getvalue())
+
+
+def write_film(path: Path, frames: list[Pixels], frames_per_sec: int) -> None:
+    """Writes frames [height, width, 1 or 3] uint8 of equal size as .mp4 (H.264) or .gif (repeating), by the suffix.
+    TrainerError: not writable.
+    """
+    encode = _gif if path.suffix == ".gif" else _mp4
+    write_atomically(path, encode(frames, frames_per_sec))
+
+
+def _gif(frames: list[Pixels], frames_per_sec: int) -> bytes:
+    buffer = io.BytesIO()
+    first, *others = [Image.fromarray(_plain(frame)) for frame in frames]
+    first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1000 / frames_per_sec), loop=0)
+    return buffer.getvalue()
+
+
+def _mp4(frames: list[Pixels], frames_per_sec: int) -> bytes:
+    import av
+
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=frames_per_sec, options={"crf": _CRF})
+        height, width = (length + length % 2 for length in frames[0].shape[:2])  # H.264 halves the colours' sides
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for pixels in frames:
+            even = np.pad(pixels, [(0, height - pixels.shape[0]), (0, width - pixels.shape[1]), (0, 0)], mode="edge")
+            rgb = np.ascontiguousarray(np.broadcast_to(even, (height, width, 3)))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
+        container.mux(stream.encode())
+    return buffer.getvalue()
+
+
+def _plain(pixels: Pixels) -> Pixels:
+    """Grey images without their channel, as Pillow wants them."""
+    return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
+
+
+def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
+    """Images in -1..1, of any shape, to uint8 on the CPU, as the metrics and the grids see them: the opposite of how
+    the run has shown the real ones (trainer.phases.batch).
+    """
+    grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
+    return grey.to(torch.uint8).cpu()
+
+
+def num_shown(config: TrainConfig) -> int:
+    """Images or clips in the run's grids."""
+    return COLUMNS * ROWS if config.frames == 1 else _CLIPS
+
+
+def sample_grid(generator: Generator, config: TrainConfig, device: torch.device) -> Tensor:
+    """uint8 images [N, C, H, W], or clips [N, C, T, H, W], of the run's fixed latents and classes."""
+    latents = rng.latents(num_shown(config), config, images=0, purpose=Purpose.SAMPLES)
+    labels = rng.labels(
+        num_shown(config), config.num_classes, seed=config.seed, images=0, purpose=Purpose.SAMPLE_LABELS
+    )
+    with torch.no_grad():
+        return to_uint8(generator(latents.to(device), None if labels is None else labels.to(device)), config)
+
+
+def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tensor:
+    """uint8 images of a state's averages, as a run's grids show them: of fixed latents, or of the first real images of
+    each domain, each followed by its translation and by that translated back.
+    """
+    config, translations = state.config, family_of(state.config).translations
+    if translations is None:
+        return sample_grid(state.ema_on(device), config, device)
+    count = num_shown(config) // (2 * SHOWN_OF_EACH)
+    chosen = [numbers[Sampler(len(numbers), config.seed).indices(0, count)] for numbers in numbers_by_domain(data)]
+    a, b = (to_floats(torch.from_numpy(data.take(numbers)).to(device)) for numbers in chosen)
+    with torch.no_grad():
+        return to_uint8(translations(state.averages_on(device), Unpaired(a, b)), config)
+
+
+def captions_of(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[str]]:
+    """What the columns of the run's grids are, of `run_grid`'s images of each domain; nothing where all are alike."""
+    if not config.translates:
+        return ()
+    assert data.index.labels is not None, "images of two domains have labels"
+    a, b = data.index.labels.classes
+    return (a, f"to {b}", "and back"), (b, f"to {a}", "and back")
+
+
+def check_makes_of_latents(config: TrainConfig, what: str) -> None:
+    """TrainerError for a run whose networks make images of images: `what` is the command's word for what it makes."""
+    if config.translates:
+        raise TrainerError(
+            place="--run-dir",
+            problem=f"its networks translate images, and {what} is made of latents",
+            value=f"{config.preset}, architecture {config.architecture}",
+            allowed="a run of any other architecture",
+            fix="look at samples.png in the run's folder: images, their translations, and those translated back",
+        )
+
+
+def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
+    """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
+    `captions` are of the columns, for each of the equal parts that the images are made of. TrainerError: not writable.
+    """
+    if captions:
+        parts = zip(images.chunk(len(captions)), captions, strict=True)
+        write_png(path, np.concatenate([captioned(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
+        return
+    if images.dim() == 4:
+        write_png(path, tile(images, COLUMNS))
+        return
+    write_png(path, strip(images))
+    write_film(path.with_suffix(".mp4"), film_frames(images, _CLIP_COLUMNS), _FRAMES_PER_SEC)
+
+
+class Trained(NamedTuple):
+    """A run's averaged generator, in evaluation, without gradients, and its checkpoint's manifest."""
+
+    network: Generator
+    manifest: Manifest
+
+
+def load_generator(run_dir: Path, device: torch.device) -> Trained:
+    """The averaged generator of the newest valid checkpoint, on any device; newer, corrupt ones are told of.
+    TrainerError: no run or no valid checkpoint, or networks that make nothing of latents.
+    """
+    require_run(run_dir, ("checkpoints",))
+    found = store.newest_of_run(run_dir)
+    config, images = found.manifest.config, found.manifest.images
+    check_makes_of_latents(config, "what this command writes")
+    network, _ = build(config)
+    network.load_state_dict(found.read()["ema"])
+    network.to(device).eval().requires_grad_(False).enter(phase_at(config, images, device))
+    return Trained(network, found.manifest)

@@ -1,0 +1,77 @@
+"""What progressive networks make at a moment of the run (Karras et al. 2018, arXiv:1710.10196), by images seen alone.
+
+Each resolution from 4x4 lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip grows in time
+with its height and width, from 4 frames (Acharya et al. 2018, arXiv:1810.02419). Any other network has one phase.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainer.config.network_size import SMALLEST, size_at
+from trainer.config.train_config import TrainConfig
+from trainer.data.pinned_batch import to_device
+
+
+class ProgressiveStage(NamedTuple):
+    """A moment: the `resolution` that is being learnt, and `fade`, the share of the newest layers, a scalar tensor in
+    0..1 on the networks' device; None when they are all in.
+    """
+
+    resolution: int
+    fade: Tensor | None = None
+
+
+def phase_at(config: TrainConfig, images: int, device: torch.device) -> ProgressiveStage:
+    """The phase of the step that begins after so many images."""
+    resolution, fade = fade_at(config, images)
+    # A tensor: as a Python number it would be a constant of the compiled program, and new in every step.
+    return ProgressiveStage(resolution, None if fade == 1 else to_device(torch.tensor(fade), device))
+
+
+def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:
+    """Resolution, and share of its layers in 0..1, of the step that begins after so many images."""
+    if config.architecture != "progressive":
+        return config.resolution, 1.0
+    kimg, resolution = images / 1000, SMALLEST
+    if kimg < config.stable_kimg:
+        return resolution, 1.0
+    kimg -= config.stable_kimg
+    while True:
+        resolution *= 2
+        if kimg < config.fade_kimg:
+            return resolution, kimg / config.fade_kimg
+        kimg -= config.fade_kimg
+        if kimg < config.stable_kimg or resolution == config.resolution:
+            return resolution, 1.0
+        kimg -= config.stable_kimg
+
+
+def shrink(images: Tensor, phase: ProgressiveStage) -> Tensor:
+    """Full-size reals [N, C, H, W] or [N, C, T, H, W] as the phase shows them: averaged down, faded as the networks."""
+    frames = images.shape[2] if images.dim() == 5 else 1
+    small = pool(images, size_at(phase.resolution, frames))
+    if phase.fade is None:
+        return small
+    before = enlarge(pool(small, size_at(phase.resolution // 2, frames)), tuple(small.shape[2:]))
+    return before + (small - before) * phase.fade
+
+
+def pool(images: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Averages pixels (and frames) down to a size that divides theirs."""
+    if tuple(images.shape[2:]) == size:
+        return images
+    ratio = tuple(now // then for now, then in zip(images.shape[2:], size, strict=True))
+    if len(size) == 2:
+        return F.avg_pool2d(images, ratio)
+    # Frame by frame, then over time: avg_pool3d has no backward on CUDA that gives the same bits each time.
+    num, channels, frames = images.shape[:3]
+    flat = F.avg_pool2d(images.reshape(num, channels * frames, *images.shape[3:]), ratio[1:])
+    return flat.reshape(num, channels, size[0], ratio[0], *size[1:]).mean(dim=3)
+
+
+def enlarge(images: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Repeats pixels (and frames) up to a size that is a multiple of theirs."""
+    return images if tuple(images.shape[2:]) == size else F.interpolate(images, size=size, mode="nearest")

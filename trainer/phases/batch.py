@@ -1,0 +1,260 @@
+"""One worker's share of a step: its slice of the global batch in micro-batches, and what each counts for.
+
+The global batch is a function of configuration and images seen alone, on however many workers and in any pieces.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from trainer.config.train_config import TrainConfig
+from trainer.data.domains import numbers_by_domain
+from trainer.data.images_in_memory import ImageSource
+from trainer.data.loader import AS_SUITS, MASK, Loader, Reading, no_draws
+from trainer.distributed.world import World
+from trainer.networks.progressive_schedule import ProgressiveStage, shrink
+from trainer.phases.losses import Inputs
+from trainer.phases.rng import FreshRng, StepRng
+
+_STREAM_OF_G = 1
+"""Of real images that the generator's step has for itself, in an order of their own."""
+_STREAM_OF_B = 2
+"""Of the second domain's images, likewise."""
+
+
+class Unpaired(NamedTuple):
+    """Real images of two domains, each [n, C, H, W] in -1..1; the n-th of one has nothing to do with the other's."""
+
+    a: Tensor
+    b: Tensor
+
+
+T = TypeVar("T")
+S = TypeVar("S", Inputs, Unpaired)
+
+
+class Moment(Protocol):
+    """What a batch has to know of the run when a step begins: images shown so far, the augmentation's share, and what
+    networks that grow make now (trainer.steps.state).
+    """
+
+    images: int
+    augment_p: Tensor | float
+    phase: ProgressiveStage
+
+
+@dataclass(frozen=True)
+class Micro(Generic[T]):
+    """One micro-batch of so many `images`. `weight` is of its means, see `World.weight`; a worker's micro-batches add
+    up to that.
+    """
+
+    inputs: T
+    weight: float
+    images: int
+    last: bool
+
+
+class _Shown(NamedTuple):
+    """This worker's share of one batch, on its device.
+
+    Attributes:
+        images: shown before it.
+        reals: in -1..1.
+        labels: None for a run without.
+        order: digest of which images these are.
+        drawn: see `Draws`.
+        others: `reals` of the second domain; None where there is one.
+    """
+
+    images: int
+    reals: Tensor
+    labels: Tensor | None
+    order: int
+    drawn: dict[str, Tensor]
+    others: Tensor | None
+
+
+class Batch:
+    """This worker's slice of everything a step of the global batch needs, on its device. A step begins after `first`
+    images, and every `step_images` from there; `reading` is how its loaders read.
+    """
+
+    def __init__(
+        self, config: TrainConfig, world: World, data: ImageSource, first: int = 0, reading: Reading = AS_SUITS
+    ) -> None:
+        self._config, self._world, self._mine = config, world, world.slice(config.batch_size, config.group)
+        self._begin = first
+        on_gpu = world.device.type == "cuda"
+        shown: ImageSource = data.mirrored() if config.mirror else data
+        loader = partial(Loader, shown, config.seed, config.batch_size, self._mine, pin=on_gpu, reading=reading)
+        self._second: Loader | None = None
+        among = None
+        if config.translates:
+            among, others = numbers_by_domain(shown)
+            self._second = loader(stream=_STREAM_OF_B, among=others)
+        draw_step = no_draws if config.translates else StepRng(config, self._mine, first)
+        self._loader = loader(draw=draw_step, among=among)
+        self._fresh: Loader | None = None
+        if config.g_reals == "fresh":
+            self._fresh = loader(draw=FreshRng(config, self._mine), stream=_STREAM_OF_G)
+        share = self._mine.stop - self._mine.start
+        size = config.batch_gpu or share
+        self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
+        self._repeated = 0
+        if config.shard != "ddp" and config.batch_gpu:  # each pass gathers weights, which all workers do together
+            largest = -(-config.batch_size // (config.group * world.dp_size)) * config.group
+            self._repeated = -(-largest // size) - len(self._parts)
+        self._shown: _Shown | None = None
+        self._first: tuple[int, dict[str, Tensor]] | None = None
+        self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
+
+    def for_discriminator(self, state: Moment, images: int) -> Iterator[Micro[Inputs]]:
+        """Micro-batches of one of the discriminator's steps. `images` were seen before this very step: the
+        discriminator may make several in one of the run's.
+        """
+        drawn = self._show(images).drawn
+        yield from self._micros(
+            Inputs(
+                latents=drawn["latents"],
+                fake_uniforms=self._uniforms(drawn, "fake", state.augment_p),
+                real=shrink(self.reals(images), state.phase),
+                real_uniforms=self._uniforms(drawn, "real", state.augment_p),
+                labels=self.labels(images),
+                mix=drawn.get("mix"),
+            )
+        )
+
+    def for_generator(self, state: Moment) -> Iterator[Micro[Inputs]]:
+        """Micro-batches of the generator's step; with real images where its loss looks at them."""
+        seen = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
+        pairs, drawn = self._config.loss == "relativistic", self._of_step(state.images)
+        reals, labels, last = self._reals_of_generator(state.images, seen)
+        yield from self._micros(
+            Inputs(
+                latents=drawn["g_latents"],
+                fake_uniforms=self._uniforms(drawn, "g", state.augment_p),
+                real=shrink(reals, state.phase) if pairs else None,
+                real_uniforms=self._uniforms(last, "real", state.augment_p) if pairs else None,
+                labels=labels,
+            )
+        )
+
+    def for_translation(self, images: int) -> Iterator[Micro[Unpaired]]:
+        """Micro-batches of both domains' images, of the batch after `images`."""
+        shown = self._show(images)
+        assert shown.others is not None, "a run of two domains"
+        yield from self._micros(Unpaired(shown.reals, shown.others))
+
+    def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+        """Real images, labels and what was drawn with them: of a stream of its own where they are fresh."""
+        if self._fresh is None:
+            return self.reals(seen), self.labels(seen), self._show(seen).drawn
+        here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
+        return self._scaled(here), here.get("labels") if self._config.num_classes else None, here
+
+    @contextmanager
+    def in_parts(self, parts: Sequence[slice]) -> Iterator[None]:
+        """A block in which micro-batches are these parts of this worker's share, and what they count for means
+        nothing.
+        """
+        before = self._parts, self._repeated
+        self._parts, self._repeated = list(parts), 0
+        try:
+            yield
+        finally:
+            self._parts, self._repeated = before
+
+    @property
+    def stall_sec(self) -> float:
+        """Seconds that steps have waited for images so far."""
+        return sum(loader.stall_sec for loader in self._loaders)
+
+    @property
+    def device(self) -> torch.device:
+        """Where what it gives lies."""
+        return self._world.device
+
+    def read_with(self, reading: Reading) -> None:
+        """Reads so from now on."""
+        for loader in self._loaders:
+            loader.read_with(reading)
+
+    def close(self) -> None:
+        """Ends the threads that read ahead."""
+        for loader in self._loaders:
+            loader.close()
+
+    @property
+    def _loaders(self) -> list[Loader]:
+        return [loader for loader in (self._loader, self._second, self._fresh) if loader is not None]
+
+    def order(self, images: int) -> int:
+        """Digest of which images, of each domain, this worker has in the batch after `images` (trainer.data.loader)."""
+        return self._show(images).order
+
+    def reals(self, images: int) -> Tensor:
+        """Real images in -1..1, [share, C, H, W] or [share, C, T, H, W]."""
+        return self._show(images).reals
+
+    def labels(self, images: int) -> Tensor | None:
+        """Classes of `reals`, [share] int64, which the fakes take over; None for a run without classes."""
+        return self._show(images).labels
+
+    def _show(self, images: int) -> _Shown:
+        if self._shown is None or self._shown.images != images:  # both networks may ask for the same
+            taken = self._loader.take(images)
+            here = taken.pinned.to(self._world.device)
+            assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
+            labels = here["labels"] if self._config.num_classes else None
+            order, others = taken.order, None
+            if self._second is not None:
+                second = self._second.take(images)
+                order = (order + second.order) & MASK
+                others = self._scaled(second.pinned.to(self._world.device))
+            self._shown = _Shown(images, self._scaled(here), labels, order, here, others)
+            if (images - self._begin) % self._config.step_images == 0:
+                self._first = images, here
+        return self._shown
+
+    def _scaled(self, here: dict[str, Tensor]) -> Tensor:
+        return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
+
+    def _of_step(self, images: int) -> dict[str, Tensor]:
+        """What was drawn with the first batch of the step after so many images."""
+        if self._first is None or self._first[0] != images:
+            self._show(images)
+        assert self._first is not None, "a step begins at a multiple of its images"
+        return self._first[1]
+
+    def _micros(self, share: S) -> Iterator[Micro[S]]:
+        """Where another worker makes more, the last one again and again, which then counts nothing."""
+        batch_size, dp_size = self._config.batch_size, self._world.dp_size
+        passes = len(self._parts) + self._repeated
+        for number in range(passes):
+            part = self._parts[min(number, len(self._parts) - 1)]
+            here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
+            images = part.stop - part.start if number < len(self._parts) else 0
+            yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == passes - 1)
+
+    def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
+        """For `diffaugment`; with gates where the augmentation adapts."""
+        if not self._config.is_gated:
+            return drawn.get(name)
+        # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
+        limit = torch.tensor(float(augment_p)).to(self._world.device) if self._world.on_xla else augment_p
+        return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)
+
+
+def to_floats(pixels: Tensor, noise: Tensor | None = None) -> Tensor:
+    """uint8 in -1..1, of the same shape. With `noise` [N, pixels] in 0..1 each value is spread over the 256th of the
+    range that it stands for, as in WGAN-GP's code (gan_cifar_resnet.py): no gap between values tells a real image.
+    """
+    if noise is None:
+        return pixels.float() / 127.5 - 1
+    return (pixels.float() + noise.reshape(pixels.shape)) / 128 - 1

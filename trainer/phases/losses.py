@@ -1,0 +1,226 @@
+"""The two losses, each a module that is wrapped for data parallelism as a whole.
+
+- nonsaturating: logistic loss (Goodfellow et al. 2014, arXiv:1406.2661), its generator's half non-saturating;
+- wgan-gp: Wasserstein loss, its critic kept 1-Lipschitz by a penalty between reals and fakes (Gulrajani et al. 2017,
+arXiv:1704.00028), and near zero by the drift term (Karras et al. 2018, arXiv:1710.10196);
+- relativistic: each fake is judged against one real image (Jolicoeur-Martineau 2019, arXiv:1807.00734; with R1 and R2,
+Huang et al. 2024, arXiv:2501.05441).
+
+R1 (Mescheder et al. 2018, arXiv:1801.04406) and R2, the same on fakes, are applied lazily (Karras et al. 2020,
+arXiv:1912.04958), at what the discriminator sees: after the augmentation. Loss and penalties go through one backward:
+DistributedDataParallel cannot reduce a penalty's alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1
+as in that paper, which scales its step size and decays by k / (k + 1) for the one more.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from trainer.config.train_config import TrainConfig
+from trainer.networks.base import Discriminator, Generator, Network
+from trainer.phases.augment import diffaugment
+
+MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
+"""Of the discriminator's loss, in `DTerms.means`."""
+_TINY = 1e-12
+"""Under the root of a squared norm, whose derivative at zero would be infinite."""
+
+
+class Inputs(NamedTuple):
+    """What one micro-batch of n images feeds into a loss, as tensors on the device.
+
+    Attributes:
+        latents: [n, z_dim].
+        fake_uniforms: [n, UNIFORMS], or with GATES, for the fakes' augmentation; None without it.
+        real: [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does without.
+        real_uniforms: like `fake_uniforms`, for the reals'; None without them.
+        labels: [n] int64 of the reals, which the fakes share; None without classes.
+        mix: [n, 1] in 0..1, where between real and fake the gradient penalty looks; None without it.
+    """
+
+    latents: Tensor
+    fake_uniforms: Tensor | None = None
+    real: Tensor | None = None
+    real_uniforms: Tensor | None = None
+    labels: Tensor | None = None
+    mix: Tensor | None = None
+
+
+class DTerms(NamedTuple):
+    """A discriminator step's `total`, to call backward on, and `means`, [5] of `MEANS`, detached: the loss without
+    penalties, each penalty without its weight (zero in steps without it), and the mean sign of the reals' logits.
+    """
+
+    total: Tensor
+    means: Tensor
+
+    @property
+    def real_sign(self) -> Tensor:
+        """Mean sign of the real images' logits, a scalar."""
+        return self.means[-1]
+
+
+class DLoss(nn.Module):
+    """The discriminator's loss. `functional`: penalties are differentiated by torch.func, which a compiled graph takes
+    in whole.
+    """
+
+    def __init__(self, discriminator: Discriminator, config: TrainConfig) -> None:
+        super().__init__()
+        self.discriminator = discriminator
+        self._config = config
+        self.functional = False
+        self._r1_weight = config.r1_gamma / 2 * config.r1_interval
+        self._r2_weight = config.r2_gamma / 2 * config.r1_interval
+
+    def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> DTerms:
+        """Judges real images and `fake`, of the reals' shape and detached; `penalised`: this step carries the penalties
+        that the configuration has. `gammas` [2]: weights of R1 and R2 now, where they have a schedule: as numbers they
+        would be constants of a compiled program.
+        """
+        config, labels = self._config, inputs.labels
+        assert inputs.real is not None, "only G does without"
+        real = diffaugment(inputs.real, config.augment, inputs.real_uniforms).detach()
+        with_r1, with_r2 = penalised and config.r1_gamma > 0, penalised and config.r2_gamma > 0
+        fake = diffaugment(fake, config.augment, inputs.fake_uniforms).detach()
+        if with_r1 or with_r2:
+            real_logits, r1 = self._logits(real, labels, with_r1)
+            fake_logits, r2 = self._logits(fake, labels, with_r2)
+        else:
+            # One pass over both is faster and, without batch statistics, the same.
+            both = None if labels is None else torch.cat([labels, labels])
+            real_logits, fake_logits = self.discriminator(torch.cat([real, fake]), both).chunk(2)
+            r1 = r2 = real_logits.new_zeros(())
+        gp = real_logits.new_zeros(())
+        if penalised and config.gp_weight > 0:
+            assert inputs.mix is not None, "Batch draws it for this loss"
+            gp = gradient_penalty(self.discriminator, real, fake, inputs.mix, labels, functional=self.functional)
+        loss = _d_loss(config, real_logits, fake_logits)
+        r1_weight: Tensor | float = self._r1_weight
+        r2_weight: Tensor | float = self._r2_weight
+        if gammas is not None:
+            r1_weight, r2_weight = (gammas / 2 * config.r1_interval).unbind()
+        total = loss + r1_weight * r1 + r2_weight * r2 + config.gp_weight * gp
+        sign = real_logits.sign().mean()
+        return DTerms(_with_idle(total, self.discriminator), torch.stack([loss, r1, r2, gp, sign]).detach())
+
+    def _logits(self, images: Tensor, labels: Tensor | None, penalised: bool) -> tuple[Tensor, Tensor]:
+        if not penalised:
+            logits = self.discriminator(images, labels)
+            return logits, logits.new_zeros(())
+        logits, squares = logits_and_squared_gradients(self.discriminator, images, labels, functional=self.functional)
+        return logits, squares.mean()
+
+
+class DLossOnFakes(nn.Module):
+    """`judge`, on fakes that are made for it: a compiled graph has both. The generator is no registered part."""
+
+    def __init__(self, generator: Generator, judge: DLoss) -> None:
+        super().__init__()
+        self.judge = judge
+        self._generator = (generator,)  # in a tuple, so that it is not a submodule
+
+    def forward(self, inputs: Inputs, penalised: bool, gammas: Tensor | None = None) -> DTerms:
+        """See `DLoss`."""
+        (generator,) = self._generator
+        with torch.no_grad():
+            fake = generator(inputs.latents, inputs.labels)
+        terms: DTerms = self.judge(inputs, fake, penalised, gammas)
+        return terms
+
+
+class GLoss(nn.Module):
+    """The generator's loss. The generator is the only registered part, so only its gradients travel between workers;
+    the discriminator's weights must not require gradients during this step.
+    """
+
+    def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
+        super().__init__()
+        self.generator = generator
+        self._discriminator = (discriminator,)  # in a tuple, so that it is not a submodule
+        self._config = config
+
+    def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
+        """Scalar loss; `inputs` have real images where it is relativistic. `before_judging` is called when the fakes
+        are made, for what the discriminator still lacks.
+        """
+        (discriminator,), config, labels = self._discriminator, self._config, inputs.labels
+        fake = self.generator(inputs.latents, labels)
+        if before_judging is not None:
+            before_judging()
+        logits = discriminator(diffaugment(fake, config.augment, inputs.fake_uniforms), labels)
+        if config.loss == "wgan-gp":
+            loss = -logits.mean()
+        elif config.loss == "relativistic":
+            assert inputs.real is not None, "Batch gives them to this loss"
+            real = diffaugment(inputs.real, config.augment, inputs.real_uniforms)
+            loss = F.softplus(discriminator(real, labels) - logits).mean()
+        else:
+            loss = F.softplus(-logits).mean()
+        return _with_idle(loss, self.generator)
+
+
+def _d_loss(config: TrainConfig, real_logits: Tensor, fake_logits: Tensor) -> Tensor:
+    if config.loss == "wgan-gp":
+        loss = fake_logits.mean() - real_logits.mean()
+        return loss + config.drift * real_logits.square().mean() if config.drift else loss
+    if config.loss == "relativistic":
+        return F.softplus(fake_logits - real_logits).mean()
+    return F.softplus(-real_logits).mean() + F.softplus(fake_logits).mean()
+
+
+def _with_idle(loss: Tensor, network: Network) -> Tensor:
+    """The loss, unchanged, with every parameter in its graph: DistributedDataParallel waits for each one's gradient.
+    Progressive networks have parameters that take no part yet, or no more.
+    """
+    idle = network.idle()
+    return loss + 0 * torch.stack([parameter.sum() for parameter in idle]).sum() if idle else loss
+
+
+def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
+    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean. `logits`
+    [N] come from `images` [N, ...], which require gradients, with no dependence between images.
+    """
+    (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
+    return gradients.square().flatten(1).sum(dim=1)
+
+
+def logits_and_squared_gradients(
+    discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Logits and `squared_gradients`, each [N], of detached images [N, ...] that nothing has been computed from yet.
+    `functional` differentiates by torch.func: the same numbers, in one graph for torch.compile.
+    """
+    if not functional:
+        images = images.detach().requires_grad_()
+        logits = discriminator(images, labels, twice=True)
+        return logits, squared_gradients(logits, images)
+    parameters: dict[str, Tensor] = dict(discriminator.named_parameters())
+
+    def summed_logits(given: Tensor) -> tuple[Tensor, Tensor]:
+        logits = torch.func.functional_call(discriminator, parameters, (given, labels), {"twice": True})
+        return logits.sum(), logits
+
+    gradients, logits = torch.func.grad(summed_logits, has_aux=True)(images)
+    return logits, gradients.square().flatten(1).sum(dim=1)
+
+
+def gradient_penalty(
+    discriminator: Discriminator,
+    real: Tensor,
+    fake: Tensor,
+    mix: Tensor,
+    labels: Tensor | None,
+    *,
+    functional: bool = False,
+) -> Tensor:
+    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake. `fake` is
+    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `logits_and_squared_gradients`.
+    """
+    share = mix.reshape(-1, *[1] * (real.dim() - 1))
+    between = (fake + (real - fake) * share).detach()
+    norms = (logits_and_squared_gradients(discriminator, between, labels, functional=functional)[1] + _TINY).sqrt()
+    return (norms - 1).square().mean()

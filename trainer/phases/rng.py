@@ -1,0 +1,145 @@
+"""Every random number of a training step, as a pure function of (seed, purpose, number of the image in the run).
+
+The generator is counter-based (Philox, Salmon et al. 2011): the image's number is its counter. So there is no state to
+save, the numbers are the same on any number of workers and any device, and a worker draws no more than its share.
+"""
+
+import enum
+import functools
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainer.config.train_config import TrainConfig
+from trainer.phases.augment import GATES, UNIFORMS
+
+_NUMBERS = 8
+"""That one value of the counter gives: four words of 64 bits, of which a number takes half a one."""
+
+
+class Purpose(enum.IntEnum):
+    """What a draw is for; each has its own stream."""
+
+    D_LATENTS = 0
+    G_LATENTS = 1
+    REAL_AUGMENT = 2
+    FAKE_AUGMENT = 3
+    G_AUGMENT = 4
+    SAMPLES = 5
+    METRIC = 6
+    REAL_GATE = 7
+    FAKE_GATE = 8
+    G_GATE = 9
+    MIX = 10
+    SAMPLE_LABELS = 11
+    METRIC_LABELS = 12
+    GALLERY = 13
+    G_REAL_AUGMENT = 14
+    G_REAL_GATE = 15
+    DEQUANTISE = 16
+    G_REAL_DEQUANTISE = 17
+
+
+@functools.lru_cache
+def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
+    key: NDArray[np.uint64] = np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64).astype(np.uint64)
+    return key
+
+
+def _drawn(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
+    """Multiples of 2^-24 in [0, 1), [num, columns]."""
+    blocks = -(-columns // _NUMBERS)
+    generator = np.random.Generator(np.random.Philox(key=_key(seed, purpose), counter=images * blocks))
+    return np.ascontiguousarray(generator.random((num, blocks * _NUMBERS), dtype=np.float32)[:, :columns])
+
+
+def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, seed: int | None = None) -> Tensor:
+    """Latents as the configuration has them, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU, of
+    as many images from `images` on. `seed` None takes the run's.
+    """
+    seed = config.seed if seed is None else seed
+    if config.latents == "uniform":
+        return uniforms(num, seed=seed, images=images, purpose=purpose, columns=config.z_dim) * 2 - 1
+    # Two of a pair of uniform numbers (Box and Muller 1958); the first is moved off zero, which has no logarithm.
+    half = -(-config.z_dim // 2)
+    drawn = _drawn(num, 2 * half, seed=seed, images=images, purpose=purpose)
+    radius = np.sqrt(-2 * np.log(drawn[:, :half] + np.float32(2**-25)))
+    angle = np.float32(2 * math.pi) * drawn[:, half:]
+    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return torch.from_numpy(np.ascontiguousarray(normal[:, : config.z_dim]))
+
+
+def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
+    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU, of as
+    many images from `images` on.
+    """
+    return torch.from_numpy(_drawn(num, columns, seed=seed, images=images, purpose=purpose))
+
+
+def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpose) -> Tensor | None:
+    """Classes, all equally likely, [num] int64 on the CPU; None without classes."""
+    if not num_classes:
+        return None
+    return torch.from_numpy(_drawn(num, 1, seed=seed, images=images, purpose=purpose)[:, 0] * num_classes).long()
+
+
+class FreshRng:
+    """What the fresh real images of the generator's step need at random; see `StepRng`. Its names are the same."""
+
+    def __init__(self, config: TrainConfig, mine: slice) -> None:
+        self._rng = StepRng(config, mine)
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """As `StepRng`, `real` and `noise` alone."""
+        drawn = self._rng.augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
+        return drawn | self._rng.noise(images, Purpose.G_REAL_DEQUANTISE)
+
+
+class StepRng:
+    """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
+
+    Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
+    first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
+    adapts. Only what is used is drawn. A step begins after `first` images.
+    """
+
+    def __init__(self, config: TrainConfig, mine: slice, first: int = 0) -> None:
+        self._config, self._mine, self._first = config, mine, first
+        self._share = mine.stop - mine.start
+
+    def __call__(self, images: int) -> dict[str, Tensor]:
+        """Of the batch after so many images, each [share, columns] float32 on the CPU."""
+        config = self._config
+        drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
+        drawn |= self.augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
+        drawn |= self.augmentation("fake", images, Purpose.FAKE_AUGMENT, Purpose.FAKE_GATE)
+        if config.gp_weight:
+            drawn["mix"] = self._uniforms(images, Purpose.MIX, 1)
+        drawn |= self.noise(images, Purpose.DEQUANTISE)
+        if (images - self._first) % config.step_images == 0:
+            drawn["g_latents"] = self._latents(images, Purpose.G_LATENTS)
+            drawn |= self.augmentation("g", images, Purpose.G_AUGMENT, Purpose.G_GATE)
+        return drawn
+
+    def noise(self, images: int, purpose: Purpose) -> dict[str, Tensor]:
+        """For the pixels of a batch's real images, where they are dequantised."""
+        if not self._config.dequantise:
+            return {}
+        return {"noise": self._uniforms(images, purpose, math.prod(self._config.image_shape))}
+
+    def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
+        """What one side's augmentation needs at random, under its name."""
+        if self._config.augment == "none":
+            return {}
+        drawn = {name: self._uniforms(images, purpose, UNIFORMS)}
+        return {**drawn, f"{name}_gates": self._uniforms(images, gate, GATES)} if self._config.is_gated else drawn
+
+    def _latents(self, images: int, purpose: Purpose) -> Tensor:
+        return latents(self._share, self._config, images=images + self._mine.start, purpose=purpose)
+
+    def _uniforms(self, images: int, purpose: Purpose, columns: int) -> Tensor:
+        first, seed = images + self._mine.start, self._config.seed
+        return uniforms(self._share, seed=seed, images=first, purpose=purpose, columns=columns)

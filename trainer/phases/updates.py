@@ -1,0 +1,84 @@
+"""From gradients to weights: sums over micro-batches, the optimisers' step."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from trainer.data.loader import MASK
+from trainer.data.pinned_batch import to_device
+from trainer.distributed.world import World
+from trainer.phases.phase import Phase, Terms, Update
+from trainer.phases.phase_clock import PhaseClock
+from trainer.phases.roles import Role
+
+
+class Accumulator:
+    """Sums since the last line, over a step's `phases`. `order` is the digest of the images' order, of this worker
+    (trainer.data.loader). `clock` is told when phases begin; without one nobody times them.
+    """
+
+    def __init__(self, phases: Sequence[Phase[Any]], device: torch.device, clock: PhaseClock | None = None) -> None:
+        self.phases, self.clock = tuple(phases), clock or PhaseClock()
+        self._weights = {name: weight for phase in phases for name, weight in phase.penalties.items()}
+        self._names = [name for phase in reversed(phases) for name in phase.means]
+        self._sums = {phase.key: to_device(torch.zeros(len(phase.means)), device) for phase in reversed(phases)}
+        self._steps, self._penalised, self.order = 0, 0, 0
+
+    def add(self, phase: Phase[Any], weight: float, terms: Terms) -> None:
+        """Adds what a phase's loss gave for one micro-batch."""
+        self._sums[phase.key] += weight / max(1, phase.batches) * terms.means
+
+    def clear(self) -> None:
+        """Sets the terms to zero, where they are."""
+        for sums in self._sums.values():
+            sums.zero_()
+
+    def add_all(self, other: "Accumulator") -> None:
+        """Adds the terms of another, of the same phases."""
+        for key, sums in self._sums.items():
+            sums += other._sums[key]
+
+    def saw(self, order: int) -> None:
+        """Adds a batch's digest of the order of its images."""
+        self.order = (self.order + order) & MASK
+
+    def close_step(self, *, penalised: bool) -> None:
+        """Counts a step, and whether its loss carried the penalties."""
+        self._steps += 1
+        self._penalised += penalised
+
+    def cpu(self) -> Self:
+        """Waits until the device has finished the steps."""
+        self._sums = {key: sums.cpu() for key, sums in self._sums.items()}
+        return self
+
+    def tolist(self) -> list[float]:
+        """This worker's sums, as plain numbers."""
+        numbers: list[float] = torch.cat(list(self._sums.values())).tolist()
+        return numbers
+
+    def means(self, rows: Sequence[Sequence[float]]) -> dict[str, float | None]:
+        """Means per step over every worker's `tolist`; a penalty's over the steps that had it, None without any."""
+        totals = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        named = dict(zip(self._names, totals, strict=True))
+        counts = {name: self._penalised if weight else 0 for name, weight in self._weights.items()}
+        return {
+            name: total / count if (count := counts.get(name, self._steps)) else None for name, total in named.items()
+        }
+
+
+def update_of(world: World, loss: nn.Module, roles: Sequence[Role]) -> Update:
+    """The update of the roles that learn in one phase, on the gradients that the last backward has left; layers that
+    are idle now take no part. `loss` is the phase's, wrapped.
+    """
+    for role in roles:
+        role.network.drop_idle_gradients()
+
+    def update() -> None:
+        world.settle(loss)
+        roles[0].scale.step(world, *(role.learner for role in roles))
+
+    return cache(update)

@@ -1,0 +1,58 @@
+"""Stores that are served on the loopback, and the one in which a round's workers find each other: with the job's key
+others reach it by a front door, and nobody else does.
+"""
+
+import socket
+import weakref
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from trainer.rendezvous.member_key import MemberKey
+from trainer.rendezvous.tunnel import LOOPBACK, FrontDoor, listen_everywhere
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch names it only in its __all__
+
+_TIMEOUT = timedelta(seconds=300)
+"""torch's own."""
+
+
+def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
+    """A store that this process serves, at a free port of the loopback."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
+
+    listening = socket.create_server((LOOPBACK, 0), backlog=1024)
+    return TCPStore(
+        LOOPBACK,
+        listening.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        multi_tenant=True,
+        timeout=timeout,
+        master_listen_fd=listening.detach(),
+    )
+
+
+def keyed_store(
+    key: MemberKey, listening: socket.socket, timeout: timedelta = _TIMEOUT
+) -> tuple["TCPStore", FrontDoor]:
+    """A store that this process serves on the loopback address, and its authenticating front door at `listening`."""
+    store = loopback_store(timeout)
+    return store, FrontDoor(key, listening, store.port)
+
+
+class WorkersStore:
+    """Of one round, served from here; closes with the last reference to it, as torch's own.
+
+    Attributes:
+        inner_port: of the loopback, for this node's workers.
+        port: for the others, of a front door; without a key there are no others.
+    """
+
+    def __init__(self, key: MemberKey | None) -> None:
+        self._store = loopback_store()
+        self.inner_port = self.port = self._store.port
+        if key is not None:
+            door = FrontDoor(key, listen_everywhere(), self.inner_port)
+            self.port = door.port
+            weakref.finalize(self, door.close)

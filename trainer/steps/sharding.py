@@ -1,0 +1,66 @@
+"""Networks that do not fit on one worker beside their optimisers: each worker keeps a part (FSDP2, or HSDP).
+
+Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
+on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units
+(`Network.units`) at a time, and what is in none of them; the penalties' double backward gathers them once more
+(trainer.distributed.gathered_window). Every micro-batch hands its gradients over at once: kept until the last, they
+would be whole on every worker.
+
+In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
+would compute the same, but keep a copy of every weight from the forward to the backward.
+
+Not for progressive networks, parts of which rest.
+"""
+
+import warnings
+
+import torch
+
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.gathered_window import GatheredWindow
+from trainer.distributed.sharded_modules import placed
+from trainer.distributed.world import World
+from trainer.networks.base import Network
+from trainer.phases.optimisers import load_moments
+from trainer.steps.state import TrainState
+
+
+def shard(state: TrainState, config: TrainConfig, world: World) -> str:
+    """Splits networks, averages and optimisers as `config.shard` says, on all workers together, which have the same
+    state; what was done, and why.
+    """
+    if config.shard == "ddp":
+        return "ddp: whole networks on every worker"
+    if world.mesh is None:
+        return f"ddp: {config.shard} was asked for, but one process has nothing to share"
+    # The networks' outputs are only read, never changed in place.
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+    saved = [role.learner.state_dict()["state"] for role in state.learners]
+    units = 0
+    for role in state.roles.values():
+        units += _split(role.network, world, torch.bfloat16 if config.precision == "bf16" else None)
+        if role.ema is not None:
+            _split(role.ema, world, None)
+    state.renew_optimisers()
+    for role, moments in zip(state.learners, saved, strict=True):
+        parameters = dict(enumerate(each for group in role.learner.param_groups for each in group["params"]))
+        load_moments(role.learner, {"state": placed(moments, parameters)})
+    return f"{config.shard}: over {' x '.join(map(str, world.mesh.shape))} workers, {units} units, asked for"
+
+
+def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
+    """Splits a network unit by unit, and what is left; into how many. `dtype` is what its units are gathered in."""
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+    for parameter in network.parameters():
+        parameter.data = parameter.data.contiguous()  # FSDP2 splits no other layout; activations keep theirs
+    units = [*network.units(), network]
+    split: list[FSDPModule] = []
+    for unit in units:
+        lowered = dtype if unit is not network and not getattr(unit, "exact", False) else None
+        # Autocast lowers the inputs, and only where it would without.
+        policy = MixedPrecisionPolicy(lowered, torch.float32 if lowered else None, cast_forward_inputs=False)
+        whole = fully_shard(unit, mesh=world.mesh, reshard_after_forward=True, mp_policy=policy)
+        split.append(whole)
+    network.gathered = GatheredWindow(split)
+    return len(units)

@@ -1,0 +1,294 @@
+"""All that a training run is at one moment: networks by role, with averages and optimisers, images and steps, p.
+
+No generator state: every random number is a function of seed and images seen (trainer.phases.rng,
+trainer.data.loader).
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from trainer.config.train_config import TrainConfig
+from trainer.distributed.sharded_modules import is_sharded, local, placed, whole
+from trainer.families.registry import family_of
+from trainer.networks.base import Discriminator, Generator, Network
+from trainer.networks.layers import small_maps, use_matrix_products
+from trainer.networks.precision import LossScale, Precision, Products
+from trainer.networks.progressive_schedule import phase_at
+from trainer.phases.augment import first_p
+from trainer.phases.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments, saved_moments
+from trainer.phases.recomputing import recompute
+from trainer.phases.roles import Role, RoleSpec, ema_parts
+from trainer.steps.pipeline import Stage
+
+
+class TrainState:
+    """The moving parts of a run. Use `create`.
+
+    Attributes:
+        config: of the run; once it has begun, of the segment that it is in (trainer.config.segment_plan).
+        roles: by name, in the family's order.
+        images: real images shown so far.
+        step: steps made.
+        augment_p: share of the images that each part of the augmentation changes (trainer.phases.augment); where it has
+            adapted, a scalar on the device, which only those wait for who look at it.
+        sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
+            device.
+        phase: what the networks make now, a function of `images`.
+        stage: what this worker computes of a pipeline; None without one.
+    """
+
+    def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
+        self.config = config
+        # Averages are copied before the networks are moved: on XLA they would share memory that the first step
+        # overwrites.
+        self.roles: Mapping[str, Role] = MappingProxyType({spec.name: _role(spec, device) for spec in specs})
+        for role in self.roles.values() if config.activation_checkpointing else ():
+            recompute(role.network)
+        for name, frozen in frozen_by_role(config, specs).items():
+            self.roles[name].network.frozen = frozen
+            self.roles[name].network.learn(on=True)
+        self.renew_optimisers()
+        self.stage: Stage | None = None
+        self.images, self.step = 0, 0
+        self.augment_p: torch.Tensor | float = first_p(config)
+        self.sign_sum, self.sign_images = torch.zeros((), dtype=torch.int64, device=device), 0
+        self._saved_scales: dict[str, dict[str, Any]] = {}
+        self._enter_phase()
+
+    @classmethod
+    def create(cls, config: TrainConfig, device: torch.device) -> Self:
+        """The state before the first step, equal on every worker and every device."""
+        return cls(config, family_of(config).roles(config), device)
+
+    @property
+    def generator(self) -> Generator:
+        """The generator, of a family that has one of that name."""
+        network = self.roles["generator"].network
+        assert isinstance(network, Generator), "its family says so"
+        return network
+
+    @property
+    def discriminator(self) -> Discriminator:
+        """The discriminator, likewise."""
+        network = self.roles["discriminator"].network
+        assert isinstance(network, Discriminator), "its family says so"
+        return network
+
+    @property
+    def ema(self) -> Generator:
+        """The generator averaged over time; the one that is judged and shown."""
+        network = ema_parts(self.roles.values())["ema"]
+        assert isinstance(network, Generator), "what is averaged makes images"
+        return network
+
+    @property
+    def learners(self) -> Sequence[Role]:
+        """The roles that learn."""
+        return [role for role in self.roles.values() if role.optimizer is not None]
+
+    def renew_optimisers(self) -> None:
+        """New optimisers, without moments, over the networks' present parameters."""
+        betas = (self.config.beta1, self.config.beta2)
+        scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
+        for role in self.roles.values():
+            if role.lr is not None:
+                groups = groups_of(role, self.config)
+                role.optimizer = adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
+
+    def enter(self, config: TrainConfig) -> None:
+        """Goes on in a segment, with its size of steps and its step sizes; `use` sets its precision."""
+        self.config = config
+        for role in self.learners:
+            for group in role.learner.param_groups:
+                lr: float = getattr(config, role.lr or "lr_g")
+                group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
+
+    def follow_schedules(self) -> None:
+        """Sets what has a schedule to its value in the step that comes: step sizes, decays, share of augmentation."""
+        config, given = self.config, self.config.schedules.given
+        for role in self.learners:
+            assert role.lr is not None, "or it would not learn"
+            if role.lr in given or "beta2" in given:
+                lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
+                for group in role.learner.param_groups:
+                    group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], as_before(group["betas"][1], beta2))
+        if config.schedules.augment_p is not None:
+            self.augment_p = config.schedules.augment_p.at(self.images)
+
+    def use(self, precision: Precision) -> str:
+        """Trains in that precision from now on, with loss scales as loaded, or new ones. Returns what came of it, and
+        why.
+        """
+        layers = 0
+        for role in self.roles.values():
+            role.network.precision = None if precision.dtype is None else precision
+            role.scale = LossScale(precision.device_type, enabled=precision.name == "fp16")
+            role.scale.load_state_dict(self._saved_scales.pop(role.key, {}))
+            layers += use_matrix_products(role.network, precision.products)
+        if layers > 0 and precision.products is not Products.NONE:
+            return f"{precision.reason}; {small_maps(precision.products)}"
+        return precision.reason
+
+    @property
+    def gradient_bytes(self) -> dict[str, int]:
+        """What workers average of each network after a backward; of networks that grow, all that they may become."""
+        return {
+            role.key: sum(p.numel() * p.element_size() for p in role.network.parameters() if p.requires_grad)
+            for role in self.learners
+        }
+
+    def passed(self, kimg: float) -> bool:
+        """Whether the last step reached a further multiple of that many thousand images."""
+        every = kimg * 1000
+        return self.images // every > (self.images - self.config.step_images) // every
+
+    def advance(self) -> None:
+        """Counts a step: images, the networks' phase. Updates and `update_ema` may still be missing."""
+        self.images += self.config.step_images
+        self.step += 1
+        self._enter_phase()
+
+    def _enter_phase(self) -> None:
+        device = next(next(iter(self.roles.values())).network.parameters()).device
+        self.phase = phase_at(self.config, self.images, device)
+        for role in self.roles.values():
+            for network in (role.network, role.ema):
+                if network is not None:
+                    network.enter(self.phase)
+
+    @torch.no_grad()
+    def update_ema(self) -> None:
+        """Moves the averages towards the present networks, with a half-life of ema_kimg; once after `advance`. With
+        ema_rampup the half-life grows with the run up to that, so that a young run's average is young.
+        """
+        config = self.config
+        half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
+        if config.ema_rampup:
+            half_life = min(half_life, self.images * config.ema_rampup)
+        keep = 0.5 ** (config.step_images / half_life) if half_life else 0.0
+        for role in self.roles.values():
+            if role.ema is not None:
+                _average(role.ema, role.network, keep, in_stages=self.stage is not None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
+        whole in it: all workers call this together.
+        """
+        live: dict[str, Any] = self._whole(self.live())
+        return live
+
+    def to_digest(self) -> dict[str, Any]:
+        """What `state_digests` takes: tensors that it gathers in turn where they are split, else all on the CPU. All
+        workers call it together where `is_split`.
+        """
+        return self.live() if self.is_split and self.stage is None else self.state_dict()
+
+    def _whole(self, value: Any) -> Any:
+        return _on_cpu(value) if self.stage is None else self.stage.completed(value)
+
+    def live(self) -> dict[str, Any]:
+        """`state_dict` without the copy: the tensors that the next step changes, where they are, and split where they
+        are.
+        """
+        parts = {name: _saved_part(part) for name, part in self._parts()}
+        scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
+        counters: dict[str, Any] = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
+        if self.config.ada_target:
+            counters["signs"] = [int(self.sign_sum), self.sign_images]
+        return {**counters, **parts, **scales}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The opposite of `state_dict`, on any device."""
+        self.images, self.augment_p = state["images"], state.get("augment_p", self.augment_p)
+        signs, self.sign_images = state.get("signs", (0, 0))  # older ones have none: they begin anew
+        self.sign_sum = torch.full_like(self.sign_sum, signs)
+        # Older checkpoints are of runs with one size of steps.
+        self.step = state.get("step", self.images // self.config.step_images)
+        for name, part in self._parts():
+            here = placed(state[name], _like(part))
+            if isinstance(part, torch.optim.Optimizer):
+                load_moments(part, here)
+            else:
+                part.load_state_dict(here)
+        self._saved_scales = {role.key: state.get(f"scale_{role.key}", {}) for role in self.learners}
+        for role in self.learners:
+            role.scale.load_state_dict(self._saved_scales[role.key])
+        self._enter_phase()
+
+    def room_for(self, empty: dict[str, Any]) -> dict[str, Any]:
+        """A state with room for the numbers of one that has shapes alone: split as the networks here are."""
+        return {**empty, **{name: placed(empty[name], _like(part)) for name, part in self._parts()}}
+
+    def ema_on(self, device: torch.device, *, alone: bool = False) -> Generator:
+        """The averaged generator there, see `averages_on`."""
+        network = next(iter(self.averages_on(device, alone=alone).values()))
+        assert isinstance(network, Generator), "as `ema`"
+        return network
+
+    @property
+    def is_split(self) -> bool:
+        """Whether each worker keeps a part of the networks: all of them use the averages together."""
+        return self.stage is not None or any(is_sharded(role.network) for role in self.roles.values())
+
+    def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
+        """Every average there, by its role: itself where it is there already, else a copy. `alone`: that each worker
+        may use without the others; all workers call that together.
+        """
+        here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
+        there = all(next(network.parameters()).device == device for network in here.values())
+        if there and self.stage is None and not (alone and self.is_split):
+            return here
+        copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
+        for name, network in copied.items():
+            network.load_state_dict(self._whole(dict(here[name].state_dict())))
+            network.enter(phase_at(self.config, self.images, device))
+            network.to(device).eval().requires_grad_(False)
+        return copied
+
+    def _parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
+        """By their names in a checkpoint, in its order: networks, averages, optimisers."""
+        yield from ((role.key, role.network) for role in self.roles.values())
+        yield from ema_parts(self.roles.values()).items()
+        yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
+
+
+def _like(part: nn.Module | torch.optim.Optimizer) -> Mapping[Any, torch.Tensor]:
+    """The tensors that a part's own are as: a network's by name, an optimiser's by the numbers of its parameters."""
+    if isinstance(part, nn.Module):
+        return part.state_dict()
+    return dict(enumerate(parameter for group in part.param_groups for parameter in group["params"]))
+
+
+def _saved_part(part: nn.Module | torch.optim.Optimizer) -> dict[str, Any]:
+    return saved_moments(part) if isinstance(part, torch.optim.Optimizer) else part.state_dict()
+
+
+def _role(spec: RoleSpec, device: torch.device) -> Role:
+    ema = copy.deepcopy(spec.network).eval().requires_grad_(False).to(device) if spec.averaged else None
+    scale = LossScale(device.type, enabled=False)
+    return Role(spec.name, spec.key, spec.network.to(device), spec.lr, None, ema, scale)
+
+
+def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool) -> None:
+    """`in_stages`: what is of the meta device is another worker's."""
+    averaged, present = (
+        [local(parameter) for parameter in each.parameters() if not (in_stages and parameter.is_meta)]
+        for each in (ema, network)
+    )
+    get_ema_multi_avg_fn(keep)(averaged, present, 0)  # type: ignore[no-untyped-call]  # torch's has no annotations
+
+
+def _on_cpu(value: Any) -> Any:
+    """The same nested dicts and lists, their tensors on the CPU; those that are there already are not copied."""
+    if isinstance(value, torch.Tensor):
+        return whole(value).detach().cpu()
+    if isinstance(value, dict):
+        return {key: _on_cpu(item) for key, item in value.items()}
+    return [_on_cpu(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,193 @@
+"""What memory a step takes, followed tensor by tensor: of one that is made, or of one on the meta device, which has
+shapes and no numbers, so that a step of any size is traced in seconds on any machine.
+
+Only tensors count: not what libraries take for themselves inside an operation, nor what an allocator keeps in reserve.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from trainer.config.step_memory import GIB, StepMemory, images_at_once, share_of
+from trainer.config.train_config import TrainConfig
+from trainer.core.torch_private import each_operation
+from trainer.distributed.world import World
+from trainer.networks.precision import Precision
+from trainer.networks.progressive_schedule import shrink
+from trainer.phases.augment import GATES, UNIFORMS
+from trainer.phases.batch import Micro, Unpaired, to_floats
+from trainer.phases.losses import Inputs
+from trainer.phases.phase import Phase
+from trainer.phases.updates import Accumulator
+from trainer.steps.state import TrainState
+from trainer.steps.step import make, new_game, phases_of, play
+
+_META = torch.device("meta")
+_STEPS = 2
+"""The second one begins with the gradients that the first has left."""
+_MICRO_BATCHES = 2
+"""Likewise."""
+_LOWERED = frozenset({F.conv2d, F.conv3d, F.conv_transpose2d, F.conv_transpose3d, F.linear, torch.matmul})
+"""What autocast computes in 16 bits, of what networks here are made of."""
+
+
+class LiveBytes:
+    """Bytes of all tensors that `add` has seen and that are still there. `peak` is the most so far, and `beside` what
+    the function gave at that moment.
+    """
+
+    def __init__(self, beside: Callable[[], int] = lambda: 0) -> None:
+        self.now, self.peak, self.beside = 0, 0, 0
+        self._beside = beside
+        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def add(self, tensor: Tensor) -> None:
+        """Counts a tensor's memory, unless that is counted already, until it is freed."""
+        storage = tensor.untyped_storage()
+        key, size = id(storage), storage.nbytes()
+        if key in self._alive:
+            return
+
+        def freed(_: object) -> None:
+            del self._alive[key]
+            self.now -= size
+
+        self._alive[key] = weakref.ref(storage, freed)
+        self.now += size
+        if self.now > self.peak:
+            self.peak, self.beside = self.now, self._beside()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """A block all of whose operations' results are counted."""
+        with each_operation(lambda _, __, ___, result: self._add_all(result)):
+            yield
+
+    def _add_all(self, result: object) -> None:
+        if isinstance(result, Tensor):
+            self.add(result)
+        elif isinstance(result, tuple | list):
+            for each in result:
+                self._add_all(each)
+
+
+def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
+    """What a worker of so many, the one with most images, holds at the peak of a step with its penalties; gradients are
+    those that are there at that moment. Networks that grow are traced at the largest size that the run reaches.
+    """
+    config = config.within(config.planned[-1])
+    with _META:
+        state = _state(config)
+        weights = [each for role in state.learners for each in role.network.parameters()]
+        averages = [each for role in state.roles.values() if role.ema is not None for each in role.ema.parameters()]
+        moments = [torch.empty_like(each) for each in weights for _ in range(2)]
+        live = LiveBytes(lambda: _bytes(each.grad for each in weights))
+        for tensor in (*weights, *averages, *moments):
+            live.add(tensor)
+        with live.watching():
+            for _ in range(_STEPS):
+                _trace(state, workers)
+    held = [_bytes(tensors) for tensors in (weights, averages, moments)]
+    parameters, average, both_moments, gradients = (each / GIB for each in (*held, live.beside))
+    return StepMemory(parameters, average, both_moments, gradients, (live.peak - sum(held) - live.beside) / GIB)
+
+
+def _bytes(tensors: Iterable[Tensor | None]) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors if each is not None)
+
+
+def _state(config: TrainConfig) -> TrainState:
+    """In the run's last step, on the meta device. Optimisers have no moments and take no memory, as Adam's fused
+    kernels take none beside moments: it has them for no such device.
+    """
+    state = TrainState.create(config, _META)
+    state.images = max(0, config.total_images - 2 * config.step_images)
+    state.advance()
+    dtype = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[config.precision]
+    for role in state.roles.values():
+        if dtype is not None:
+            role.network.precision = _OnMeta(config.precision, "meta", dtype, config.precision == "fp16", "traced")
+    for role in state.learners:
+        role.optimizer = torch.optim.SGD(role.network.parameters(), lr=1.0, foreach=False)
+    return state
+
+
+def _trace(state: TrainState, workers: int) -> None:
+    """One step, all its phases with all their updates, and the averages."""
+    world, phases, shown = World.alone(_META), phases_of(state), _Shown(state, workers)
+    game, sums, missing = new_game(phases, state.config, world), Accumulator(phases, _META), []  # type: ignore[var-annotated]
+    play(state, shown.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
+    make(missing)
+    state.update_ema()
+
+
+class _Shown:
+    """A worker's share of a step, as `Batch` gives it: images as they are read, and in -1..1."""
+
+    def __init__(self, state: TrainState, workers: int) -> None:
+        config = state.config
+        self._state, self._config = state, config
+        self._share, self._at_once = share_of(config, workers), images_at_once(config, workers)
+        streams = 2 if config.g_reals == "fresh" or config.translates else 1
+        layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
+        self._pixels = [torch.empty(self._share, *config.image_shape, dtype=torch.uint8) for _ in range(streams)]
+        self._reals = [to_floats(each).contiguous(memory_format=layout) for each in self._pixels]
+
+    def micros(self, phase: Phase[Any], _: int) -> Iterator[Micro[Any]]:
+        """The first micro-batches of the share: more hold no more."""
+        config = self._config
+        reals = self._reals[-1 if phase.key == "g" else 0]
+        uniforms = UNIFORMS + GATES * config.is_gated
+        firsts = range(0, self._share, self._at_once)[:_MICRO_BATCHES]
+        for first in firsts:
+            part = slice(first, min(first + self._at_once, self._share))
+            images, last = part.stop - part.start, first == firsts[-1]
+            if config.translates:
+                yield Micro(Unpaired(*(each[part] for each in self._reals)), 1.0, images, last)
+                continue
+            drawn = None if config.augment == "none" else torch.empty(images, uniforms)
+            yield Micro(
+                Inputs(
+                    latents=torch.empty(images, config.z_dim),
+                    fake_uniforms=drawn,
+                    real=shrink(reals[part], self._state.phase),
+                    real_uniforms=drawn,
+                    labels=torch.zeros(images, dtype=torch.int64) if config.num_classes else None,
+                    mix=torch.empty(images, 1),
+                ),
+                1.0,
+                images,
+                last,
+            )
+
+
+class _OnMeta(Precision):
+    """Autocast, which there is none of on the meta device."""
+
+    def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
+        """See `Precision`."""
+        if self.dtype is None or (twice and self.exact_penalty):
+            return contextlib.nullcontext()
+        return _Lowered(self.dtype)
+
+
+class _Lowered(TorchFunctionMode):
+    """Computes what autocast computes in `dtype` in that."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _LOWERED:
+            args = tuple(
+                each.to(self._dtype) if isinstance(each, Tensor) and each.dtype == torch.float32 else each
+                for each in args
+            )
+        return func(*args, **(kwargs or {}))

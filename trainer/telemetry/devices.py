@@ -1,0 +1,183 @@
+"""What one worker's devices are and how busy they are, as far as torch can tell. Energy: `trainer.power.energy`."""
+
+import contextlib
+import os
+import resource
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from trainer.core.cgroups import memory_of_groups
+from trainer.core.cores import usable_cores
+from trainer.core.openmp import WAIT_POLICY
+from trainer.distributed.world import World
+from trainer.power.energy import Gpu
+
+_GIB = 1 << 30
+_TASKS = Path("/proc/self/task")
+_STAT = Path("/proc/stat")
+_IO = Path("/proc/self/io")
+_IDLE = (3, 4)
+"""Columns of /proc/stat in which a processor does nothing, or waits for a disk (proc_stat(5)); the last two of ten are
+counted in the first two already. Stolen time is a neighbour's, outside this virtual machine."""
+_COUNTED = 8
+
+
+class Load(NamedTuple):
+    """One worker's use of its machine.
+
+    Attributes:
+        rss_gib: peak resident set of this process.
+        gpu_gib: peak of the GPU memory it allocated since the load before; None without a GPU.
+        gpu_utilisation: share of the last second or so in which the GPU ran a kernel, 0..1; None where nobody can tell.
+        cpu_sec: CPU time of this process so far, all its threads.
+        cores: that its node's workers may use, by quota too; 0 on all but one of them, so that they add up.
+        host_memory_gib: in use on its node, by all processes; likewise.
+        cpu_wait_sec: for how long its threads were ready so far and had no core; None where the kernel does not count.
+        node: rank of its node.
+        host_sec: for how long the processors that the node's workers may run on were busy so far, for whomever, and how
+            long they were there; None of all but one worker of the node, and where the kernel does not count.
+        host_memory_share: in use, of what there is on its node or, if that is fuller, of what its container or job may
+            have; None of all but one worker of the node.
+        gpu_memory_share: peak of what it allocated of its GPU's memory; None without a GPU.
+        read_bytes: that it has read from disks so far; None where nobody can tell.
+    """
+
+    rss_gib: float
+    gpu_gib: float | None
+    gpu_utilisation: float | None
+    cpu_sec: float
+    cores: int
+    host_memory_gib: float
+    cpu_wait_sec: float | None = None
+    node: int = 0
+    host_sec: tuple[float, float] | None = None
+    host_memory_share: float | None = None
+    gpu_memory_share: float | None = None
+    read_bytes: int | None = None
+
+
+def load(world: World) -> Load:
+    """This worker's load now; a GPU's peak of memory begins anew, so that each line has its own."""
+    # Kilobytes on Linux.
+    rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
+    first = world.local_rank == 0
+    cores = usable_cores() if first else 0
+    own = Load(
+        rss_gib,
+        None,
+        None,
+        time.process_time(),
+        cores,
+        _host_memory_gib() if first else 0.0,
+        _cpu_wait_sec(),
+        world.node_rank,
+        _host_sec() if first else None,
+        _host_memory_share() if first else None,
+        read_bytes=_read_bytes(),
+    )
+    if world.device.type != "cuda":
+        return own
+    gpu_gib, all_gib = torch.cuda.max_memory_allocated(world.device) / _GIB, device_memory_gib(world.device)
+    torch.cuda.reset_peak_memory_stats(world.device)
+    share = gpu_gib / all_gib if all_gib else None
+    return own._replace(gpu_gib=gpu_gib, gpu_utilisation=_gpu_utilisation(world.device), gpu_memory_share=share)
+
+
+def _cpu_wait_sec() -> float | None:
+    """Of all threads that there are now. Each has its time on a core, its wait for one, both in ns, and its slices."""
+    waits: list[int] = []
+    for task in _TASKS.glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            waits.append(int(task.read_text().split()[1]))
+    return sum(waits) / 1e9 if waits else None
+
+
+def _host_sec() -> tuple[float, float] | None:
+    """Busy, and in all, since the machine started, of the processors together that this process may run on: what others
+    do elsewhere takes nothing from it.
+    """
+    ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    try:
+        rows = [row.split() for row in _STAT.read_text("ascii").splitlines()]
+        each = [[int(column) for column in row[1 : _COUNTED + 1]] for row in rows if row and row[0] in ours]
+    except (OSError, ValueError):
+        return None
+    if not each or min(map(len, each)) <= max(_IDLE):
+        return None
+    ticks = [sum(column) for column in zip(*each, strict=True)]
+    hertz = os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - sum(ticks[column] for column in _IDLE)) / hertz, sum(ticks) / hertz
+
+
+def _read_bytes() -> int | None:
+    try:
+        rows = dict(line.split(": ") for line in _IO.read_text("ascii").splitlines())
+        return int(rows["read_bytes"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _host_memory_share() -> float:
+    total, available = _meminfo_gib()
+    return max([1 - available / total, *(group.used / group.limit for group in memory_of_groups())])
+
+
+def _host_memory_gib() -> float:
+    """Memory that cannot be given to a new process without swapping."""
+    total, available = _meminfo_gib()
+    return total - available
+
+
+def device_memory_gib(device: torch.device) -> float | None:
+    """Of a GPU or TPU, all of it; None of any other device, which has none of its own or does not say."""
+    if device.type == "xla":
+        from trainer.distributed import xla
+
+        limit = xla.memory_bytes(device)
+        return None if limit is None else limit / _GIB
+    return torch.cuda.get_device_properties(device).total_memory / _GIB if device.type == "cuda" else None
+
+
+def free_host_memory_gib() -> float:
+    """Memory that new processes may have without swapping; no more than the limits of this one's control groups leave,
+    as a container or a job has them.
+    """
+    _, available = _meminfo_gib()
+    return min([available, *(max(0, group.limit - group.used) / _GIB for group in memory_of_groups())])
+
+
+def _meminfo_gib() -> tuple[float, float]:
+    """In all, and available."""
+    rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
+    return total, available
+
+
+def _gpu_utilisation(device: torch.device) -> float | None:
+    try:
+        return torch.cuda.utilization(device) / 100
+    except Exception:  # NVML's own errors: parts of a GPU (MIG) and some virtual ones have no such counter
+        return None
+
+
+def gpu_of(world: World) -> Gpu | None:
+    """This worker's GPU; None on a CPU."""
+    if world.device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(world.device)
+    return Gpu(properties.name, f"GPU-{properties.uuid}", world.local_rank)
+
+
+def device_name(world: World) -> str:
+    """For the record: the GPU, XLA's device, or the CPU with its threads and how they wait."""
+    if world.on_xla:
+        from trainer.distributed import xla
+
+        return xla.device_name()
+    if (gpu := gpu_of(world)) is not None:
+        return gpu.name
+    threads, policy = torch.get_num_threads(), os.environ.get(WAIT_POLICY)
+    return f"cpu, {threads} thread(s) a worker{f', {WAIT_POLICY}={policy}' if threads > 1 and policy else ''}"
