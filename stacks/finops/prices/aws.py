@@ -5,14 +5,25 @@ public offer files.
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import islice
 from statistics import median
 from typing import Any
 
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from stacks.finops.prices.aws_services import AWS_SERVICES, Product, holds
-from stacks.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, UnreachableError, Web, as_service
+from stacks.finops.prices.aws_services import AWS_SERVICES, AWS_UNREAD, Product, holds
+from stacks.finops.prices.source import (
+    INSTANCE,
+    Answer,
+    Gap,
+    Query,
+    SourceError,
+    UnreachableError,
+    Web,
+    as_service,
+    unread_gaps,
+)
 
 Clients = Callable[[str, str], Any]
 """Makes a boto3 client from the names of a service and a region."""
@@ -60,6 +71,7 @@ class AwsSource:
             yield from self._on_demand(query)
         for query in (query for query in queries if query.is_service):
             yield from self._service(query)
+        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
         for region in dict.fromkeys(query.region for query in machines):
             types = [query.item for query in machines if query.region == region]
             try:
@@ -87,13 +99,14 @@ class AwsSource:
                 if named is not None:
                     yield named
         elif product := AWS_SERVICES.get(query.item):
-            wanted = {"productFamily": product.family, product.region_field: query.region}
-            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+            wanted = product.filters(query.region).items()
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted]
             request = {"ServiceCode": product.code, "Filters": filters}
             for text in self._pages(self._pricing, "get_products", "PriceList", **request):
                 try:
                     listed = json.loads(text) if isinstance(text, str) else text
-                    if product.matches(listed["product"]["attributes"]["usagetype"]):
+                    attributes = listed["product"]["attributes"]
+                    if product.matches(attributes["usagetype"], attributes.get("operation", "")):
                         yield from self._of_service(query, product, listed)
                 except (KeyError, TypeError, ValueError, AttributeError) as problem:
                     yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
@@ -111,7 +124,7 @@ class AwsSource:
                         float(amount),
                         unit=str(rate["unit"]),
                         currency=currency,
-                        source=f"AWS Price List API: {product.usage}",
+                        source=f"AWS Price List API: {product.usage or product.family}",
                         as_of=_day(listed.get("publicationDate"), self._now.date()),
                         url=API_URL,
                     )
@@ -226,7 +239,7 @@ class AwsSource:
 def _service_price(
     query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
 ) -> Observed:
-    """`unit`: the list's; one that the product does not have is passed on, to be refused."""
+    """`unit`: the list's."""
     return Observed(
         provider="aws",
         item=query.item,
@@ -236,7 +249,7 @@ def _service_price(
         source=source,
         as_of=as_of,
         url=url,
-        unit=product.unit if unit == product.listed_unit else unit,
+        unit=product.unit_of(unit),
         currency=currency,
     )
 
@@ -259,7 +272,7 @@ words.
 """
 SHARED = ("TermType", "Unit", "PricePerUnit", "Currency", "EffectiveDate")
 MACHINES = ("Instance Type", "Region Code", *COLUMNS)
-SERVICES = ("usageType", "StartingRange", "EndingRange")
+SERVICES = ("usageType", "Product Family", "StartingRange", "EndingRange")
 
 
 class AwsPublicSource:
@@ -270,24 +283,48 @@ class AwsPublicSource:
 
     def __init__(self, web: Web, today: date, files_url: str = FILES_URL) -> None:
         self._web, self._today, self._files_url = web, today, files_url
+        self._everywhere: dict[str, list[Answer]] = {}
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
         """See `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
             own = [query for query in queries if query.region == region]
             products = {query.item: AWS_SERVICES[query.item] for query in own if query.item in AWS_SERVICES}
-            for code in dict.fromkeys([EC2, *(product.code for product in products.values())]):
-                listed = {name: product for name, product in products.items() if product.code == code}
-                yield from self._file(code, region, _types(own) if code == EC2 else {}, listed)
+            regional = {name: product for name, product in products.items() if not product.is_global}
+            yield from self._file(EC2, region, _types(own), _of_code(regional, EC2))
+            for code in dict.fromkeys(product.code for product in regional.values() if product.code != EC2):
+                yield from self._service_file(code, region, _of_code(regional, code))
+            for code in dict.fromkeys(product.code for product in products.values() if product.is_global):
+                answers = self._global_file(code)
+                yield from (replace(each, region=region) for each in answers if _is_about(each, products))
+        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+
+    def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
+        """A file that a region may lack: not every service is in every region."""
+        try:
+            yield from self._file(code, region, {}, products)
+        except UnreachableError:
+            raise
+        except SourceError as problem:
+            yield Gap(region, ", ".join(products), str(problem))
+
+    def _global_file(self, code: str) -> Sequence[Answer]:
+        """What the file of all regions has without a region, read once."""
+        if code not in self._everywhere:
+            products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
+            self._everywhere[code] = list(self._service_file(code, "", _of_code(products, code)))
+        return self._everywhere[code]
 
     def _file(
         self, code: str, region: str, types: Mapping[str, list[Query]], products: Mapping[str, Product]
     ) -> Iterator[Answer]:
-        """One service's file. `types`: what is asked about a machine type; `products`: by service."""
+        """One service's file; of all regions where `region` is empty. `types`: what is asked about a machine type;
+        `products`: by service.
+        """
         needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
         lines, columns, published = self._opened(code, region, needed)
         # Nine in ten lines are of other things: to look for a name is much faster than to take a line apart.
-        names = [*(f'"{name}"' for name in types), *(f'{product.usage}"' for product in products.values())]
+        names = [*(f'"{name}"' for name in types), *(product.mark for product in products.values())]
         for cells in csv.reader(line for line in lines if any(name in line for name in names)):
             row = dict(zip(columns, cells, strict=False))
             what = row.get("Instance Type") or row.get("usageType") or ""
@@ -301,7 +338,7 @@ class AwsPublicSource:
 
     def _opened(self, code: str, region: str, needed: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
         """The lines behind the head, the columns, the day. SourceError: no offer file."""
-        url = f"{self._files_url}/{code}/current/{region}/index.csv"
+        url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
         lines = self._web.lines(url)
         about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
@@ -327,14 +364,17 @@ class AwsPublicSource:
         if row["TermType"] != "OnDemand" or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
         for name, product in products.items():
-            if product.matches(row["usageType"]) and holds(row["StartingRange"], row["EndingRange"], product.amount):
+            is_family = row["Product Family"] == product.family
+            if not is_family or not product.matches(row["usageType"], row.get("operation", "")):
+                continue
+            if holds(row["StartingRange"], row["EndingRange"], product.amount):
                 yield _service_price(
                     Query(name, region, is_service=True),
                     product,
                     float(row["PricePerUnit"]),
                     unit=row["Unit"],
                     currency=row["Currency"],
-                    source=f"AWS public offer file: {product.usage}",
+                    source=f"AWS public offer file: {product.usage or product.family}",
                     as_of=published,
                     url=f"{FILES_URL}/{product.code}/current/index.csv",
                 )
@@ -356,6 +396,15 @@ class AwsPublicSource:
             unit="hour" if row["Unit"] == "Hrs" else row["Unit"],
             currency=row["Currency"],
         )
+
+
+def _of_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
+    return {name: product for name, product in products.items() if product.code == code}
+
+
+def _is_about(answer: Answer, products: Mapping[str, Product]) -> bool:
+    """Whether a price is one of `products`; a gap always matters."""
+    return isinstance(answer, Gap) or answer.item in products
 
 
 def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:

@@ -1,15 +1,19 @@
 """AWS's services in its price lists: which product is which service of the catalogue, in the Price List API and in the
-public offer files, which use the same usage types.
+public offer files, which use the same usage types. Names are those of Infracost's resources (infracost/infracost,
+95ba4f4) and of programs that read the lists; Lustre's rows as AWSIM and IDEA select them, by family and operation.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["AWS_SERVICES", "Product", "holds"]
+__all__ = ["AWS_SERVICES", "AWS_UNREAD", "Product", "holds"]
 
 _EGRESS = {"": 0.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
 """An amount in GB within each tier."""
+_HOUR = "Hrs"
+_HOUR_SPELLINGS = ("hrs", "hours", "hour")
+_LUSTRE = "CreateFileSystem:Lustre"
 
 
 @dataclass(frozen=True)
@@ -18,12 +22,15 @@ class Product:
 
     Attributes:
         code: of the list that has it, such as `AmazonEC2`.
-        family: its `productFamily`.
-        usage: its usage type after the region's prefix, which us-east-1 often lacks: `EUC1-EBS:VolumeUsage.gp3`.
-        listed_unit: of the list.
+        family: its `productFamily`; empty where it has none.
+        usage: its usage type after the region's prefix, which us-east-1 often lacks: `EUC1-EBS:VolumeUsage.gp3`, or
+            `eu-west-1-KMS-Keys`. Empty where family and operation say enough.
+        listed_unit: of the list; `Hrs` stands for every spelling of an hour.
         unit: of the catalogue.
         factor: what makes a price of `unit` of a listed one.
         amount: in listed units; the tier that holds it counts.
+        operation: its `operation`; empty where the usage type says enough.
+        is_global: whether the list has it without a region, at one price for all of them.
     """
 
     code: str
@@ -33,15 +40,31 @@ class Product:
     unit: str
     factor: float = 1.0
     amount: float = 0.0
+    operation: str = ""
+    is_global: bool = False
+
+    def filters(self, region: str) -> dict[str, str]:
+        """What the Price List API is asked for: its fields and their values."""
+        # Traffic has two ends, of which the first is the region.
+        field = "fromRegionCode" if self.code == "AWSDataTransfer" else "regionCode"
+        place = {"usagetype": self.usage} if self.is_global else {field: region}
+        return {**({"productFamily": self.family} if self.family else {}), **place}
 
     @property
-    def region_field(self) -> str:
-        """Traffic has two ends, of which the first is the region."""
-        return "fromRegionCode" if self.code == "AWSDataTransfer" else "regionCode"
+    def mark(self) -> str:
+        """What each line of an offer file that is of this product has in it."""
+        return f'{self.usage}"' if self.usage else f'"{self.operation}"'
 
-    def matches(self, usage_type: str) -> bool:
-        """Whether a usage type is this one, in whichever region."""
-        return re.fullmatch(rf"(?:[A-Z]+\d*-)?{re.escape(self.usage)}", usage_type) is not None
+    def matches(self, usage_type: str, operation: str) -> bool:
+        """Whether a usage type is this one, in whichever region, and the operation too."""
+        prefix = r"(?:[A-Z]+\d*-|[a-z]{2}(?:-[a-z]+)+-\d+-)?"
+        named = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
+        return named and self.operation in ("", operation)
+
+    def unit_of(self, listed: str) -> str:
+        """The catalogue's unit for the expected unit of the list; another one as it is, to be refused."""
+        is_hour = self.listed_unit == _HOUR and listed.lower() in _HOUR_SPELLINGS
+        return self.unit if is_hour or listed == self.listed_unit else listed
 
 
 def holds(begin: str, end: str, amount: float) -> bool:
@@ -77,4 +100,23 @@ AWS_SERVICES: Mapping[str, Product] = {
         f"lustre-persistent-2-{tier}": Product("AmazonFSx", "Storage", f"Storage.SSD.{tier}", "GB-Mo", "GiB-month")
         for tier in (125, 250, 500, 1000)
     },
+    # The oldest type of file system bears the plainest name.
+    "lustre-scratch-2": Product("AmazonFSx", "Storage", "Storage", "GB-Mo", "GiB-month", operation=_LUSTRE),
+    "lustre-metadata-iops": Product("AmazonFSx", "Provisioned IOPS", "", "IOPS-Mo", "IOPS-month", operation=_LUSTRE),
+    "kms-key": Product("awskms", "Encryption Key", "KMS-Keys", "Keys", "month"),
+    # Beyond what costs nothing.
+    "key-operations": Product(
+        "awskms", "API Request", "KMS-Requests", "Requests", "10k-operations", 10_000, amount=1_000_000.0
+    ),
+    "eks-cluster": Product("AmazonEKS", "Compute", "AmazonEKS-Hours:perCluster", _HOUR, "hour"),
+    "public-ipv4": Product("AmazonVPC", "", "PublicIPv4:InUseAddress", _HOUR, "hour"),
+    "dns-zone": Product("AmazonRoute53", "DNS Zone", "HostedZone", "HostedZone", "month", is_global=True),
+    "dns-firewall-name": Product("AmazonRoute53", "DNS Domain Names", "DNS-FirewallDomainName", "Mo", "month"),
+    "dashboard": Product(
+        "AmazonCloudWatch", "Dashboard", "DashboardsUsageHour", "Dashboards", "month", amount=100.0, is_global=True
+    ),
+    "composite-alarm": Product("AmazonCloudWatch", "Alarm", "CW:CompositeAlarmMonitorUsage", "Alarms", "month"),
 }
+
+AWS_UNREAD: Mapping[str, str] = {}
+"""Services of the catalogue that are not read, with the reason."""

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from stacks.finops.prices.azure_services import AZURE_SERVICES, GLOBAL, Meter
-from stacks.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, Web, as_service
+from stacks.finops.prices.azure_services import AZURE_SERVICES, AZURE_UNREAD, Meter
+from stacks.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, Web, as_service, unread_gaps
 
 API_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
@@ -47,10 +47,10 @@ class AzureSource:
             if named is not None:
                 yield named
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
-        for place, is_global in ((region, False), (GLOBAL, True)):
-            wanted = {name: meter for name, meter in meters.items() if meter.is_global is is_global}
-            if wanted:
-                yield from self._of_meters(region, place, wanted)
+        for place in dict.fromkeys(meter.place for meter in meters.values()):
+            wanted = {name: meter for name, meter in meters.items() if meter.place == place}
+            yield from self._of_meters(region, place or region, wanted)
+        yield from unread_gaps(services, AZURE_UNREAD)
 
     def _of_meters(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
         """The tier of each meter that holds its amount. `place`: whose rows are asked for."""

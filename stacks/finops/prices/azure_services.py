@@ -1,12 +1,15 @@
-"""Azure's services in the retail prices API: which meter is which service of the catalogue."""
+"""Azure's services in the retail prices API: which meter is which service of the catalogue. Names are those of
+Infracost's resources (infracost/infracost, 95ba4f4) and of programs that read the API.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["AZURE_SERVICES", "GLOBAL", "Meter"]
+__all__ = ["AZURE_SERVICES", "AZURE_UNREAD", "Meter"]
 
-GLOBAL = "Global"
-"""Where the API lists what has one price for all regions."""
+_GLOBAL = "Global"
+_DNS_ZONE = "Zone 1"
+"""Of the world, not of a region; all but those of governments cost the same."""
 HOURS_PER_MONTH = 730
 DAYS_PER_MONTH = 30
 _EGRESS = {"": 5_000.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
@@ -26,7 +29,7 @@ class Meter:
         unit: of the catalogue.
         factor: what makes a price of `unit` of a listed one.
         amount: in listed units; the tier that holds it counts.
-        is_global: whether one price holds for all regions.
+        place: the API's `armRegionName` for a price that holds for all regions; empty where each region has its own.
     """
 
     field: str
@@ -37,7 +40,7 @@ class Meter:
     unit: str
     factor: float = 1.0
     amount: float = 0.0
-    is_global: bool = False
+    place: str = ""
 
     @property
     def condition(self) -> str:
@@ -67,8 +70,8 @@ AZURE_SERVICES: Mapping[str, Meter] = {
     "acr-premium": _registry("Premium"),
     "acr-standard": _registry("Standard"),
     "public-ip": Meter("productName", "IP Addresses", "Standard IPv4 Static Public IP", "", "1 Hour", "hour"),
-    "nat-gateway": Meter("serviceName", "NAT Gateway", "Standard Gateway", "", "1 Hour", "hour", is_global=True),
-    "nat-data": Meter("serviceName", "NAT Gateway", "Standard Data Processed", "", "1 GB", "GiB", is_global=True),
+    "nat-gateway": Meter("serviceName", "NAT Gateway", "Standard Gateway", "", "1 Hour", "hour", place=_GLOBAL),
+    "nat-data": Meter("serviceName", "NAT Gateway", "Standard Data Processed", "", "1 GB", "GiB", place=_GLOBAL),
     "log-ingestion": Meter(
         "serviceName", "Log Analytics", "Analytics Logs Data Ingestion", "", "1 GB", "GiB", amount=100.0
     ),
@@ -91,4 +94,32 @@ AZURE_SERVICES: Mapping[str, Meter] = {
         )
         for tier, amount in _EGRESS.items()
     },
+    "private-endpoint": Meter(
+        "productName", "Virtual Network Private Link", "Standard Private Endpoint", "", "1 Hour", "hour", place=_GLOBAL
+    ),
+    "private-dns-zone": Meter("serviceName", "Azure DNS", "Private Zone", "Private", "1", "month", place=_DNS_ZONE),
+    **{
+        f"bastion-{tier.lower()}": Meter("serviceName", "Azure Bastion", f"{tier} Gateway", tier, "1 Hour", "hour")
+        for tier in ("Basic", "Standard")
+    },
+    **{
+        f"query-alert-PT{minutes}M": Meter(
+            "serviceName", "Azure Monitor", f"Alerts System Log Monitored at {minutes} Minute Frequency", "Alerts",
+            "1/Month", "month",
+        )
+        for minutes in (5, 10, 15)
+    },
+    "aks-cluster": Meter(
+        "serviceName", "Azure Kubernetes Service", "Standard Uptime SLA", "Standard", "1 Hour", "hour"
+    ),
+    # Of a whole network; the first 5 GB a month cost nothing.
+    "flow-log-collection": Meter(
+        "serviceName", "Network Watcher", "Standard VNet Flow Logs Collected", "", "1 GB", "GiB", amount=100.0
+    ),
+    "key-operations": Meter("productName", "Key Vault", "Operations", "Standard", "10K", "10k-operations"),
 }  # fmt: skip
+
+AZURE_UNREAD: Mapping[str, str] = {
+    "transfer-between-zones": "Microsoft announced in May 2024 that it does not charge for it; the API lists a price",
+}
+"""Services of the catalogue that are not read, with the reason."""

@@ -3,15 +3,15 @@ services.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, TypeAlias
 
 from components.catalog.schema import GcpMachineType
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from stacks.finops.prices.gcp_services import GCP_SERVICES, Entry, usd_of
-from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web
+from stacks.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, price_of
+from stacks.finops.prices.source import Answer, Gap, Query, SourceError, Web, unread_gaps
 
 DROPPED = (
     "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
@@ -28,6 +28,7 @@ COMPUTE_NAME = "Compute Engine"
 TITLE = "Google Cloud Billing Catalog"
 PAGE_SIZE = 5000
 SSD = "ssd backed local storage"
+E2_CORE, E2_RAM = "e2 instance core", "e2 instance ram"
 TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
 """Generations whose chips the entries of Compute Engine hold."""
 _FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
@@ -145,7 +146,8 @@ class GcpSource:
             yield from self._walk_services()
             self._has_services = True
         for query in services:
-            yield from self._services.get((query.item, query.region), ())
+            yield from self._service(query, self._read)
+        yield from unread_gaps([query.item for query in services], GCP_UNREAD)
         for query in (query for query in queries if not query.is_service):
             for spot in (False, True):
                 if query.item in TPU_PARTS:
@@ -156,15 +158,15 @@ class GcpSource:
     def _walk(self) -> _Prices:
         """Every entry of Compute Engine, page by page, as parts with all their prices."""
         found: dict[Part, tuple[PartPrice, ...]] = {}
-        wanted, disks = _wanted(), _listed_in(COMPUTE_NAME)
+        wanted, entries = _wanted(), _listed_in(COMPUTE_NAME)
         for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
             try:
                 for part, price in part_prices(sku):
                     if part.name in wanted:
                         found[part] = (*found.get(part, ()), price)
-                self._keep(sku, disks)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-                self._odd += _gap(sku, problem, wanted)
+                self._odd += _gap(sku, problem, wanted, ())
+            self._odd += self._keep(sku, entries)
         return found
 
     def _rows(self, path: str, key: str) -> Iterator[Any]:
@@ -180,24 +182,40 @@ class GcpSource:
                 return
             query["pageToken"] = page["nextPageToken"]
 
+    def _service(self, query: Query, prices: _Prices) -> Iterator[Answer]:
+        """The price of a service in the region, or in all of them; of a machine, that of its parts."""
+        if query.item in E2_MACHINES:
+            cores, gib = E2_MACHINES[query.item]
+            usd, lacking = _total({E2_CORE: cores, E2_RAM: gib}, query.region, False, prices)
+            if not lacking:
+                (found,) = self._observed(query, False, usd, f"{E2_CORE} + {E2_RAM}", "hour")
+                yield replace(found, field=SERVICE_FIELD)
+        for region in (query.region, EVERY_REGION):
+            yield from (replace(each, region=query.region) for each in self._services.get((query.item, region), ()))
+
     def _walk_services(self) -> Iterator[Answer]:
         """The lists of the services besides Compute Engine's."""
+        missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
         for row in self._rows("services", "services"):
-            entries = {} if row.get("displayName") == COMPUTE_NAME else _listed_in(str(row.get("displayName")))
+            display_name = str(row.get("displayName"))
+            entries = {} if display_name == COMPUTE_NAME else _listed_in(display_name)
+            missing = {name: entry for name, entry in missing.items() if name not in entries}
             for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
-                try:
-                    self._keep(sku, entries)
-                except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-                    yield from _gap(sku, problem, frozenset(entry.begins.lower() for entry in entries.values()))
+                yield from self._keep(sku, entries)
+        for name, entry in missing.items():
+            yield Gap("", name, f"the Catalog has no service {entry.listed_in!r}")
 
-    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> None:
-        """The prices of an entry that is one of the services."""
-        for name in (name for name, entry in entries.items() if entry.matches(sku)):
-            for each in self._of_service(name, sku):
-                self._services.setdefault((name, each.region), []).append(each)
+    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> Iterator[Gap]:
+        """Keeps the prices of an entry that is one of the services; a gap where it has another shape."""
+        try:
+            for name in (name for name, entry in entries.items() if entry.matches(sku)):
+                for each in self._of_service(name, entries[name], sku):
+                    self._services.setdefault((name, each.region), []).append(each)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+            yield from _gap(sku, problem, (), entries.values())
 
-    def _of_service(self, name: str, sku: Mapping[str, Any]) -> Iterator[Observed]:
-        usd, unit, currency = usd_of(sku)
+    def _of_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
+        usd, unit, currency = price_of(sku, entry)
         for region in sku["serviceRegions"]:
             yield Observed(
                 provider=self.name,
@@ -208,7 +226,7 @@ class GcpSource:
                 source=f"{TITLE}: {sku['description']}",
                 as_of=self._today,
                 url=f"{API_URL}/services",
-                unit="GiB-month" if unit == "GiBy.mo" else unit,
+                unit=unit,
                 currency=currency,
             )
 
@@ -221,12 +239,9 @@ class GcpSource:
             amounts[f"{family.instance} ram"] = machine.memory_gib.value
         if family.ssd:
             amounts[SSD] = machine.instance_store_gib.value or 0
-        known = {name: prices.get(Part(name, query.region, spot), ()) for name in amounts}
-        lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
+        usd, lacking = _total(amounts, query.region, spot, prices)
         if not lacking:
-            usd = sum(amounts[name] * found[0].usd_per_hour for name, found in known.items())
-            free = [name for name, found in known.items() if not found[0].usd_per_hour]
-            yield from self._observed(query, spot, 0.0 if free else usd, " + ".join(known), "hour")
+            yield from self._observed(query, spot, usd, " + ".join(amounts), "hour")
         elif cards:
             # Where there is no card, the machine is not sold, and nothing is missing.
             what = f"{query.item}, {'spot' if spot else 'on demand'}"
@@ -251,9 +266,20 @@ class GcpSource:
             )
 
 
+def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
+    """The sum of the parts, and the names of those without a price or with several. Zero where one costs nothing: that
+    is no price.
+    """
+    known = {name: prices.get(Part(name, region, spot), ()) for name in amounts}
+    lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
+    if lacking or not all(found[0].usd_per_hour for found in known.values()):
+        return 0.0, lacking
+    return sum(amounts[name] * found[0].usd_per_hour for name, found in known.items()), []
+
+
 def _listed_in(display_name: str) -> dict[str, Entry]:
     """The services that a list of the Catalog has."""
-    return {name: entry for name, entry in GCP_SERVICES.items() if entry.listed_in == display_name}
+    return {name: entry for name, entry in GCP_SERVICES.items() if entry.is_listed_in(display_name)}
 
 
 def _wanted() -> frozenset[str]:
@@ -261,13 +287,21 @@ def _wanted() -> frozenset[str]:
     instances = {family.instance for family in FAMILIES.values() if family.instance}
     cards = {card for family in FAMILIES.values() for card in family.cards}
     return frozenset(
-        {*cards, SSD, *TPU_PARTS.values(), *(f"{name} {part}" for name in instances for part in ("core", "ram"))}
+        {
+            *cards,
+            SSD,
+            E2_CORE,
+            E2_RAM,
+            *TPU_PARTS.values(),
+            *(f"{name} {part}" for name in instances for part in ("core", "ram")),
+        }
     )
 
 
-def _gap(sku: object, problem: Exception, wanted: frozenset[str]) -> list[Gap]:
-    """What is said of an entry in another shape: nothing, unless it seems to be a part that is wanted."""
+def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Iterable[Entry]) -> list[Gap]:
+    """What is said of an entry in another shape: nothing, unless it seems to be a part or a service that is wanted."""
     description = str(sku.get("description", "")) if isinstance(sku, dict) else ""
-    if not any(name in description.lower() for name in wanted) or is_dropped(description):
+    is_part = any(name in description.lower() for name in parts) and not is_dropped(description)
+    if not is_part and not any(entry.is_described(description) for entry in entries):
         return []
     return [Gap("", description[:80], f"an entry without what the Catalog documents: {problem!r}")]

@@ -1,14 +1,26 @@
-"""Google Cloud's services in the Cloud Billing Catalog: which entry is which service of the catalogue."""
+"""Google Cloud's services in the Cloud Billing Catalog: which entry is which service of the catalogue. Names are those
+of Infracost's resources (infracost/infracost, 95ba4f4), of Cyclenerd's google-cloud-pricing-cost-calculator (dac3128),
+whose prices the catalogue has, and of zombiescan; Managed Lustre's as a customer's pricing export quotes them.
+"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["GCP_SERVICES", "Entry", "usd_of"]
+__all__ = ["E2_MACHINES", "EVERY_REGION", "GCP_SERVICES", "GCP_UNREAD", "Entry", "price_of"]
 
+EVERY_REGION = "global"
+"""The region of entries that have one price for all regions."""
 _COMPUTE = "Compute Engine"
 _STORAGE = "Cloud Storage"
 _FILES = "Cloud Filestore"
+_KMS = "Cloud Key Management Service (KMS)"
+_NETWORK = "Networking"
+_EGRESS = {"": 10.0, "-from-1tb": 5_000.0, "-from-10tb": 20_000.0}
+"""An amount in GiB within each tier."""
+_NAT_MACHINES = 32
+"""A gateway costs no more than with this many machines behind it."""
 
 
 @dataclass(frozen=True)
@@ -16,44 +28,104 @@ class Entry:
     """One service in Google's words.
 
     Attributes:
-        listed_in: display name of the Catalog's service.
-        begins: what the description begins with; a place follows.
+        listed_in: display name of the Catalog's service; `*` stands for anything.
+        description: of the entry, likewise: a place often follows.
+        listed_units: its unit, in short or in words, as the Catalog has either.
+        unit: of the catalogue.
         group: its resource group; empty where the description says enough.
+        factor: what makes a price of `unit` of a listed one.
+        amount: in listed units; the tier that holds it counts. Beyond the first ones that often cost nothing.
     """
 
     listed_in: str
-    begins: str
+    description: str
+    listed_units: tuple[str, ...] = ("GiBy.mo",)
+    unit: str = "GiB-month"
     group: str = ""
+    factor: float = 1.0
+    amount: float = 10.0
+
+    def is_listed_in(self, display_name: str) -> bool:
+        """Whether a service of the Catalog lists it."""
+        return fnmatchcase(display_name, self.listed_in)
+
+    def is_described(self, description: str) -> bool:
+        """Whether an entry is this one by its description alone."""
+        return fnmatchcase(description, self.description)
 
     def matches(self, sku: Mapping[str, Any]) -> bool:
         """Whether an entry of the Catalog is this one."""
         category = sku["category"]
-        group = not self.group or category["resourceGroup"] == self.group
-        return category["usageType"] == "OnDemand" and group and str(sku["description"]).startswith(self.begins)
+        is_group = not self.group or category["resourceGroup"] == self.group
+        return category["usageType"] == "OnDemand" and is_group and self.is_described(str(sku["description"]))
 
 
 GCP_SERVICES: Mapping[str, Entry] = {
-    "gcs-standard": Entry(_STORAGE, "Standard Storage ", "RegionalStorage"),
-    "pd-balanced": Entry(_COMPUTE, "Balanced PD Capacity"),
-    "pd-ssd": Entry(_COMPUTE, "SSD backed PD Capacity"),
-    "hyperdisk-balanced": Entry(_COMPUTE, "Hyperdisk Balanced Capacity"),
-    "filestore-basic-hdd": Entry(_FILES, "Filestore Capacity Basic HDD"),
-    "filestore-basic-ssd": Entry(_FILES, "Filestore Capacity Basic SSD"),
-    "filestore-zonal": Entry(_FILES, "Filestore Capacity Zonal"),
+    "gcs-standard": Entry(_STORAGE, "Standard Storage *", group="RegionalStorage"),
+    "pd-balanced": Entry(_COMPUTE, "Balanced PD Capacity*"),
+    "pd-ssd": Entry(_COMPUTE, "SSD backed PD Capacity*"),
+    "hyperdisk-balanced": Entry(_COMPUTE, "Hyperdisk Balanced Capacity*"),
+    "filestore-basic-hdd": Entry(_FILES, "Filestore Capacity Basic HDD*"),
+    "filestore-basic-ssd": Entry(_FILES, "Filestore Capacity Basic SSD*"),
+    "filestore-zonal": Entry(_FILES, "Filestore Capacity Zonal*"),
+    **{
+        f"managed-lustre-{tier}": Entry("*Lustre*", f"Managed Lustre Capacity {tier}-Perf *", ("GiBy.mo",))
+        for tier in (125, 250, 500, 1000)
+    },
+    "cloud-nat": Entry(_NETWORK, "Networking Cloud Nat Gateway Uptime", ("h",), "hour", factor=_NAT_MACHINES),
+    "cloud-nat-machine": Entry(_NETWORK, "Networking Cloud Nat Gateway Uptime", ("h",), "hour"),
+    "nat-data": Entry(_NETWORK, "Networking Cloud Nat Data Processing", ("GiBy",), "GiB"),
+    # Those of Cloud NAT: our machines have none of their own.
+    "public-ipv4": Entry(_NETWORK, "Networking Cloud NAT IP Usage", ("h",), "hour", group="Nat"),
+    **{
+        f"egress-internet{tier}": Entry(
+            _COMPUTE,
+            "Network Internet Data Transfer Out from * to Americas",
+            ("GiBy",),
+            "GiB",
+            group="PremiumInternetEgress",
+            amount=amount,
+        )
+        for tier, amount in _EGRESS.items()
+    },
+    "transfer-between-zones": Entry(_COMPUTE, "Network Inter Zone Data Transfer Out", ("GiBy",), "GiB"),
+    "kms-key": Entry(_KMS, "Active software symmetric key versions", ("active key versions", "mo"), "month"),
+    "key-operations": Entry(
+        _KMS, "Cryptographic operations with a software symmetric key", ("count",), "10k-operations", factor=10_000
+    ),
+    "secret-version": Entry("Secret Manager", "Secret version replica storage", ("mo",), "month"),
+    "gke-cluster": Entry("Kubernetes Engine", "Regional Kubernetes Clusters", ("h",), "hour"),
+    "log-ingestion": Entry("Cloud Logging", "Log Storage cost", ("GiBy",), "GiB", amount=100.0),
+    "dns-zone": Entry("Cloud DNS", "ManagedZone", ("mo",), "month"),
+    "image-storage": Entry("Artifact Registry", "Artifact Registry Storage"),
 }
-"""All of them by the GiB and month."""
+
+GCP_UNREAD: Mapping[str, str] = {
+    "alert-condition": "no source at hand names the entry of the Catalog that is a condition of an alerting policy",
+}
+"""Services of the catalogue that are not read, with the reason."""
+
+E2_MACHINES: Mapping[str, tuple[float, float]] = {
+    "instance-e2-small": (0.5, 2.0),
+    "instance-e2-medium": (1.0, 4.0),
+    "instance-e2-standard-2": (2.0, 8.0),
+    "instance-e2-standard-4": (4.0, 16.0),
+}
+"""Services that are machines without accelerators: billed cores, a half of one too, and GiB of memory."""
 
 
-def usd_of(sku: Mapping[str, Any]) -> tuple[float, str, str]:
-    """The first tier that costs something, the unit, the currency. KeyError, TypeError, ValueError, IndexError: not the
-    documented shape.
+def price_of(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
+    """US dollars for one unit of the catalogue, that unit, the currency. A unit that is not expected is passed on as it
+    is, to be refused. KeyError, TypeError, ValueError, IndexError: not the documented shape.
     """
     expression = sku["pricingInfo"][-1]["pricingExpression"]
-    prices = [rate["unitPrice"] for rate in expression["tieredRates"]]
-    known: Iterator[tuple[float, str]] = ((_number(price), str(price.get("currencyCode", "USD"))) for price in prices)
-    usd, currency = next((found for found in known if found[0]), (0.0, "USD"))
-    return usd, str(expression["usageUnit"]), currency
+    tiers = [rate for rate in expression["tieredRates"] if _start(rate) <= entry.amount]
+    price = max(tiers, key=_start)["unitPrice"]
+    listed = str(expression["usageUnit"])
+    is_expected = listed in entry.listed_units or expression.get("usageUnitDescription") in entry.listed_units
+    usd = int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9
+    return usd * entry.factor, entry.unit if is_expected else listed, str(price.get("currencyCode", "USD"))
 
 
-def _number(price: Mapping[str, Any]) -> float:
-    return int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9
+def _start(rate: Mapping[str, Any]) -> float:
+    return float(rate.get("startUsageAmount", 0))

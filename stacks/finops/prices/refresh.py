@@ -4,15 +4,15 @@ region by region, so that one that fails costs only itself. Written whole or not
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
 from components.catalog.loader import Catalog, Provider, load_provider, load_tpus
 from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
-from components.catalog.schema import Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
+from components.catalog.schema import EVERYWHERE, Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
 from stacks.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from stacks.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
@@ -78,6 +78,18 @@ def _units(catalog: Catalog) -> dict[str, str]:
     return {price.service: price.unit for price in catalog.services}
 
 
+def _everywhere(catalog: Catalog) -> frozenset[str]:
+    """The services that have one price for all regions."""
+    return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
+
+
+def _placed(answer: Answer, everywhere: Collection[str]) -> Answer:
+    """An answer; the price of a service of `everywhere` as that of all regions, which is where the catalogue has it."""
+    if isinstance(answer, Observed) and answer.item in everywhere:
+        return replace(answer, region=EVERYWHERE)
+    return answer
+
+
 def refresh(
     source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
 ) -> Report:
@@ -85,7 +97,7 @@ def refresh(
     compared; `on_region`: is told each region before it is asked.
     """
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
-    known, units = _known(catalog, tpus), _units(catalog)
+    known, units, everywhere = _known(catalog, tpus), _units(catalog), _everywhere(catalog)
     failed: dict[str, str] = {}
     asked: list[str] = []
     answers: list[Answer] = []
@@ -93,7 +105,8 @@ def refresh(
         on_region(region)
         try:
             # Whole or not at all: half a region might lack just what a price is to be measured by.
-            answers += list(source.fetch(queries_of(catalog, tpus, region)))
+            read = list(source.fetch(queries_of(catalog, tpus, region)))
+            answers += [_placed(answer, everywhere) for answer in read]
         except UnreachableError as problem:
             failed |= dict.fromkeys((name for name in regions if name not in asked), str(problem))
             break
@@ -101,7 +114,7 @@ def refresh(
             failed[region] = str(problem)
         asked.append(region)
     units |= dict.fromkeys(() if tpus is None else tpus.generations, "chip-hour")
-    accepted, refused = _judged(answers, known, regions, units, today)
+    accepted, refused = _judged(answers, known, (*regions, EVERYWHERE), units, today)
     changes = [Change(each, known.get((each.item, each.region), {}).get(each.field)) for each in accepted]
     different = tuple(change for change in changes if not change.confirms)
     return Report(
@@ -113,7 +126,7 @@ def refresh(
         confirmed=len(changes) - len(different),
         refused=tuple(refused),
         gaps=tuple(dict.fromkeys(answer for answer in answers if isinstance(answer, Gap))),
-        overlay=_new_overlay(provider, accepted, tpus, _units(catalog), today),
+        overlay=_new_overlay(provider, accepted, tpus, _units(catalog), everywhere, today),
     )
 
 
@@ -165,11 +178,14 @@ def _new_overlay(
     accepted: Iterable[Observed],
     tpus: TpuCatalog | None,
     units: Mapping[str, str],
+    everywhere: Collection[str],
     today: date,
 ) -> Overlay:
     """The last overlay's prices with the accepted ones over them: an overlay is complete in itself."""
     last = newest_overlay(provider)
     former = Overlay() if last is None else read_overlay(last.path)
+    # A region's own price would win over that of all regions.
+    kept = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
     rows: dict[tuple[str, str], dict[PriceField, Observed]] = {}
     for each in accepted:
         rows.setdefault((each.item, each.region), {})[each.field] = each
@@ -180,7 +196,7 @@ def _new_overlay(
     of_tpus = [_chip_row(*key, row, today) for key, row in rows.items() if key[0] in chips]
     return Overlay(
         machines=lay_over(former.machines, machines, "machine_type"),
-        services=lay_over(former.services, services, "service"),
+        services=lay_over(kept, services, "service"),
         tpus=lay_over(former.tpus, of_tpus, "generation"),
     )
 

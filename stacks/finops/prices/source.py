@@ -54,6 +54,13 @@ class Gap:
 Answer: TypeAlias = Observed | Gap
 
 
+def unread_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
+    """A gap, of no region, for each of `services` that is not read. `unread`: those, with the reason."""
+    for name in services:
+        if name in unread:
+            yield Gap("", name, unread[name])
+
+
 class SourceError(Exception):
     """A source could not be read: no network, no credentials, refused, or no such answer as it documents. `reason`:
     one sentence, with what to do where that is known.

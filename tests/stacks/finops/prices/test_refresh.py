@@ -104,6 +104,35 @@ def test_without_a_network_nobody_else_is_asked(overlays: Path) -> None:
     assert report.failed == {"us-east-2": "no route", "us-west-2": "no route"}
 
 
+def cluster(usd: float, region: str) -> Observed:
+    return Observed("aws", "eks-cluster", region, "usd", usd, "a list", TODAY)
+
+
+def test_one_price_for_all_regions_stays_one(overlays: Path) -> None:
+    report = run({region: [cluster(0.12, region)] for region in ("us-east-1", "us-east-2")})
+    ((region, before, now),) = [(c.observed.region, c.before, c.observed.value) for c in report.changes]
+    assert (region, before, now) == ("*", 0.1, 0.12)
+    write_overlay(overlays, report, TODAY)
+    price = load_provider("aws").service_price("aws", "sa-east-1", "eks-cluster")
+    assert (price.usd.value, price.region) == (0.12, "*"), "a region that nobody asked about has it too"
+
+
+def test_regions_that_differ_on_a_price_for_all_leave_it_as_it_was(overlays: Path) -> None:
+    report = run({"us-east-1": [cluster(0.12, "us-east-1")], "us-east-2": [cluster(0.13, "us-east-2")]})
+    assert {refusal.reason for refusal in report.refused} == {"stated twice: 0.12, 0.13"}
+    assert report.changes == ()
+
+
+def test_an_older_overlays_price_of_a_region_gives_way_to_that_of_all(overlays: Path) -> None:
+    report = run({"us-east-1": [cluster(0.12, "us-east-1")]})
+    path = write_overlay(overlays, report, date(2026, 11, 20))
+    path.write_text(path.read_text("utf-8").replace("region: '*'", "region: us-east-1"), "utf-8")
+    assert load_provider("aws").service_price("aws", "us-east-1", "eks-cluster").region == "us-east-1"
+    write_overlay(overlays, run({"us-east-1": [cluster(0.11, "us-east-1")]}), TODAY)
+    price = load_provider("aws").service_price("aws", "us-east-1", "eks-cluster")
+    assert (price.usd.value, price.region) == (0.11, "*")
+
+
 def test_half_a_region_is_none(overlays: Path) -> None:
     def broken(queries: Sequence[Query]) -> Iterable[Answer]:
         yield price("on_demand", 50.0)
