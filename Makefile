@@ -23,7 +23,7 @@ INSTALL_LOCK = if command -v uv > /dev/null; then uv pip install --python $(1)/p
     else $(1)/python -m pip install --disable-pip-version-check --no-compile --no-deps --require-hashes -r $(2); fi
 # Without restarts: for the tests of a worker that has died pytest-xdist would wait for ever.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
-PACKAGES := components images stacks tools trainer tests examples
+PACKAGES := components gangway images stacks tools trainer tests examples
 # What of the trainer may differ with torch 2.9, without the tests that start a job of several processes.
 QUICK_TRAINER_TESTS := $(addprefix tests/trainer/,networks data $(addsuffix .py,checkpoint/test_store_checkpoint \
     run/test_loop checkpoint/test_samples steps/test_state metrics/test_frechet phases/test_augment phases/test_rng \
@@ -74,7 +74,7 @@ drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut
 	@$(BIN)/python -m tools.drill --markdown docs/interruptions.md
 
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
-	@$(BIN)/python -m stacks.bench.plan_speed
+	@$(BIN)/python -m tools.plan_speed
 
 attack: $(READY)  ## known attacks, tried as a job, a neighbour, a user of a queue, a team, a stack file's author: a table
 	@$(PYTEST) -q -m attack $(ARGS)

@@ -15,15 +15,15 @@ from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.settings import get_monitor
 
 from components.core.findings import InputError, Severity
-from stacks.config.loader import from_pulumi
+from stacks.base.ownership import check_addresses, check_encryption, check_identity, own_state
+from stacks.base.registry import provider_of
+from stacks.config.paths import in_checkout, in_project
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.data_guard import DataGuard, delete_named_first
+from stacks.loading.loader import from_pulumi
 from stacks.outputs import stack_exports
-from stacks.paths import in_checkout, in_project
 from stacks.program import build, program_of
-from stacks.providers.ownership import check_addresses, check_encryption, check_identity, own_state
-from stacks.providers.registry import provider_of
 
 
 def _say_findings(config: StackConfig, planned: Any) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pulumi
 
 from components.core.retention import Retention, refusal
-from stacks.planning.rules.rule import kind
-from stacks.providers.ownership import State
+from stacks.base.ownership import State
+from stacks.base.rule import kind
 
 Key = tuple[str, str]
 """The engine's type token and the logical name."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pulumi
 
+from stacks.base.extras import missing_extra
+from stacks.base.provider import Program
+from stacks.base.registry import provider_of
+from stacks.base.sdk_imports import import_by_name
 from stacks.config.stack_config import StackConfig
-from stacks.extras import missing_extra
-from stacks.providers.base import Program
-from stacks.providers.registry import provider_of
-from stacks.providers.sdk_imports import import_by_name
 
 
 def program_of(provider: str) -> Program[Any]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 REPO = Path(__file__).resolve().parent.parent
-FIRST = {"docs": 0, "trainer": 0, "engine": 0, "images": 0, "stacks": 1}
+FIRST = {"docs": 0, "trainer": 0, "engine": 0, "images": 0, "gangway": 1, "stacks": 1}
 """The order of folders, those whose tests start processes before the others."""
 UNINTERRUPTED = frozenset({"trainer/checkpoint/test_resume.py", "trainer/test_clouds.py", "trainer/test_faults.py"})
 """Files whose tests compare with the same run, which takes as long as several of them."""
@@ -26,13 +26,13 @@ UNINTERRUPTED = frozenset({"trainer/checkpoint/test_resume.py", "trainer/test_cl
 def group_of(nodeid: str) -> str:
     """What one worker has to itself, so that it makes once what its tests share.
 
-    A file; below stacks a folder, whose files plan the same stacks.
+    A file; below gangway and stacks a folder, whose files plan the same stacks.
     """
     path = nodeid.partition("::")[0].removeprefix("tests/")
     if path in UNINTERRUPTED:
         return "uninterrupted"
     folder = path.rpartition("/")[0]
-    return folder if folder.startswith("stacks/") else path
+    return folder if folder.startswith(("gangway/", "stacks/")) else path
 
 
 # How long an example takes depends on the machine and on whether a cloud's SDK is loaded yet: never a reason to fail.
@@ -46,6 +46,8 @@ settings.load_profile("ci" if "CI" in os.environ else "gangway")
 def pytest_configure(config: pytest.Config) -> None:
     """Sets what has to stand before torch and a cloud's SDK are imported."""
     config.pluginmanager.register(_load(Path(__file__).with_name("attack_table.py")))
+    if find_spec("pulumi") is not None:  # .venv-xla has none of it
+        config.pluginmanager.register(_load(Path(__file__).with_name("stack_fixtures.py")))
     # The SDK warns of its own deprecated resources when it is imported, whichever of them are used.
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_aws\..*")
     config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:pulumi_gcp\..*")

@@ -144,8 +144,8 @@ def unzipped(text: str) -> str | None:
 
 def packed_texts(stack: str) -> Iterator[tuple[str, str]]:
     """Texts of several lines in a stack's planned resources, by where they are; secret ones and files too."""
-    from stacks.config.loader import from_file
-    from stacks.planning.plan import make_plan
+    from stacks.loading.loader import from_file
+    from stacks.plan.plan import make_plan
 
     for resource in make_plan(from_file(Path("stacks", f"Pulumi.{stack}.yaml"))).resources:
         label = f"{resource.type.rpartition(':')[2]}.{resource.name}"

@@ -17,7 +17,7 @@ from tests.conftest import REPO
 ALICE, MALLORY, GROUP = 65533, 65534, 65532
 _SESSION = """
 import contextlib, gc, io, json, sys
-from stacks.cli import main as cli
+from gangway.cli import main as cli
 gc.freeze = lambda: None
 for words in json.loads(sys.argv[1]):
     sys.argv = ["gangway", *words]
@@ -69,7 +69,7 @@ def why_not() -> str:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         return "wants root, to become other users"
     python, env = find_python(REPO)
-    tried = [*prefix(MALLORY), python, "-c", "import stacks.cli.main"]
+    tried = [*prefix(MALLORY), python, "-c", "import gangway.cli.main"]
     found = subprocess.run(tried, env=env, capture_output=True, text=True, timeout=120, check=False)
     return f"other users cannot run this checkout: {found.stderr[-200:]}" if found.returncode else ""
 

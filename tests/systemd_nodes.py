@@ -27,15 +27,15 @@ import yaml
 
 from components.aws.node_pool import LIFECYCLE_HOOK
 from components.core.findings import Finding
+from gangway.jobs.attempts import after
+from gangway.jobs.base import JobStatus, Phase, Room
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder
+from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
+from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of
 from images.aws import AwsNodeSpec, render_aws_node
 from images.specs import Breaker, FileSystem, job_key
 from stacks.config.job_file import JobFile
-from stacks.config.loader import from_file
-from stacks.engines.attempts import after
-from stacks.engines.base import JobStatus, Phase, Room
-from stacks.engines.job_folder import JobFolder, OwnJobFolder
-from stacks.engines.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from stacks.engines.stretches import RunningStretch, end_stretch, stretches_of
+from stacks.loading.loader import from_file
 from stacks.providers.aws.plan import MOUNT, job_spec, plan, run_dir
 from tests.conftest import REPO, Imds
 from tests.images.machines import OWN_DOCKER, files_of

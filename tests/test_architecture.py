@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
-PACKAGES = ("components", "images", "stacks", "tools", "trainer")
+PACKAGES = ("components", "gangway", "images", "stacks", "tools", "trainer")
 MODULES = sorted(path for package in PACKAGES for path in (REPO / package).rglob("*.py"))
 TESTS = sorted((REPO / "tests").rglob("*.py"))
 PROVIDERS = ["aws", "azure", "gcp", "hosts", "openstack"]
@@ -84,7 +84,7 @@ def test_the_walk_sees_the_packages() -> None:
     assert all(len(below(package)) >= 4 for package in PACKAGES)
     assert len(TESTS) > 100
     assert "components.core.findings.InputError" in set(imports(REPO / "stacks" / "config" / "loader.py"))
-    assert "stacks.planning.plan.make_plan" in set(imports(REPO / "stacks" / "cli" / "main.py")), (
+    assert "stacks.plan.plan.make_plan" in set(imports(REPO / "stacks" / "cli" / "main.py")), (
         "imports inside functions count"
     )
 
@@ -93,7 +93,7 @@ def test_an_offender_is_found() -> None:
     """Were nothing ever wrong in the eyes of the rules, they would hold for ever too."""
     path = REPO / "stacks" / "cli" / "main.py"
     found = offenders([path], of("stacks"))
-    assert "stacks.planning.plan.make_plan" in found["stacks/cli/main.py"]
+    assert "stacks.plan.plan.make_plan" in found["gangway/cli/main.py"]
 
 
 def test_the_trainer_knows_nothing_of_clouds() -> None:
@@ -107,8 +107,8 @@ def test_components_can_be_used_without_the_rest() -> None:
 
 def test_planning_needs_no_forecasts() -> None:
     """Which need what a machine that plans does not have."""
-    planning = [*below("stacks/planning"), *below("stacks/policy"), *below("stacks/providers")]
-    assert offenders(planning, under(("components.forecast", "sklearn"))) == {}
+    planning = [*below("stacks/plan"), *below("stacks/policy"), *below("stacks/providers")]
+    assert offenders(planning, under(("gangway.sim.forecast", "sklearn"))) == {}
 
 
 def test_images_import_templates_the_job_words_of_queries_and_nothing_else() -> None:
@@ -160,7 +160,7 @@ def test_no_import_goes_round_in_a_circle() -> None:
         return name if name in modules else name.rpartition(".")[0]
 
     graph = {own: {module_of(name) for name in imports(path)} & modules.keys() - {own} for own, path in modules.items()}
-    assert "components.core.findings" in graph["stacks.config.loader"]
+    assert "components.core.findings" in graph["stacks.loading.loader"]
     assert list(TopologicalSorter(graph).static_order()), "CycleError names the circle"
 
 

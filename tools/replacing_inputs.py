@@ -25,7 +25,7 @@ import yaml
 from pulumi._types import input_type_py_to_pulumi_names
 
 from components.catalog.replaces.table import FOLDER
-from stacks.providers.registry import provider_of
+from stacks.base.registry import provider_of
 from tools.go_schema import GoIndex, GoPackages
 
 _WORDS = re.compile(

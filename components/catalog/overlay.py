@@ -1,4 +1,4 @@
-"""Prices that `gangway prices refresh` (`stacks.finops.prices`) has read, laid over those of the catalogue. One file a
+"""Prices that `gangway prices refresh` (`gangway.finops.prices`) has read, laid over those of the catalogue. One file a
 provider and day, `<provider>-<date>.yaml`, shaped like `prices.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config`
 without that variable) or the folder GANGWAY_PRICES (`none` turns overlays off); the newest counts. An overlay's price
 wins unless the listed one is of a later day; its source then begins with `overlay, <date>`.

@@ -99,7 +99,7 @@ NO_RETENTION = Retention()
 
 
 class RetentionResource(Protocol):
-    """The part of `stacks.planning.recording.PlannedResource` that the rule reads."""
+    """The part of `stacks.recording.PlannedResource` that the rule reads."""
 
     @property
     def urn(self) -> str:

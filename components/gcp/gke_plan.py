@@ -15,7 +15,7 @@ from components.core.tags import shortened
 from components.gcp.capacity import check_ladder, rung_zone
 from components.gcp.fabric import InterfacePlan, plan_interfaces
 from components.gcp.launch import boot_disk_type
-from components.gcp.tpu.slices import SlicePlan, plan_slice
+from components.gcp.slices import SlicePlan, plan_slice
 from components.kubernetes.spec import HOST
 
 __all__ = [

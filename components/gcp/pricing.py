@@ -10,7 +10,7 @@ from components.catalog.loader import Catalog, load_filestore_tiers, load_tpus
 from components.catalog.resolve import Kind, resolve_price
 from components.estimate.cost import CostComponent, Declared, from_service, of_resources, price_line, unknown_price
 from components.gcp.gke_plan import tpu_chips
-from components.gcp.tpu.slices import SlicePlan, chip_prices, plan_slice
+from components.gcp.slices import SlicePlan, chip_prices, plan_slice
 from components.kubernetes.spec import RUNG_LABEL
 
 __all__ = ["price_resources"]

@@ -12,7 +12,7 @@ from components.core.findings import Finding
 from components.core.quotas import QuotaNeed, count_nodes, no_quota
 from components.gcp.capacity import LADDER
 from components.gcp.fabric import plan_fabric_networks
-from components.gcp.tpu.slices import SlicePlan
+from components.gcp.slices import SlicePlan
 
 __all__ = ["POOL_QUOTAS", "QuotaContext", "machine_quotas", "pool_quotas", "slice_quotas", "storage_quota"]
 

@@ -11,7 +11,7 @@ __all__ = ["fabric_config"]
 
 
 def fabric_config(team: str, gpus: int, env: Mapping[str, str], *, needs: Sequence[str] = (), **more: Any) -> Manifest:
-    """As `stacks.engines.kubernetes.fabric.Fabric` reads it.
+    """As `gangway.jobs.kubernetes.fabric.Fabric` reads it.
 
     Args:
         team: whose namespace it is in.

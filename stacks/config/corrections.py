@@ -1,7 +1,7 @@
 """What somebody meant by a value that is none as it stands: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
 
 Pure functions from a value to the one that would be accepted, None where that would be a guess. Messages about files
-(`explain_errors`) and about flags (`stacks.cli`) make their fixes of them. The unit is the one in a setting's name.
+(`explain_errors`) and about flags (`gangway.cli`) make their fixes of them. The unit is the one in a setting's name.
 """
 
 import math

@@ -16,8 +16,8 @@ from components.catalog.loader import PROVIDERS
 from components.core.fields import Amount
 from components.core.findings import InputError
 from components.estimate.regions import read_place
-from stacks.config.loader import read_model
 from stacks.config.section import Section
+from stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
 _USUAL = Path("~/.gangway/engines.yaml")

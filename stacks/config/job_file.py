@@ -17,11 +17,11 @@ from components.core.findings import InputError
 from components.core.foreign_files import foreign_path
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
-from stacks.config.loader import read_model
 from stacks.config.own_command import LINED, OF_A_COMMAND, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
+from stacks.config.yaml_file import read_model
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 

@@ -12,10 +12,10 @@ from pydantic import StrictBool, ValidationError
 
 from components.core.findings import InputError, listed, nearest_hint
 from stacks.config.explain_errors import explain
-from trainer.config.as_keys import as_keys
-from trainer.config.control import ControlSettings
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.as_keys import as_keys
+from trainer.config.values.control import ControlSettings
 
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]

@@ -29,10 +29,10 @@ from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
 from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
 from stacks.config.section import OF_COMMAND, OF_PRESET, Section
-from trainer.config.control import ControlSettings
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import ControlSettings
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
@@ -137,7 +137,7 @@ class ClusterConfig(Section):
     )
     image_id: str | None = Field(
         default=None,
-        # Whose form it is, `stacks.providers.unsupported_settings` looks at.
+        # Whose form it is, `stacks.loading.unsupported_settings` looks at.
         pattern=r"^(ami-[0-9a-f]{8,17}|projects/[a-z0-9.:-]+/global/images/(family/)?[a-z]([a-z0-9-]*[a-z0-9])?"
         r"|/[A-Za-z]+(/[A-Za-z0-9_.()-]+)+|[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+){2,3})$",
         examples=["ami-0123456789abcdef0"],

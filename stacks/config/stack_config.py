@@ -1,8 +1,8 @@
 """StackConfig: one environment as `stacks/Pulumi.<stack>.yaml` declares it, frozen and validated at the door.
-`stacks.config.loader` fills it from a file or from the engine.
+`stacks.loading.loader` fills it from a file or from the engine.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -27,10 +27,8 @@ from stacks.config.sections import (
     StandingConfig,
     StorageConfig,
 )
-from stacks.providers.azure.settings import AzureConfig
-from stacks.providers.gcp.settings import GcpConfig
-from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE, HostsConfig
-from stacks.providers.openstack.settings import OpenstackConfig
+
+SectionT = TypeVar("SectionT", bound=Section)
 
 
 def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig) -> None:
@@ -56,18 +54,18 @@ def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig
 
 
 class StackConfig(Section):
-    """One environment, as its stack file declares it. What only one provider has is in
-    `stacks.providers.unsupported_settings`. `encryption`: whose key data at rest is under: the provider's own, at
-    no cost, or one of the stack. `allow_replace`: names of file systems and buckets that a change may replace or
-    remove with what they hold. `stack`: its identity (`stacks.config.identity`), which all names, tags and filters
-    carry; `stack_name`: its name among the project's stacks, for commands; `identity`: the setting, empty where the
-    identity follows from project and stack.
+    """One environment, as its stack file declares it. The loader adds a field for each provider's own section
+    (`stacks.loading.loader.stack_model`), which `section` finds by its type. `encryption`: whose key data at rest
+    is under: the provider's own, at no cost, or one of the stack. `allow_replace`: names of file systems and
+    buckets that a change may replace or remove with what they hold. `stack`: its identity
+    (`stacks.config.identity`), which all names, tags and filters carry; `stack_name`: its name among the project's
+    stacks, for commands; `identity`: the setting, empty where the identity follows from project and stack.
     """
 
     stack: str
     stack_name: str = Field(default_factory=lambda data: data.get("stack", ""))
     identity: str = Field(default="", examples=["team-a-dev"])
-    provider: Literal["aws", "gcp", "azure", "openstack", "hosts"] = "aws"
+    provider: str = "aws"
     region: str = Field(
         examples=["us-east-2"],
     )
@@ -92,13 +90,6 @@ class StackConfig(Section):
     estimate: EstimateConfig = Field(default=EstimateConfig(), examples=[{"images_per_second": 1200, "source_gib": 40}])
     regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"], "deny": ["aws:eu-west-2"]}])
     encryption: Literal["provider-key", "customer-key"] = "provider-key"
-    gcp: GcpConfig | None = Field(
-        default=None, examples=[{"project": "my-project", "billing_account": "012345-6789AB-CDEF01"}]
-    )
-    azure: AzureConfig | None = Field(
-        default=None,
-        examples=[{"subscription_id": "11111111-0000-0000-0000-111111111111", "budget_starts_on": "2026-01-01"}],
-    )
     site: SiteConfig | None = Field(
         default=None,
         examples=[
@@ -108,25 +99,6 @@ class StackConfig(Section):
                 "vcpus": 224,
                 "memory_gib": 2048,
                 "interconnect": "nvswitch",
-            }
-        ],
-    )
-    openstack: OpenstackConfig | None = Field(
-        default=None,
-        examples=[
-            {
-                "auth_url": "https://cloud.example.com:5000/v3",
-                "image": "ubuntu-24.04-nvidia-580",
-                "external_network_id": "11111111-0000-4000-8000-111111111111",
-            }
-        ],
-    )
-    hosts: HostsConfig | None = Field(
-        default=None,
-        examples=[
-            {
-                "machines": [{"address": "10.20.0.11", "host_key": HOST_KEY_EXAMPLE}],
-                "run_store": "/shared/gangway/results",
             }
         ],
     )
@@ -150,7 +122,7 @@ class StackConfig(Section):
             )
         return identity
 
-    @field_validator("storage", "gcp", "azure", "site", "openstack", "hosts", mode="before")
+    @field_validator("storage", "site", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None
@@ -196,6 +168,16 @@ class StackConfig(Section):
                 fix="leave gangway:job out, and submit it: gangway job submit FILE",
             )
         return job
+
+    def find_section(self, model: type[SectionT]) -> SectionT | None:
+        """The own section of the stack's provider; None where the stack has no such section."""
+        return next((value for _, value in self if isinstance(value, model)), None)
+
+    def section(self, model: type[SectionT]) -> SectionT:
+        """The own section of the stack's provider, which the loader requires."""
+        found = self.find_section(model)
+        assert found is not None, f"{self.provider} has no section {model.__name__}"
+        return found
 
     @property
     def work(self) -> JobConfig | CommandConfig | StandingConfig:

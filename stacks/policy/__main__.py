@@ -7,7 +7,7 @@ from pathlib import Path
 # The engine makes this folder sys.path[0]; the packages live two above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stacks.extras import missing_extra
+from stacks.base.extras import missing_extra
 
 try:
     from stacks.policy.pack import serve

@@ -24,9 +24,9 @@ from pulumi_policy.proxy import UnknownValueError
 
 from components.core.findings import Finding, InputError, Severity
 from components.estimate.cost import Declared
-from stacks.planning.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
-from stacks.planning.rules.resource_rules import SiteGrid, grid_of
-from stacks.planning.rules.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
+from stacks.base.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
+from stacks.plan.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from stacks.plan.rules.resource_rules import SiteGrid, grid_of
 
 LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
 STACK = "pulumi:pulumi:Stack"
@@ -79,8 +79,8 @@ def findings_of_config() -> tuple[Finding, ...] | None:
     if "gangway:cluster" not in get_config_env():
         return None
     # Each provider's whole SDK comes with a plan: other projects do not wait for it.
-    from stacks.config.loader import from_pulumi
-    from stacks.planning.plan import make_plan
+    from stacks.loading.loader import from_pulumi
+    from stacks.plan.plan import make_plan
 
     refused: list[Finding] = []
     try:
@@ -94,7 +94,7 @@ def grid_of_config() -> SiteGrid | None:
     """The grid of the selected stack's site; None without one, and where the file is wrong, as `plan.refused` says."""
     if "gangway:site" not in get_config_env():
         return None
-    from stacks.config.loader import from_pulumi
+    from stacks.loading.loader import from_pulumi
 
     grid: SiteGrid | None = None
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, record
+from stacks.recording import PlaceholderCloud, PlannedResource, record
 
 
 @dataclass

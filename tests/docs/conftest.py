@@ -12,7 +12,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parent.parent.parent
 COPIED = ("components", "examples", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
-SAMPLES = (Path("tests/stacks/finops/bill/samples"), Path("tests/stacks/providers/toy"))
+SAMPLES = (Path("tests/gangway/finops/bill/samples"), Path("tests/stacks/providers/toy"))
 """What pages use of the tests."""
 TIMEOUT_SEC = 240
 WIDTH = 112

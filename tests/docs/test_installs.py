@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from stacks import paths
-from stacks.cli import init
+from gangway.cli import init
+from stacks.config import paths
 
 REPO = Path(__file__).resolve().parents[2]
 NAME = "gangway-iac"

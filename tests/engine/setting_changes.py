@@ -21,13 +21,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from components.core.findings import InputError, Severity
-from stacks.config.loader import from_file
+from stacks.base.registry import all_providers, provider_of
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, _is_secret
+from stacks.loading.loader import from_file
+from stacks.plan.plan import run_program
 from stacks.program import program_of
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
-from stacks.providers.registry import all_providers, provider_of
+from stacks.recording import PlaceholderCloud, PlannedResource, _is_secret
 
 OTHER_UUID = "22222222-0000-4000-8000-222222222222"
 REGISTRY_ID = (

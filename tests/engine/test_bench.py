@@ -96,7 +96,7 @@ class Bench:
         )  # fmt: skip
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "stacks.cli", "bench", *words]
+        command = [sys.executable, "-m", "gangway.cli", "bench", *words]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command, env=self.engine.env, cwd=REPOSITORY, stdout=pipe, stderr=subprocess.STDOUT, text=True
@@ -140,7 +140,7 @@ class Bench:
 
 @pytest.fixture
 def bench(make_engine: Callable[[str], Any], tmp_path: Path, load_module: Callable[[Path], Any]) -> Iterator[Bench]:
-    record = load_module(REPOSITORY / "tests/stacks/bench/conftest.py").a_record
+    record = load_module(REPOSITORY / "tests/gangway/bench/conftest.py").a_record
     engine = make_engine("aws-g5-dev")
     buckets = RunBuckets(engine, tmp_path / "runs", record)
     thread = threading.Thread(target=buckets.server.serve_forever, kwargs={"poll_interval": 0.01})

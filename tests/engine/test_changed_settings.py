@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from components.core.retention import Retention
-from stacks.planning.rules.rule import kind
-from stacks.providers.registry import provider_of
+from stacks.base.registry import provider_of
+from stacks.base.rule import kind
 
 REPOSITORY = Path(__file__).parents[2]
 TABLE = REPOSITORY / "docs/changing-settings.md"

@@ -12,7 +12,7 @@ import json, pathlib, pulumi
 from types import SimpleNamespace
 from components.core.encryption_choice import record_choice
 from components.core.findings import InputError
-from stacks.providers.ownership import check_encryption, own_state
+from stacks.base.ownership import check_encryption, own_state
 encryption = json.loads(pathlib.Path("args.json").read_text())["encryption"]
 try:  # as stacks/__main__.py does before it declares anything
     check_encryption(SimpleNamespace(stack="dev", encryption=encryption), own_state())
@@ -107,7 +107,7 @@ def test_azure_leaves_data_with_everything_that_guards_it(make_program_engine: A
 
 @pytest.mark.parametrize("first", ["customer-key", "provider-key"])
 def test_another_kind_of_key_is_refused_before_anything_changes(make_program_engine: Any, first: str) -> None:
-    """The same on any provider: every program records the choice (tests/stacks/planning/rules/test_retention.py)."""
+    """The same on any provider: every program records the choice (tests/stacks/plan/rules/test_retention.py)."""
     engine = make_program_engine(PROGRAMS["aws"], {"encryption": first})
     first_preview = engine.run("preview")
     assert first_preview.status == 0, first_preview.text

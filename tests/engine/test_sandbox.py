@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file
-from stacks.planning.plan import run_program
-from stacks.sandbox.cloud import MotoCloud
-from stacks.sandbox.rows import SandboxRow
+from gangway.sandbox.cloud import MotoCloud
+from gangway.sandbox.rows import SandboxRow
+from stacks.loading.loader import from_file
+from stacks.plan.plan import run_program
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
 def command(need_cli: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    from stacks.bench.pulumi_cli import find_cli
+    from gangway.bench.pulumi_cli import find_cli
 
     monkeypatch.setenv("PATH", f"{need_cli}{os.pathsep}{os.environ['PATH']}")
     return find_cli(install=False)
@@ -29,7 +29,7 @@ def results(rows: Iterable[SandboxRow]) -> list[tuple[str, str, str]]:
 
 
 def test_the_engine_builds_what_the_mocks_build(command: Any, demo_file: Path) -> None:
-    from stacks.sandbox.engine import up
+    from gangway.sandbox.engine import up
 
     config = from_file(demo_file)
     with MotoCloud(config.region) as cloud:
@@ -45,7 +45,7 @@ def test_the_engine_builds_what_the_mocks_build(command: Any, demo_file: Path) -
 
 
 def test_what_the_program_refuses_is_one_error(command: Any, demo_file: Path) -> None:
-    from stacks.sandbox.engine import up
+    from gangway.sandbox.engine import up
 
     class Broken:
         def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:

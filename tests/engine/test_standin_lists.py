@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.catalog.replaces.table import load
-from stacks.planning.rules.rule import kind
+from stacks.base.rule import kind
 
 STANDINS = Path(__file__).parent / "standin"
 PACKAGES = {"aws": "", "azure": "azure-native:", "gcp": "", "openstack": "openstack:"}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from components.aws import component_classes
-from stacks.planning.recording import PlaceholderCloud, Recording, record
+from stacks.recording import PlaceholderCloud, Recording, record
 
 REPO = Path(__file__).resolve().parents[2]
 EXAMPLES = REPO / "examples"

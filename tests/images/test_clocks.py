@@ -21,10 +21,10 @@ ALLOWED = {
     "images/templates/job/own-node.sh": (4, STAMP),
     "images/templates/job/slurm-batch.sh": (3, "two dates, and the length of a stretch as its script has kept it"),
     "images/templates/node/common.sh": (1, OTHERS),
-    "stacks/engines/kubernetes/engine.py": (3, OTHERS),
-    "stacks/engines/kubernetes/starting.py": (1, OTHERS),
+    "gangway/jobs/kubernetes/engine.py": (3, OTHERS),
+    "gangway/jobs/kubernetes/starting.py": (1, OTHERS),
 }
-PLACES = ("images/templates", "images/node", "stacks/engines/kubernetes", "stacks/engines/systemd")
+PLACES = ("images/templates", "images/node", "gangway/jobs/kubernetes", "gangway/jobs/systemd")
 
 
 def readings(text: str) -> list[str]:

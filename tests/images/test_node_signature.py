@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from components.core.signing_key import new_signing_key
+from gangway.runs.signatures import ForgedError, read_public_key, signature_of
 from images.openstack import SECRETS_FILE
-from stacks.report.signatures import ForgedError, read_public_key, signature_of
 
 PEM = new_signing_key()
 NAME = "demo-signing-key"

@@ -16,12 +16,12 @@ import yaml
 from components.core.findings import InputError
 from components.core.image_signature import checked_signature, signed_name
 from stacks import cosign
-from stacks.config.loader import from_file
+from stacks.base.image_signature import image_signature
+from stacks.config.paths import ROOT
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless, signatures_of
-from stacks.paths import ROOT
-from stacks.planning.plan import make_plan
-from stacks.providers.image_signature import image_signature
+from stacks.loading.loader import from_file
+from stacks.plan.plan import make_plan
 from tests.cosigned import key_pair, signed_payload
 
 IMAGE = "registry.example.com/gan/trainer@sha256:" + "ab" * 32
@@ -48,7 +48,7 @@ def line(payload: str, signature: str) -> str:
 
 
 def gangway(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "stacks.cli", *arguments]
+    command = [sys.executable, "-m", "gangway.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 

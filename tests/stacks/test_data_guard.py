@@ -15,13 +15,13 @@ import pytest
 from pulumi.runtime import register_stack_transformation
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file
+from stacks.base.registry import provider_of
 from stacks.config.stack_config import StackConfig
 from stacks.data_guard import DataGuard, delete_named_first
-from stacks.planning.plan import run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording, record
+from stacks.loading.loader import from_file
+from stacks.plan.plan import run_program
 from stacks.program import build
-from stacks.providers.registry import provider_of
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording, record
 
 REPOSITORY = Path(__file__).parents[2]
 STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from components.catalog.loader import load
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]

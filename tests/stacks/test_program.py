@@ -16,12 +16,12 @@ import pytest
 from pulumi.runtime import mocks, settings
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file, from_pulumi
+from stacks.base.ownership import READ_STATE
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
-from stacks.planning.recording import PlaceholderCloud
+from stacks.loading.loader import from_file, from_pulumi
+from stacks.plan.plan import make_plan
 from stacks.program import program_of
-from stacks.providers.ownership import READ_STATE
+from stacks.recording import PlaceholderCloud
 
 REPO = Path(__file__).resolve().parents[2]
 Configure = Callable[[dict[str, Any]], None]

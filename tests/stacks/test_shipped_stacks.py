@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stacks.cli.main import app
-from stacks.config.loader import from_file
-from stacks.planning.plan import run_program
-from stacks.sandbox.cloud import MotoCloud
-from stacks.sandbox.rows import Status
+from gangway.cli.main import app
+from gangway.sandbox.cloud import MotoCloud
+from gangway.sandbox.rows import Status
+from stacks.loading.loader import from_file
+from stacks.plan.plan import run_program
 
 STACKS = Path(__file__).resolve().parent.parent.parent / "stacks"
 FILES = sorted(STACKS.glob("Pulumi.*.yaml"))

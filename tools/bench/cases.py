@@ -13,8 +13,8 @@ from tools.bench.results import Result
 from tools.bench.runs import pace, train_preset, train_whole
 from tools.bench.speed import against_textbook, narrow
 from tools.bench.waiting import waiting
-from trainer.config.metric_names import FD_ENL0
 from trainer.config.presets import preset
+from trainer.config.values.metric_names import FD_ENL0
 from trainer.records.quantity import Quantity
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trainer.config.arguments import Parser, add_run_dir
-from trainer.config.control import SWITCH_FILE, Objective, PolicyName
+from trainer.config.values.control import SWITCH_FILE, Objective, PolicyName
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
 from trainer.core.console import warn
 from trainer.core.errors import TrainerError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic_core import PydanticCustomError
 
 from trainer.config.arguments import Parser, add_run_dir, path
-from trainer.config.metric_names import METRICS, parse
+from trainer.config.values.metric_names import METRICS, parse
 from trainer.core.errors import TrainerError, from_rule
 from trainer.core.program import program
 from trainer.distributed.ranks import Ranks

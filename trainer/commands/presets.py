@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_jsonable_python
 
-from trainer.config.in_words import in_words
 from trainer.config.presets import CATALOGUE, preset
 from trainer.config.published import value_of
+from trainer.config.values.in_words import in_words
 from trainer.core.program import MODULE, program
 
 if TYPE_CHECKING:

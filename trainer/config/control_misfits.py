@@ -5,9 +5,9 @@ before. Imports no torch.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from trainer.config.control import Bounds
 from trainer.config.replicas import largest_share, replicas
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import Bounds
 
 
 class Misfit(NamedTuple):

@@ -13,18 +13,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, TypeAdapter, create_model
 
-from trainer.config.as_keys import as_keys
-from trainer.config.control import Bounds, ControlSettings
-from trainer.config.layer_rates import LayerRate
-from trainer.config.metric_names import METRICS, NONE
 from trainer.config.parts.architectures import ARCHITECTURES
 from trainer.config.parts.fields import AUGMENTATIONS, FOLDER_NAME, ConfigFields
 from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice
 from trainer.config.presets import CATALOGUE, PRESETS
-from trainer.config.schedules import Ramp, Schedules, Steps
-from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.as_keys import as_keys
+from trainer.config.values.control import Bounds, ControlSettings
+from trainer.config.values.layer_rates import LayerRate
+from trainer.config.values.metric_names import METRICS, NONE
+from trainer.config.values.schedules import Ramp, Schedules, Steps
+from trainer.config.values.segments import Segment
 from trainer.core.docstrings import describe, summary
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

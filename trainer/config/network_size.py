@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.parts.rules import first_broken
-from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.segments import Span
 
 SMALLEST = 4
 """Height and width that a generator starts with."""

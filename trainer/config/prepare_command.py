@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from trainer.config.metric_names import NONE, parse
 from trainer.config.parts.fields import RESOLUTIONS, SELF_PREPARED
 from trainer.config.presets import PRESETS
 from trainer.config.refusals import misfit
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import NONE, parse
 from trainer.core.errors import TrainerError
 from trainer.core.program import program
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainer.config.published import PUBLISHED, Published, departures
-from trainer.config.schedules import Ramp, Schedules, Steps
-from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.schedules import Ramp, Schedules, Steps
+from trainer.config.values.segments import Segment
 from trainer.core.errors import TrainerError, nearest
 from trainer.core.program import program
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from trainer.config.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
 from trainer.config.segment_plan import Stretch, stretches
-from trainer.config.segments import Span
 from trainer.config.step_memory import images_at_once, parts_of
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
+from trainer.config.values.segments import Span
 
 _ANY = (1, 3)
 

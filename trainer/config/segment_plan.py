@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.segments import Span
 from trainer.core.errors import TrainerError
 
 

@@ -2,9 +2,9 @@
 
 import json
 
-from trainer.config.control import ControlSettings, Objective
 from trainer.config.control_misfits import misfits
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import ControlSettings, Objective
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG
 from trainer.core.errors import TrainerError
 from trainer.records.quantity import Quantity

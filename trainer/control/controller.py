@@ -6,7 +6,7 @@ One worker decides for all. Whatever goes wrong here leaves the run as it is.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from trainer.config.control import SWITCH_FILE, ControlSettings
+from trainer.config.values.control import SWITCH_FILE, ControlSettings
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.fatal import BEGUN
 from trainer.control.guardrails import Machine

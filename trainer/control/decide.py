@@ -5,7 +5,7 @@ controller of a running job calls it, and so does whoever shows a recorded run t
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainer.config.control import ControlSettings
+from trainer.config.values.control import ControlSettings
 from trainer.control.guardrails import Machine, allowed, is_too_often, lost_too_much, mistrusted, within
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import Verdict, judge, undoing

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from trainer.config.control import JUDGE
+from trainer.config.values.control import JUDGE
 from trainer.control.interval import Decision, Value
 from trainer.control.watch import decision_of, training_sec
 from trainer.records.stats_log import Line

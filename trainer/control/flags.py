@@ -1,4 +1,4 @@
-"""The flags by which `train` is asked for a controller, and what they say (trainer.config.control)."""
+"""The flags by which `train` is asked for a controller, and what they say (trainer.config.values.control)."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from trainer.config.arguments import count
-from trainer.config.control import ControlSettings
+from trainer.config.values.control import ControlSettings
 from trainer.core.console import warn
 from trainer.core.errors import TrainerError, from_validation
 from trainer.power.limits import PowerAsked

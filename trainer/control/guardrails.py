@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from trainer.config.control import JUDGE, Bounds, ControlSettings
 from trainer.config.replicas import largest_share
+from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.bottleneck import has_neighbour
 from trainer.control.interval import Decision, Interval, Knobs, Value, score
 from trainer.power.search import LADDER

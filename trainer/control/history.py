@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainer.config.control import ControlSettings
+from trainer.config.values.control import ControlSettings
 from trainer.control.interval import Interval, Value
 from trainer.control.judge import BEFORE, LONGEST
 

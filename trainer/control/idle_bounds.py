@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from trainer.config.control import Bounds
 from trainer.config.replicas import largest_share
+from trainer.config.values.control import Bounds
 from trainer.control.guardrails import Machine, ladders
 from trainer.control.interval import Knobs, Value
 

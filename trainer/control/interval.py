@@ -9,7 +9,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.control import Objective
+from trainer.config.values.control import Objective
 
 Value = int | float | str
 _MOST_SHARE = 1.1
@@ -183,7 +183,7 @@ def noise_scale_of(history: Sequence[Interval]) -> float | None:
 
 def score(interval: Interval, objective: Objective, base: int) -> float | None:
     """How much of the objective an interval made: goodput a second, dollar, joule or gram, see
-    `trainer.config.control.UNITS`; None without the figures that it needs. `base` is the run's first batch.
+    `trainer.config.values.control.UNITS`; None without the figures that it needs. `base` is the run's first batch.
     """
     knobs = interval.knobs
     goodput = interval.images_per_sec * efficiency(interval.noise_scale, knobs.batch_size, base)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import mean, median, stdev
 from typing import Literal, NamedTuple
 
-from trainer.config.control import JUDGE, ControlSettings
+from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from trainer.control.guardrails import MOST_FAILURES, failures
 from trainer.control.interval import Decision, Interval, Knobs, noise_scale_of, score

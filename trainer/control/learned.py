@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainer.config.control import JUDGE
+from trainer.config.values.control import JUDGE
 from trainer.control.bottleneck import has_neighbour
 from trainer.control.interval import Decision, Interval, Value, score
 from trainer.control.judge import SETTLE

@@ -1,7 +1,7 @@
 """What the knobs of a run can be on the machines that it is on."""
 
-from trainer.config.control import Bounds
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import Bounds
 from trainer.control.actuators import Actuators
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Value

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.config.control import UNITS
+from trainer.config.values.control import UNITS
 from trainer.control.interval import Decision, Interval, Knobs, Value, noise_scale_of, score
 from trainer.control.policy import Room
 

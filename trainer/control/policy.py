@@ -7,7 +7,7 @@ what it has learnt. It neither judges nor bounds itself: trainer.control.judge a
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from trainer.config.control import Objective
+from trainer.config.values.control import Objective
 from trainer.control.interval import Decision, Interval, Knobs, Value
 
 Allowed = Mapping[str, Sequence[Value]]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from trainer.config.control import JUDGE, ControlSettings
+from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import next_decision, policy_of
 from trainer.control.fatal import Fatal, fatal_changes

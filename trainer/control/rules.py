@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from trainer.config.control import JUDGE
+from trainer.config.values.control import JUDGE
 from trainer.control.bottleneck import Kind, bottleneck, has_neighbour
 from trainer.control.interval import Decision, Interval, Value, efficiency, noise_scale_of
 from trainer.control.judge import MOST_SLOWER

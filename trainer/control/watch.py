@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainer.config.metric_names import FD_ENL0, of_frames
+from trainer.config.values.metric_names import FD_ENL0, of_frames
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.records.stats_log import Line
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from trainer.config.metric_names import NONE
 from trainer.config.parts.fields import RESOLUTIONS
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import NONE
 from trainer.data.index import INDEX_FILE, ShardIndex
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from trainer.checkpoint import store
 from trainer.checkpoint.samples import check_makes_of_latents
-from trainer.config.metric_names import parse
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import parse
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all
 from trainer.data.index import INDEX_FILE

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.checkpoint.samples import to_uint8
-from trainer.config.metric_names import FEWEST_IMAGES
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import FEWEST_IMAGES
 from trainer.core.errors import TrainerError
 from trainer.data.shards import ShardedImages
 from trainer.distributed.world import World

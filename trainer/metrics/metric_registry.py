@@ -1,5 +1,5 @@
 """What makes each metric: its features, and its score of fakes against reals. A new metric is a line here and a name in
-trainer.config.metric_names.
+trainer.config.values.metric_names.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.config.refusals import misfit
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 from trainer.metrics import scores

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from trainer.config.control import JUDGE
+from trainer.config.values.control import JUDGE
 from trainer.records.quantity import Frozen
 from trainer.records.stats_log import Line, iso
 

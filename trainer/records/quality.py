@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.stats_log import Line
 

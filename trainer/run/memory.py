@@ -15,8 +15,8 @@ import torch
 
 from trainer.config.network_size import host_gib, smaller_networks
 from trainer.config.refusals import Refusal, device_memory, xla_memory
-from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.segments import Span
 from trainer.core.errors import LoneError, TrainerError
 from trainer.distributed.world import World, is_shared_failure
 from trainer.telemetry.devices import device_memory_gib, free_host_memory_gib

@@ -12,10 +12,10 @@ import torch
 
 from trainer.checkpoint import store
 from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
-from trainer.config.control import ControlSettings
-from trainer.config.metric_names import parse
 from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import ControlSettings
+from trainer.config.values.metric_names import parse
 from trainer.core.console import info, warn
 from trainer.core.errors import TrainerError
 from trainer.data.dataset import open_on_all, prepare_if_missing

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.control import SWITCH_FILE, ControlSettings
 from trainer.config.replicas import replicas
 from trainer.config.segment_plan import Plan, decided_values
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import SWITCH_FILE, ControlSettings
 from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
 from trainer.control.controller import Controller, tell
 from trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trainer.checkpoint.samples import SHOWN_OF_EACH
-from trainer.config.metric_names import NONE
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import NONE
 
 D_WINS, CONSTANT_OUTPUT = "d-wins", "constant-output"
 EVENT = "hint"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from trainer.config.accelerators import peak_of
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.accelerators import peak_of
 from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
 from trainer.networks.base import Discriminator, Generator

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The batch script of a job in Slurm: slurm-batch.sh FOLDER. It begins the job's step as often as its exit codes ask for
-# (stacks/engines/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
+# (gangway/jobs/base.py says what they mean) and leaves what it knows in FOLDER: slurm-id, starts, nodes, started (ms),
 # stretches, failures, interruptions, and at last end: WORD CODE TIME REASON. What the job had used on engines before is
 # none of that: it is BEFORE_MS and the like. Where there is no room for that it waits for GANGWAY_ROOM_SEC, and then
 # gives up; GANGWAY_SLURM_SEC is its pause where Slurm has not done what it was asked for.
@@ -47,7 +47,7 @@ end() {
     exit 0
 }
 
-# off_nodes [UP_BEGAN]: what was begun is noted as a stretch, in the form of stacks/engines/stretches.py. Its length is what
+# off_nodes [UP_BEGAN]: what was begun is noted as a stretch, in the form of gangway/jobs/run_intervals.py. Its length is what
 # `beat` has said last, or what has gone by since UP_BEGAN, where that is hardly more: the machine has not slept.
 off_nodes() {
     local began nodes stretches ended since

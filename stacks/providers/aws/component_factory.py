@@ -21,12 +21,12 @@ from components.core.munge_key import munge_key
 from components.core.network import SlurmPortsArgs
 from components.core.pinned import pinned
 from images.specs import Flavour
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import build_image
+from stacks.estimates.run_context import build_image
 from stacks.providers.aws.lookups import Lookups
 from stacks.providers.aws.plan import AwsPlan, head_type
 from stacks.providers.aws.user_data import UserDataInputs, head_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, typed_args
 
 # The Deep Learning AMI with NVIDIA's driver, EFA and Docker.
 NEWEST_AMI = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"

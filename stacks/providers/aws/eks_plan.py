@@ -10,10 +10,10 @@ from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.kubernetes.spec import ClusterSpec
+from stacks.base.cluster_queues import spec_of, stands, topology_findings
+from stacks.base.shared import queue_fabric
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import spec_of, stands, topology_findings
-from stacks.providers.shared import queue_fabric
 
 __all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
 

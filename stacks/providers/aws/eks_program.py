@@ -24,13 +24,13 @@ from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
 from components.kubernetes.spec import EFA, GPU
+from stacks.base.ownership import check_unclaimed
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.eks_plan import EksPlan
 from stacks.providers.aws.lookups import Lookups, look_up_all
 from stacks.providers.aws.owner import owner_lookups
 from stacks.providers.aws.plan import AwsPlan
-from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["build_eks"]
 

@@ -14,14 +14,11 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
+from stacks.base.command_nodes import meeting
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers.aws.eks_plan import eks_findings
-from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
-from stacks.providers.aws.slurm import slurm_findings
-from stacks.providers.command_nodes import meeting
-from stacks.providers.shared import (
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.provider_findings import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
@@ -32,6 +29,9 @@ from stacks.providers.shared import (
     ways_out,
     zone,
 )
+from stacks.providers.aws.eks_plan import eks_findings
+from stacks.providers.aws.plan import AwsPlan, fabric_min_gbps, head_type
+from stacks.providers.aws.slurm import slurm_findings
 
 
 def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

@@ -10,9 +10,9 @@ import pulumi_aws as aws
 
 from components.aws.identity import key_alias
 from components.core.lookup import Lookup, LookupFailedError, look_up
+from stacks.base.ownership import Owner
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.lookups import LOGIN
-from stacks.providers.ownership import Owner
 
 _KINDS = "control-plane|flow-logs|head|node|stop"
 _NO_ALIAS = ("empty result", "couldn't find resource")

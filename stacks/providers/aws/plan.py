@@ -19,13 +19,13 @@ from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, paid_once
+from stacks.base import shared
+from stacks.base.command_nodes import nodes_meet
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 from stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
+from stacks.estimates.run_context import cloud_context
 from stacks.providers.aws.eks_plan import EksPlan, plan_eks, with_second_zone
-from stacks.providers.command_nodes import nodes_meet
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_host, named_zone, tag_policy
 
 __all__ = [
     "METRICS_PORT",

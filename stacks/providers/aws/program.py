@@ -15,6 +15,7 @@ from components.core.dependencies import after
 from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared, of_resources
+from stacks.base.ownership import check_unclaimed
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.component_factory import NEWEST_AMI, ComponentFactory
@@ -26,7 +27,6 @@ from stacks.providers.aws.slurm import check_slurm
 from stacks.providers.aws.slurm_program import HEAD_IMAGE as SLURM_HEAD_IMAGE
 from stacks.providers.aws.slurm_program import NODE_IMAGE, build_slurm
 from stacks.providers.aws.user_data import UserDataInputs, check_user_data, node_user_data
-from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AwsPlan", "build", "findings", "plan", "price"]
 

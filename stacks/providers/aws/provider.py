@@ -11,9 +11,9 @@ from components.aws.retention import RETENTION
 from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
+from stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from stacks.base.rule import is_unknown, items, kind
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
-from stacks.planning.rules.rule import is_unknown, items, kind
-from stacks.providers.base import NodeTypes, Program, Provider, TagRules
 
 if TYPE_CHECKING:
     from stacks.providers.aws.plan import AwsPlan

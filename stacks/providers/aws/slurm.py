@@ -14,11 +14,11 @@ from images.slurm.aws import AwsSlurmHeadSpec, AwsSlurmNodeSpec, render_slurm_he
 from images.slurm.conf import rung_names
 from images.slurm.spec import Release, SlurmRung, SlurmSpec, SlurmTeam
 from images.specs import Breaker, FileSystem
+from stacks.base.shared import head_host, queue_fabric
+from stacks.base.slurm_machine import slurm_machine
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan
-from stacks.providers.shared import head_host, queue_fabric
-from stacks.providers.slurm_machine import slurm_machine
 
 RELEASE: Release = "23.11"
 """Of Ubuntu 24.04, which nodes and controller start from."""

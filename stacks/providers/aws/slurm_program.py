@@ -12,6 +12,7 @@ from components.aws.slurm import SlurmIdentity
 from components.aws.storage import LustreFileSystem
 from components.core.network import SlurmPortsArgs
 from images.slurm.conf import SRUN_PORTS
+from stacks.base.shared import head_host
 from stacks.config.engine_settings import SlurmConfig
 from stacks.providers.aws.component_factory import ComponentFactory, Key
 from stacks.providers.aws.plan import head_type
@@ -23,7 +24,6 @@ from stacks.providers.aws.slurm import (
     slurm_spec,
     submits_to,
 )
-from stacks.providers.shared import head_host
 
 NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"

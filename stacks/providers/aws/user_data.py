@@ -22,9 +22,9 @@ from images.aws import (
     user_data_base64gzip,
 )
 from images.specs import Breaker, FileSystem
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.plan import MOUNT, AwsPlan, job_spec, run_dir
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):

@@ -39,14 +39,14 @@ from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, 
 from components.core.image import RegistryLogin
 from components.core.member_key import member_key
 from components.core.pinned import pinned
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import build_image
+from stacks.estimates.run_context import build_image
 from stacks.providers.azure.lookups import Lookups
 from stacks.providers.azure.plan import AzurePlan, head_type, scrapes
 from stacks.providers.azure.resource_manager import TIMEOUT_SEC, api_root
 from stacks.providers.azure.settings import AzureConfig
 from stacks.providers.azure.user_data import UserDataInputs, head_user_data, node_user_data
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 
 PAUSES_SEC = (2.0, 5.0, 10.0, 20.0)
 """Between two tries, as far as the answer is not one of REFUSED."""
@@ -107,8 +107,8 @@ Key = EncryptionKey | None
 
 def marketplace_images(config: StackConfig, planned: AzurePlan) -> dict[str, MachineImage]:
     """The images that nodes and head start from."""
-    assert config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
-    return {"nodes": planned.image, "head": plan_image(config.azure.head_image or HEAD_IMAGE)}
+    head = config.section(AzureConfig).head_image or HEAD_IMAGE
+    return {"nodes": planned.image, "head": plan_image(head)}
 
 
 def _version(images: Mapping[str, pulumi.Output[str]], what: str) -> dict[str, pulumi.Output[str]]:
@@ -137,8 +137,7 @@ class ComponentFactory:
     @property
     def own(self) -> AzureConfig:
         """The section gangway:azure."""
-        assert self.config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
-        return self.config.azure
+        return self.config.section(AzureConfig)
 
     def place(self, *further: str) -> dict[str, Any]:
         """What every component is told; and those of zone, subscription_id and stack that one wants to know."""

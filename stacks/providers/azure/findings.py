@@ -12,13 +12,14 @@ from components.core.capacity import plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
+from stacks.base.command_nodes import command_meets, meeting
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers import shared
+from stacks.estimates import provider_findings
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.provider_findings import CLUSTER, nodes_stay
 from stacks.providers.azure.kubernetes_findings import cluster_findings
 from stacks.providers.azure.plan import ROOT_GIB, AzurePlan, fabric_min_gbps, head_type
-from stacks.providers.command_nodes import command_meets, meeting
-from stacks.providers.shared import CLUSTER, nodes_stay
+from stacks.providers.azure.settings import AzureConfig
 
 # From a Preempt event to the machine's end ("Azure Metadata Service: Scheduled Events for Linux VMs": at least 30 s).
 NOTICE_SEC = 30
@@ -28,8 +29,7 @@ IMAGE_GIB = 64
 
 def security(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Which protections are off, and what those that are on ask for."""
-    own, guards = config.azure, planned.security
-    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    own, guards = config.section(AzureConfig), planned.security
     if not own.trusted_launch:
         yield Finding.warning(
             "machine.trusted-launch-off",
@@ -142,8 +142,7 @@ def key(config: StackConfig) -> Iterable[Finding]:
 
 def money(config: StackConfig) -> Iterable[Finding]:
     """The budget, and nodes that stay."""
-    budget, section = config.budget, config.azure
-    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+    budget, section = config.budget, config.section(AzureConfig)
     yield Finding.info(
         "budget.currency",
         "gangway:budget.monthly_usd",
@@ -194,7 +193,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         )
     return (
         *common_findings(config, planned.machine, cost),
-        *(shared.trainable if config.trains else shared.runs_commands)(planned.machine),
+        *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
         *_sold(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
@@ -205,7 +204,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
         *storage(config, planned),
         *key(config),
         *_egress(config, planned),
-        *shared.member_key_refreshed(config, has_key=config.trains),
+        *provider_findings.member_key_refreshed(config, has_key=config.trains),
         *_meeting(config, planned),
         *_bastion(config),
         *money(config),
@@ -228,7 +227,7 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
     machine = planned.machine
-    yield from shared.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())
+    yield from provider_findings.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())
     if machine.no_new_capacity:
         yield Finding.info(
             "machine.no-new-capacity",
@@ -258,8 +257,8 @@ def _fabric(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         path=CLUSTER,
     )
     least = fabric_min_gbps(config, planned)
-    yield from shared.ignored_check(config, least, f"{machine.name}, without InfiniBand,")
-    yield from shared.fabric_check(config, least)
+    yield from provider_findings.ignored_check(config, least, f"{machine.name}, without InfiniBand,")
+    yield from provider_findings.fabric_check(config, least)
 
 
 def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -285,7 +284,7 @@ def _image(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 
 def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    yield from shared.zone(f"zone {planned.zone}", planned.zone_reason)
+    yield from provider_findings.zone(f"zone {planned.zone}", planned.zone_reason)
     if not planned.zone and planned.region.zones:
         yield Finding.info(
             "placement.zone",
@@ -315,8 +314,8 @@ def _zone(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 def _proximity(config: StackConfig) -> Iterable[Finding]:
     """What a proximity placement group costs, and where there is none though it is asked for."""
-    own, cluster, path = config.azure, config.cluster, "gangway:azure.proximity"
-    if own is None or not own.proximity:
+    cluster, path = config.cluster, "gangway:azure.proximity"
+    if not config.section(AzureConfig).proximity:
         return
     apart = [index for index, rung in enumerate(plan_ladder(cluster.capacity)) if not rung.placement_group]
     if cluster.nodes.max < 2 or len(apart) == len(cluster.capacity):
@@ -351,8 +350,8 @@ def _capacity(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     if planned.standing:
         yield _pools_fill()
         return
-    yield from shared.spot_notice(config, NOTICE_SEC)
-    yield from shared.spot_caps(config, planned.machine, "azure")
+    yield from provider_findings.spot_notice(config, NOTICE_SEC)
+    yield from provider_findings.spot_caps(config, planned.machine, "azure")
     yield Finding.info(
         "capacity.head-fills",
         f"{CLUSTER}.capacity",
@@ -373,8 +372,7 @@ def _pools_fill() -> Finding:
 
 
 def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
-    own = config.azure
-    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    own = config.section(AzureConfig)
     contained = config.trains or planned.meets
     if config.network.egress is Egress.ENDPOINTS and own.head_image is None and contained:
         yield Finding.error(
@@ -393,7 +391,7 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
             "ask its owner, or leave prebuilt out",
         )
     everybodys = "log tables" if own.private_endpoints else "storage accounts, registries, vaults and log tables"
-    yield from shared.ways_out(
+    yield from provider_findings.ways_out(
         config,
         {
             "by DNS": "Azure's resolver answers every name",
@@ -405,7 +403,7 @@ def _egress(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 
 def _bastion(config: StackConfig) -> Iterable[Finding]:
     """Whom the way in lets in."""
-    if config.azure is not None and config.azure.bastion:
+    if config.section(AzureConfig).bastion:
         yield Finding.info(
             "network.bastion",
             "gangway:azure.bastion",

@@ -24,6 +24,8 @@ from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import tolerations
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
 from components.kubernetes.spec import INFINIBAND
+from stacks.base.cluster_queues import engine_of, version_of
+from stacks.base.shared import queue_fabric, typed_args
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory, Key
 from stacks.providers.azure.kubernetes_plan import (
@@ -38,8 +40,6 @@ from stacks.providers.azure.kubernetes_plan import (
 )
 from stacks.providers.azure.lookups import LOGIN
 from stacks.providers.azure.plan import AzurePlan
-from stacks.providers.cluster_queues import engine_of, version_of
-from stacks.providers.shared import queue_fabric, typed_args
 
 # Microsoft's application of AKS, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from components.azure.capacity import LADDER
 from components.core.findings import Finding
 from components.kubernetes.spec import INFINIBAND
+from stacks.base.cluster_queues import engine_of, version_of
 from stacks.config.stack_config import StackConfig
+from stacks.estimates.provider_findings import CLUSTER
 from stacks.providers.azure.kubernetes_plan import has_infiniband
 from stacks.providers.azure.plan import AzurePlan
-from stacks.providers.cluster_queues import engine_of, version_of
-from stacks.providers.shared import CLUSTER
+from stacks.providers.azure.settings import AzureConfig
 
 
 def cluster_findings(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
@@ -48,7 +49,7 @@ def _control_plane(config: StackConfig) -> Iterable[Finding]:
         "RBAC Cluster Admin, and kubelogin on the path",
         "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
     )
-    if not config.azure or not config.azure.admin_group_ids:
+    if not config.section(AzureConfig).admin_group_ids:
         yield Finding.warning(
             "kubernetes.no-admins",
             "gangway:azure.admin_group_ids",

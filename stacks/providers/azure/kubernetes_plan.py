@@ -13,8 +13,9 @@ from components.kubernetes.allocatable import aks_allocatable
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
+from stacks.base.cluster_queues import check_way_out, gpu_node, spec_of, version_of
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import check_way_out, gpu_node, spec_of, version_of
+from stacks.providers.azure.settings import AzureConfig
 
 SPOT_KEY = SPOT_TAINT.partition("=")[0]
 PRIORITIES = "cluster-autoscaler-priority-expander"
@@ -87,8 +88,7 @@ def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:
     version_of(config)
     check_way_out(config)
     cluster_spec(config, machine)
-    own = config.azure
-    assert own is not None, "stacks.providers.unsupported_settings has seen to it"
+    own = config.section(AzureConfig)
     refused = {
         "gangway:storage": (config.storage is not None, "AKS has no driver for Managed Lustre"),
         "gangway:cluster.image_id": (config.cluster.image_id is not None, "AKS brings its nodes' image"),

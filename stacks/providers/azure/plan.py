@@ -23,13 +23,13 @@ from components.core.fields import Egress
 from components.core.findings import InputError
 from components.core.image_reference import DIGEST, REPOSITORY
 from components.core.job import JobSpec
+from stacks.base import shared
+from stacks.base.command_nodes import nodes_meet
+from stacks.base.shared import check_head, named_zone, tag_policy
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
+from stacks.estimates.run_context import cloud_context
 from stacks.providers.azure.kubernetes_plan import check_cluster
 from stacks.providers.azure.settings import AzureConfig
-from stacks.providers.command_nodes import nodes_meet
-from stacks.providers.shared import check_head, named_zone, tag_policy
 
 _IMAGE = re.compile(rf"(?P<host>[a-z0-9]{{5,50}}(-[a-z0-9]+)?)\.azurecr\.io/{REPOSITORY}@{DIGEST}")
 ROOT_GIB = 256
@@ -135,8 +135,7 @@ def plan(config: StackConfig) -> AzurePlan:
 
 
 def _section(config: StackConfig) -> AzureConfig:
-    assert config.azure is not None, "stacks.providers.unsupported_settings has seen to it"
-    return config.azure
+    return config.section(AzureConfig)
 
 
 def _check_name(config: StackConfig) -> None:

@@ -14,6 +14,7 @@ from components.catalog.loader import load_provider
 from components.core.encryption_choice import record_choice
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
+from stacks.base.ownership import check_unclaimed
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory, marketplace_images
 from stacks.providers.azure.findings import findings
@@ -22,7 +23,6 @@ from stacks.providers.azure.lookups import look_up_all
 from stacks.providers.azure.owner import find_owner
 from stacks.providers.azure.plan import AzurePlan, job_spec, plan
 from stacks.providers.azure.user_data import UserDataInputs
-from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["AzurePlan", "build", "findings", "plan", "price"]
 

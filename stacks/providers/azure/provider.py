@@ -11,9 +11,9 @@ from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.core.findings import InputError
 from components.estimate.cost import Declared
+from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.config.stack_config import StackConfig
-from stacks.providers.azure.settings import SETTINGS
-from stacks.providers.base import NodeTypes, Program, Provider, TagRules
+from stacks.providers.azure.settings import SETTINGS, AzureConfig
 
 if TYPE_CHECKING:
     from stacks.providers.azure.plan import AzurePlan
@@ -62,13 +62,14 @@ def _program() -> "Program[AzurePlan]":
 
 
 def _dynamic(config: StackConfig, _planned: Any) -> str:
-    waits = config.azure is not None and config.azure.role_wait_sec > 0
+    section = config.find_section(AzureConfig)
+    waits = section is not None and section.role_wait_sec > 0
     return "gangway:azure.role_wait_sec: the wait needs" if waits else ""
 
 
 def _ids(config: StackConfig) -> Iterator[InputError]:
     """Ids in Azure's section that another setting needs, or that nothing needs."""
-    section = config.azure
+    section = config.find_section(AzureConfig)
     if section is None:
         return
     has_source = config.storage is not None and config.storage.source is not None

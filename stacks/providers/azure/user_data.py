@@ -14,9 +14,9 @@ from components.core.job import JobSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup, render_azure_head, render_azure_node
 from images.render import base64gzip
 from images.specs import Breaker, FileSystem
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.plan import MOUNT, AzurePlan, data_dir, run_dir, scrapes
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):

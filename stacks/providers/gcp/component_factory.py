@@ -38,8 +38,9 @@ from components.gcp.tpu.queued_tpu import QueuedTpu
 from components.gcp.tpu.reconciler import TpuReconciler, TpuReconcilerArgs
 from components.gcp.tpu.request import QueuedTpuArgs, queued_resource_body
 from images.specs import Flavour
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import build_image
+from stacks.estimates.run_context import build_image
 from stacks.providers.gcp.lookups import Lookups, written_images
 from stacks.providers.gcp.plan import FILESTORE_TIER, TPU_TIERS, GcpPlan, head_type, reservation_name
 from stacks.providers.gcp.settings import GcpConfig
@@ -51,7 +52,6 @@ from stacks.providers.gcp.user_data import (
     node_user_data,
     tpu_startup_script,
 )
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, head_host, steps_alarm_minutes, typed_args
 
 Key = pulumi.Output[str] | None
 LABEL_KEY = "gangway-stack"
@@ -174,9 +174,8 @@ def _asked_for(
     startup_script: pulumi.Output[str],
 ) -> dict[str, Any]:
     """What the queue is asked for, as arguments of QueuedTpu."""
-    tpu, cluster, section = planned.tpu, config.cluster, config.gcp
+    tpu, cluster, section = planned.tpu, config.cluster, config.section(GcpConfig)
     assert tpu is not None, "asked for slices only where the plan has one"
-    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
     (rung,) = cluster.capacity
     shape = {"accelerator_type": tpu.accelerator_type}
     own_shape = {"accelerator_config": {"type": tpu.api_type, "topology": tpu.topology}}
@@ -245,8 +244,7 @@ class ComponentFactory:
     @property
     def _own(self) -> GcpConfig:
         """The section gangway:gcp."""
-        assert self.config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
-        return self.config.gcp
+        return self.config.section(GcpConfig)
 
     def project_number(self) -> pulumi.Output[str]:
         """Of the project that everything is made in."""

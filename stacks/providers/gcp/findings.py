@@ -17,13 +17,10 @@ from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowe
 from components.gcp.identity import bucket_of, prefix_of
 from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
+from stacks.base.command_nodes import meeting
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers.command_nodes import meeting
-from stacks.providers.gcp.kubernetes_findings import cluster_findings
-from stacks.providers.gcp.perimeter_findings import perimeter_findings
-from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
-from stacks.providers.shared import (
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.provider_findings import (
     CLUSTER,
     fabric_check,
     ignored_check,
@@ -34,6 +31,10 @@ from stacks.providers.shared import (
     spot_notice,
     zone,
 )
+from stacks.providers.gcp.kubernetes_findings import cluster_findings
+from stacks.providers.gcp.perimeter_findings import perimeter_findings
+from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is_assumed
+from stacks.providers.gcp.settings import GcpConfig
 
 # Settings of a cluster that mean nothing to a slice.
 _HAS_ITS_OWN = {
@@ -427,8 +428,7 @@ def _money(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
 
 def _currency(config: StackConfig) -> Finding:
     """Google takes a budget in the billing account's currency alone."""
-    section, usd = config.gcp, config.budget.monthly_usd
-    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
+    section, usd = config.section(GcpConfig), config.budget.monthly_usd
     if section.currency is None or section.monthly_amount is None:
         return Finding.info(
             "budget.currency",

@@ -19,12 +19,12 @@ from components.kubernetes.charts import job_set, kueue
 from components.kubernetes.namespaces import RunVolume, namespace_manifests
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
+from stacks.base.cluster_queues import engine_of, version_of
+from stacks.base.shared import least_bus_gbps, typed_args
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import engine_of, version_of
 from stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
 from stacks.providers.gcp.kubernetes_plan import cluster_spec, hosts_of, node_labels, taint
 from stacks.providers.gcp.plan import GcpPlan
-from stacks.providers.shared import least_bus_gbps, typed_args
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
 NODES_FOLDER = "nodePools"

@@ -7,12 +7,12 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LADDER, LadderContext, capacity_findings
 from components.gcp.gke_fabric import has_rdma
+from stacks.base.cluster_queues import engine_of, topology_findings, version_of
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers.cluster_queues import engine_of, topology_findings, version_of
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.provider_findings import CLUSTER, sold_here, zone
 from stacks.providers.gcp.kubernetes_plan import cluster_spec
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
-from stacks.providers.shared import CLUSTER, sold_here, zone
 
 
 def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:

@@ -11,11 +11,12 @@ from components.core.capacity import FlexStart
 from components.core.findings import InputError
 from components.gcp.capacity import LADDER
 from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_nodes
-from components.gcp.tpu.slices import SlicePlan
+from components.gcp.slices import SlicePlan
 from components.kubernetes.allocatable import gke_allocatable
 from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
+from stacks.base.cluster_queues import check_way_out, gpu_node, spec_of, stands, version_of
 from stacks.config.stack_config import StackConfig
-from stacks.providers.cluster_queues import check_way_out, gpu_node, spec_of, stands, version_of
+from stacks.providers.gcp.settings import GcpConfig
 
 """What a pod asks for to have chips."""
 # By which GKE knows for which slices pods wait (GKE documentation, "Deploy TPU workloads").
@@ -78,7 +79,6 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
     """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, teams, a rung, a way out, a file
     system or a number of slices.
     """
-    assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
     version_of(config)
     check_way_out(config)
     cluster_spec(config, machine, tpu)
@@ -96,7 +96,7 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
     _check_perimeter(config)
     nodes = config.cluster.nodes
     kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
-    plan_pools(config.cluster.capacity, kind, zone, config.gcp.project, nodes.min, nodes.max, LADDER)
+    plan_pools(config.cluster.capacity, kind, zone, config.section(GcpConfig).project, nodes.min, nodes.max, LADDER)
 
 
 def _check_storage(config: StackConfig) -> None:
@@ -131,8 +131,7 @@ def _check_slices(config: StackConfig, tpu: SlicePlan | None) -> None:
 
 
 def _check_perimeter(config: StackConfig) -> None:
-    section = config.gcp
-    if section is not None and section.service_perimeter is not None:
+    if config.section(GcpConfig).service_perimeter is not None:
         raise InputError(
             "gangway:gcp.service_perimeter",
             "the perimeter knows nothing of the control plane of Kubernetes",

@@ -7,8 +7,8 @@ import pulumi_gcp as gcp
 
 from components.core.lookup import Lookup, LookupFailedError, look_up
 from components.gcp.identity import account_id
+from stacks.base.ownership import Owner
 from stacks.providers.gcp.lookups import LOGIN
-from stacks.providers.ownership import Owner
 
 
 def find_owner(stack: str, project: str, provider: gcp.Provider) -> Owner | None:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 
 from components.core.findings import Finding
 from components.gcp.perimeter import perimeter_name, plan_perimeter
+from stacks.base.shared import image_place
 from stacks.config.stack_config import StackConfig
+from stacks.estimates.provider_findings import ways_out
 from stacks.providers.gcp.plan import GcpPlan
-from stacks.providers.gcp.settings import PerimeterConfig
-from stacks.providers.shared import image_place, ways_out
+from stacks.providers.gcp.settings import GcpConfig, PerimeterConfig
 
 __all__ = ["perimeter_findings"]
 
@@ -22,9 +23,7 @@ _NO_PERIMETER = (
 
 def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """The ways out that remain, and what the perimeter asks for and has not shown."""
-    section = config.gcp
-    assert section is not None, "stacks.providers.unsupported_settings has seen to it"
-    perimeter = section.service_perimeter
+    perimeter = config.section(GcpConfig).service_perimeter
     remaining, fix = _remaining(perimeter)
     yield from ways_out(config, remaining, fix)
     if perimeter is None:

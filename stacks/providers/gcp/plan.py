@@ -19,14 +19,15 @@ from components.gcp.capacity import LADDER, check_ladder, check_reservation_proj
 from components.gcp.fabric import lacking_kernel, nccl_env, nccl_plugin, plan_interfaces
 from components.gcp.monitoring import check_budget_emails, check_retention
 from components.gcp.network import plan_network
+from components.gcp.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
 from components.gcp.storage import plan_filestore, plan_lustre
-from components.gcp.tpu.slices import SlicePlan, plan_slice, slice_machine, slice_prices, worker_tflops
+from stacks.base import shared
+from stacks.base.command_nodes import nodes_meet
+from stacks.base.shared import check_head, named_zone, tag_policy
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
-from stacks.providers.command_nodes import nodes_meet
+from stacks.estimates.run_context import cloud_context
 from stacks.providers.gcp.kubernetes_plan import check_cluster
-from stacks.providers.shared import check_head, named_zone, tag_policy
+from stacks.providers.gcp.settings import GcpConfig
 
 TPU_TIERS = {"reservation": "guaranteed", "spot": "spot", "on-demand": "on-demand"}
 """The rungs that the queue of TPUs has, with its own words for them."""
@@ -208,7 +209,7 @@ def plan(config: StackConfig) -> GcpPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: unknown machine, accelerator,
     region or zone; a size or a rung Google does not offer; a wrong label.
     """
-    assert config.gcp is not None, "stacks.providers.unsupported_settings has seen to it"
+    section = config.section(GcpConfig)
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = slice_of(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
@@ -226,7 +227,7 @@ def plan(config: StackConfig) -> GcpPlan:
         check_cluster(config, machine, tpu, zone)
     check_head("gcp", head_type(config))
     plan_budget_alarms(list(config.budget.alert_percent), config.budget.stop_at_percent)
-    plan_amount(config.budget.monthly_usd, config.gcp.currency, config.gcp.monthly_amount, "gangway:gcp")
+    plan_amount(config.budget.monthly_usd, section.currency, section.monthly_amount, "gangway:gcp")
     check_budget_emails(config.budget.emails)
     check_retention(config.observe.log_days, "gangway:observe.log_days")
     nodes, of_machines = cluster.nodes, tpu is None and not standing
@@ -237,7 +238,7 @@ def plan(config: StackConfig) -> GcpPlan:
         region=region,
         zone=zone,
         zone_reason=reason,
-        project=config.gcp.project,
+        project=section.project,
         repository_id=_repository_id(config),
         # Workers meet there, and it fills the ladder's lower rungs. The hosts of a slice know each other by themselves.
         head=of_machines and (nodes_meet(config) or len(cluster.capacity) > 1),

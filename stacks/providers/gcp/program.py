@@ -14,14 +14,15 @@ from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.gcp.identity import ProjectServices, plan_services
 from components.gcp.pricing import price_resources
+from stacks.base.ownership import check_unclaimed
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.component_factory import ComponentFactory, declare_file, gpu_nodes, tpu_nodes
 from stacks.providers.gcp.findings import findings
 from stacks.providers.gcp.lookups import look_up_all
 from stacks.providers.gcp.owner import find_owner
 from stacks.providers.gcp.plan import GcpPlan, job_spec, plan
+from stacks.providers.gcp.settings import GcpConfig
 from stacks.providers.gcp.user_data import FALLBACK_OBJECT, UserDataInputs
-from stacks.providers.ownership import check_unclaimed
 
 __all__ = ["GcpPlan", "build", "findings", "plan", "price"]
 
@@ -125,7 +126,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
         "encryption": config.encryption == "customer-key",
         "keys": planned.has_secrets,
         "reconcile": planned.queues_slices,
-        "perimeter": config.gcp is not None and config.gcp.service_perimeter is not None,
+        "perimeter": config.section(GcpConfig).service_perimeter is not None,
         "stop": config.budget.stop_at_percent is not None,
     }
     needed = plan_services(*[part for part, wanted in parts.items() if wanted])

@@ -9,10 +9,10 @@ from components.catalog.loader import load_provider
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
 from components.gcp.retention import RETENTION
+from stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from stacks.base.rule import is_unknown, kind
 from stacks.config.stack_config import StackConfig
-from stacks.planning.rules.rule import is_unknown, kind
-from stacks.providers.base import NodeTypes, Program, Provider, TagRules
-from stacks.providers.gcp.settings import SETTINGS
+from stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
 if TYPE_CHECKING:
     from stacks.providers.gcp.plan import GcpPlan
@@ -61,7 +61,8 @@ def _dynamic(config: StackConfig, planned: "GcpPlan") -> str:
     if planned.tpu is not None:
         return "TPUs need"
     relies = config.encryption == "customer-key" or config.budget.stop_at_percent is not None
-    waits = config.gcp is not None and config.gcp.grant_wait_sec > 0
+    section = config.find_section(GcpConfig)
+    waits = section is not None and section.grant_wait_sec > 0
     return "gangway:gcp.grant_wait_sec: the wait needs" if relies and waits else ""
 
 

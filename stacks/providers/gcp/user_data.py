@@ -23,9 +23,9 @@ from images.gcp import (
     render_tpu_startup,
 )
 from images.specs import Breaker, FileSystem
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.plan import MOUNT, GcpPlan, imports, queued_resource, run_dir
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 FALLBACK_OBJECT = "fallback.json"
 """Where in the head's bucket it finds the groups it fills: it stands before them, and outlives them."""

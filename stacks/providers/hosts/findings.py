@@ -8,15 +8,15 @@ from components.catalog.site import site_findings
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.hosts.wireguard import INTERFACE
+from stacks.base.command_nodes import meeting_in_the_open
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers import shared as shared_findings
-from stacks.providers.command_nodes import meeting_in_the_open
+from stacks.estimates import provider_findings
+from stacks.estimates.common_findings import common_findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.slurm import slurm_findings
 from stacks.providers.hosts.user_data import fabric_min_gbps
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
 
 HOSTS = "gangway:hosts"
 _NAMED = 3
@@ -40,17 +40,17 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
     least = fabric_min_gbps(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=True),
-        *(shared_findings.trainable if config.trains else shared_findings.runs_commands)(planned.machine),
+        *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
         *site_findings(site_of(config), planned.machine),
-        *shared_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,"),
-        *shared_findings.fabric_check(config, least),
+        *provider_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,"),
+        *provider_findings.fabric_check(config, least),
         *_state(config, own),
         *_unknown_keys(own),
         *_open_ports(own),
         *_tunnels(config, planned, own),
         *_ssh(own),
         *_network(config, planned, own),
-        *shared_findings.member_key_refreshed(config, has_key=planned.member_key),
+        *provider_findings.member_key_refreshed(config, has_key=planned.member_key),
         *_meeting(config, own),
         *_nobody_looks(config),
     )

@@ -7,11 +7,11 @@ from components.catalog.site import SiteFabricPlan, SiteMachine, plan_site_fabri
 from components.core.findings import InputError
 from components.hosts.node_pool import check_ladder
 from components.hosts.wireguard import INTERFACE
+from stacks.base.command_nodes import nodes_meet
+from stacks.base.shared import machine_of, price_of, region_of, site_of, tag_policy
 from stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from stacks.config.stack_config import StackConfig
-from stacks.providers.command_nodes import nodes_meet
 from stacks.providers.hosts.settings import HostsConfig
-from stacks.providers.shared import machine_of, price_of, region_of, site_of, tag_policy
 
 OWN_STATE = "/var/lib/gangway"
 """Where runs are on a machine that trains alone, and has no folder named."""
@@ -77,8 +77,7 @@ def plan(config: StackConfig) -> HostsPlan:
 
 def hosts_of(config: StackConfig) -> HostsConfig:
     """The provider's own section."""
-    assert config.hosts is not None, "stacks.providers.unsupported_settings has seen to it"
-    return config.hosts
+    return config.section(HostsConfig)
 
 
 def _check_outputs(config: StackConfig, own: HostsConfig) -> None:

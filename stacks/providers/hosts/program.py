@@ -14,13 +14,13 @@ from components.estimate.cost import CostComponent, Declared, from_fact
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
 from components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
 from images.slurm.hosts import render_slurm_host_installer
+from stacks.base.shared import machine_of, price_of
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.findings import findings
 from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.slurm import machine_spec, slurm_pool
 from stacks.providers.hosts.user_data import installer, job_spec
-from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 

@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from components.core.findings import InputError
+from stacks.base.provider import NodeTypes, Program, Provider
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
-from stacks.providers.base import NodeTypes, Program, Provider
 from stacks.providers.hosts.queue_settings import slurm_mistakes
-from stacks.providers.hosts.settings import SETTINGS
+from stacks.providers.hosts.settings import SETTINGS, HostsConfig
 
 if TYPE_CHECKING:
     from stacks.providers.hosts.plan import HostsPlan
@@ -22,12 +22,14 @@ def _program() -> "Program[HostsPlan]":
 
 
 def _data(config: StackConfig) -> str | None:
-    return config.hosts.data_dir if config.hosts else None
+    section = config.find_section(HostsConfig)
+    return section.data_dir if section else None
 
 
 def _mistakes(config: StackConfig) -> Iterator[InputError]:
     """A private key that stands in plain text, and what a queue does not go with."""
-    key = config.hosts.private_key if config.hosts else None
+    section = config.find_section(HostsConfig)
+    key = section.private_key if section else None
     yield from in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
     yield from slurm_mistakes(config)
 

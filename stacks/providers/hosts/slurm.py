@@ -13,13 +13,13 @@ from images.render import BIN_DIR
 from images.slurm.conf import SRUN_PORTS
 from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec
 from images.slurm.spec import SlurmHost, SlurmRung, SlurmSpec
+from stacks.base.shared import queue_fabric
+from stacks.base.slurm_machine import slurm_machine
 from stacks.config.engine_settings import MAIN_QUEUE
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.user_data import rdma_of
-from stacks.providers.shared import queue_fabric
-from stacks.providers.slurm_machine import slurm_machine
 
 HOSTS = "gangway:hosts"
 

@@ -5,11 +5,11 @@ from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY
 from components.hosts.wireguard import INTERFACE
 from images.hosts import HostSpec, render_host_installer
 from images.specs import TRAINER_UID, RdmaSetup, own_uid
+from stacks.base import shared
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
+from stacks.estimates.run_context import cloud_context
 from stacks.providers.hosts.plan import HostsPlan, hosts_of
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 COMMAND_GRACE_SEC = 90
 """What a command of one's own has once it is told: nobody takes these machines back meanwhile."""

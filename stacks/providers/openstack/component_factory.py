@@ -13,11 +13,11 @@ from components.openstack.machine_secrets import MachineSecrets, MachineSecretsA
 from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
 from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
 from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import OpenstackPlan, section_of
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from components.openstack.machine_secrets import VALID_HOURS
+from stacks.base.command_nodes import meeting
+from stacks.base.shared import site_of
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.providers import shared
-from stacks.providers.command_nodes import meeting
+from stacks.estimates import provider_findings
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.provider_findings import CLUSTER
 from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, section_of
-from stacks.providers.shared import CLUSTER, site_of
 
 _PLACE = "gangway:openstack"
 
@@ -26,7 +27,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
     return (
         *common_findings(config, planned.machine, cost),
         *site_findings(site_of(config), planned.machine),
-        *(shared.trainable if config.trains else shared.runs_commands)(planned.machine),
+        *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
         *_fabric(config, planned),
         *_placement(config, planned),
         *_image(config),
@@ -35,7 +36,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_encryption(config),
         *_identity(config),
         *_secrets(config),
-        *shared.member_key_refreshed(config, has_key=planned.member_key),
+        *provider_findings.member_key_refreshed(config, has_key=planned.member_key),
         *meeting(config),
         *_lines(config, planned),
         *_money(config),
@@ -60,8 +61,8 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             f"ask your administrator, or write {_PLACE}.rdma_network_id to have SR-IOV ports made",
         )
     least = fabric_min_gbps(config, planned)
-    yield from shared.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
-    yield from shared.fabric_check(config, least)
+    yield from provider_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,")
+    yield from provider_findings.fabric_check(config, least)
 
 
 def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
@@ -130,7 +131,7 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
             ),
             "set egress: nat where an image lacks them",
         )
-    yield from shared.ways_out(
+    yield from provider_findings.ways_out(
         config,
         {
             "by DNS": "the network's resolvers answer what they like",
@@ -235,4 +236,4 @@ def _money(config: StackConfig) -> Iterable[Finding]:
             "destroy the stack then",
         )
     else:
-        yield from shared.nodes_stay(config, can_leave=False)
+        yield from provider_findings.nodes_stay(config, can_leave=False)

@@ -7,9 +7,9 @@ import pulumi_openstack as openstack
 
 from components.core.lookup import Lookup, look_up
 from components.openstack.tags import tag_words
+from stacks.base.ownership import Owner
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import section_of
-from stacks.providers.ownership import Owner
 
 
 def find_owner(config: StackConfig, provider: openstack.Provider) -> Owner | None:

@@ -14,12 +14,12 @@ from components.openstack.capacity import check_flavour, check_ladder
 from components.openstack.launch import plan_boot_source
 from components.openstack.network import NetworkPlan, check_services, plan_network
 from components.openstack.storage import check_share
+from stacks.base import shared
+from stacks.base.command_nodes import nodes_meet
+from stacks.base.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 from stacks.config.stack_config import StackConfig
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
-from stacks.providers.command_nodes import nodes_meet
+from stacks.estimates.run_context import cloud_context
 from stacks.providers.openstack.settings import OpenstackConfig
-from stacks.providers.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
 
 _PLACE = "gangway:openstack"
 MOUNT = "/shared"
@@ -58,8 +58,7 @@ class OpenstackPlan:
 
 def section_of(config: StackConfig) -> OpenstackConfig:
     """The provider's own section."""
-    assert config.openstack is not None, "stacks.providers.unsupported_settings has seen to it"
-    return config.openstack
+    return config.section(OpenstackConfig)
 
 
 def plan(config: StackConfig) -> OpenstackPlan:

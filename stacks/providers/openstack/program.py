@@ -11,14 +11,14 @@ import pulumi_openstack as openstack
 from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.openstack.pricing import price_resources
+from stacks.base.ownership import check_unclaimed
+from stacks.base.shared import machine_of, price_of
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.component_factory import ComponentFactory
 from stacks.providers.openstack.findings import findings
 from stacks.providers.openstack.owner import find_owner
 from stacks.providers.openstack.plan import OpenstackPlan, job_spec, plan, section_of
 from stacks.providers.openstack.user_data import UserDataInputs
-from stacks.providers.ownership import check_unclaimed
-from stacks.providers.shared import machine_of, price_of
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
@@ -38,7 +38,7 @@ def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.In
     storage = stack.storage(network)
     identity = stack.node_identity(runs)
     image = config.ready_image
-    assert image is not None, "stacks.providers.unsupported_settings has seen to it"
+    assert image is not None, "stacks.loading.unsupported_settings has seen to it"
     job = pulumi.Output.from_input(job_spec(config, planned, image))
     share = (storage.mount_source, storage.access_user) if storage else ("", "")
     user_data_inputs = UserDataInputs(job, runs.bucket_url, *share)

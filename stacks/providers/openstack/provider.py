@@ -8,10 +8,10 @@ from components.core.findings import InputError
 from components.estimate.cost import Declared
 from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
+from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.config.encrypted import in_plain_text
 from stacks.config.stack_config import StackConfig
-from stacks.providers.base import NodeTypes, Program, Provider, TagRules
-from stacks.providers.openstack.settings import SETTINGS
+from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
 if TYPE_CHECKING:
     from stacks.providers.openstack.plan import OpenstackPlan
@@ -54,7 +54,8 @@ def _always(_resources: Sequence[Declared]) -> bool:
 
 def _url_key(config: StackConfig) -> Iterator[InputError]:
     """An account's key that stands in plain text."""
-    key = config.openstack.temp_url_key if config.openstack else None
+    section = config.find_section(OpenstackConfig)
+    key = section.temp_url_key if section else None
     return in_plain_text("openstack", "temp_url_key", key, "the key of an account", "a key of the stack's own")
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, StrictBool
 from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
 from stacks.config.section import Section
+from stacks.config.stack_config import StackConfig
 
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _UUID_EXAMPLES = [f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "12"]
@@ -109,3 +110,9 @@ SETTINGS = ProviderSettings(
     runs_commands=True,
     joins_commands=True,
 )
+
+
+def storage_cloud(config: StackConfig) -> str:
+    """The name in clouds.yaml of the cloud that holds a stack's buckets; empty for other providers."""
+    section = config.find_section(OpenstackConfig)
+    return (section.cloud or "") if section else ""

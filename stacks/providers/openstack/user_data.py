@@ -18,9 +18,9 @@ from images.openstack import (
 )
 from images.render import base64gzip
 from images.specs import FileSystem, RdmaSetup
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, run_dir, section_of
-from stacks.providers.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 
 
 class _Names(NamedTuple):

@@ -33,8 +33,8 @@ from components.catalog.schema import (
     TpuCatalog,
 )
 from components.core.findings import InputError
-from components.gcp.tpu.slices import chip_prices
-from stacks.cli.catalog import HOME_REGION
+from components.gcp.slices import chip_prices
+from gangway.cli.catalog import HOME_REGION
 
 PLACEHOLDER_PRICES = (700.0, 0.0, 98.32)
 """What price sources are known to hold for want of a price: 700 and 0; and p5's price of before June 2025."""

@@ -13,7 +13,7 @@ from components.catalog.offered import first_zone, region_findings, service_find
 from components.catalog.schema import Fact, MachineType, Offered
 from components.catalog.validators import STALE_DAYS
 from components.core.findings import Finding
-from components.gcp.tpu.slices import plan_slice, slice_machine
+from components.gcp.slices import plan_slice, slice_machine
 
 Complete = Literal["zones", "regions", "none"]
 OF = date(2026, 11, 1)

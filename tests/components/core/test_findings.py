@@ -102,7 +102,7 @@ def test_a_suggestion_is_always_a_similar_allowed_word(written: str, words: list
 
 def test_words_are_compared_in_one_place_of_each_package(repo: Path) -> None:
     """Whatever proposes a word has the one threshold."""
-    packages = ("components", "images", "stacks", "trainer")
+    packages = ("components", "gangway", "images", "stacks", "trainer")
     files = [path for package in packages for path in (repo / package).rglob("*.py")]
     using = {str(path.relative_to(repo)) for path in files if "get_close_matches" in path.read_text("utf-8")}
     assert using == {"components/core/findings.py", "trainer/core/errors.py"}

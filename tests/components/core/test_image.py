@@ -7,7 +7,7 @@ import pulumi
 from pulumi.runtime import rpc
 
 from components.core.image import CACHE_TAG, TrainerImage
-from stacks.planning.recording import PlaceholderCloud, record
+from stacks.recording import PlaceholderCloud, record
 
 Declare = Callable[[Callable[[], object]], Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.core.member_key import member_key, new_member_key
 from components.core.pinned import STASH
-from stacks.planning.recording import PlaceholderCloud, Recording, record
+from stacks.recording import PlaceholderCloud, Recording, record
 
 
 def side(pem: Path, purpose: ssl.Purpose) -> ssl.SSLContext:

@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 
 from components.core.pinned import STASH, pinned
-from stacks.planning.recording import PlaceholderCloud, record
+from stacks.recording import PlaceholderCloud, record
 
 
 def declared(refresh: int) -> Any:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from components.core.pinned import STASH
 from components.core.signing_key import new_signing_key, public_half, signing_key
-from stacks.planning.recording import PlaceholderCloud, record
-from stacks.report.signatures import read_private_key, read_public_key, sign, signature_of
+from gangway.runs.signatures import read_private_key, read_public_key, sign, signature_of
+from stacks.recording import PlaceholderCloud, record
 
 
 def test_the_halves_fit(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from components.estimate.energy import (
     estimate_energy,
     estimate_sci,
 )
-from components.gcp.tpu.slices import plan_slice, slice_machine
+from components.gcp.slices import plan_slice, slice_machine
 
 MACHINES = st.sampled_from(sorted(load().machines))
 REGIONS = st.sampled_from(sorted(load().regions))

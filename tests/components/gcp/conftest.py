@@ -10,9 +10,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from stacks.planning import recording
+from stacks import recording
 
-# What Google's resources tell, and no input; what its functions answer. A plan names them instead of knowing them.
 GOOGLE_OUTPUTS = ("address", "email", "member", "mountPoint", "registryUri", "selfLink", "selfLinkUnique", "uniqueId")
 GOOGLE_ANSWERS = {
     "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": ("emailAddress", "member"),

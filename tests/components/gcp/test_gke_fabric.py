@@ -13,7 +13,7 @@ from components.catalog.schema import GcpMachineType
 from components.gcp.fabric import GIB, plan_interfaces
 from components.gcp.gke_fabric import fabric_manifests, has_rdma, network_names, team_fabric
 from components.kubernetes.spec import FABRIC, FABRIC_KEY
-from stacks.engines.kubernetes.fabric import Fabric
+from gangway.jobs.kubernetes.fabric import Fabric
 
 RDMA = ("a3-ultragpu-8g", "a4-highgpu-8g")
 

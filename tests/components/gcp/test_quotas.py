@@ -16,7 +16,7 @@ from components.gcp.quotas import (
     slice_quotas,
     storage_quota,
 )
-from components.gcp.tpu.slices import plan_slice
+from components.gcp.slices import plan_slice
 
 SPOT, ON_DEMAND = Spot(kind="spot"), OnDemand(kind="on-demand")
 RESERVED = Reservation(kind="reservation", id="r", zone="us-east5-a")

@@ -107,7 +107,7 @@ def test_what_clients_mount(declare: Callable[..., Any], lustre_args: Any) -> No
 def test_the_address_is_what_stands_before_the_at(
     declare: Callable[..., Any], lustre_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacks.planning import recording
+    from stacks import recording
 
     seen: list[str] = []
     answer = recording.PlaceholderCloud.__call__
@@ -162,7 +162,7 @@ def test_the_share(
 def test_the_share_is_mounted_by_its_address(
     declare: Callable[..., Any], filestore_args: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacks.planning import recording
+    from stacks import recording
 
     seen: list[str] = []
     answer = recording.PlaceholderCloud.__call__
@@ -183,7 +183,7 @@ def test_its_servers_may_answer_those_who_wait_for_a_lock(
     monkeypatch: pytest.MonkeyPatch,
     api_mistakes: Callable[..., list[str]],
 ) -> None:
-    from stacks.planning import recording
+    from stacks import recording
 
     answer = recording.PlaceholderCloud.__call__
 

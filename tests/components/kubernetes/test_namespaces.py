@@ -7,7 +7,7 @@ import pytest
 
 from components.kubernetes.namespaces import CLAIM, namespace_manifests
 from components.kubernetes.spec import GPU, ClusterSpec
-from stacks.engines.kubernetes import engine
+from gangway.jobs.kubernetes import engine
 
 LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "fs", "mountname": "m"}}}
 
@@ -31,7 +31,7 @@ def test_pods_of_a_team_are_restricted(two_teams: ClusterSpec) -> None:
     assert [each["metadata"]["name"] for each in found(made, "Namespace")] == ["vision", "speech"]
     incoming, outgoing = found(made, "NetworkPolicy", "vision")
     assert incoming["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}, "nothing comes in"
-    assert outgoing["spec"]["podSelector"] == {}, "what goes out: tests/stacks/planning/test_team_access.py"
+    assert outgoing["spec"]["podSelector"] == {}, "what goes out: tests/stacks/plan/test_team_access.py"
     assert {"to": [{"namespaceSelector": {}}]} in outgoing["spec"]["egress"], "to pods, which let in whom they will"
     [account] = found(made, "ServiceAccount", "vision")
     assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("default", False)
@@ -79,7 +79,7 @@ def test_every_team_has_a_claim_on_the_one_volume(two_teams: ClusterSpec) -> Non
 
 
 def test_where_all_teams_share_a_volume_their_pods_mount_no_more_than_their_own(two_teams: ClusterSpec) -> None:
-    """What it lets pass is judged by a real API server (tests/stacks/engines/kubernetes/test_own_cluster.py)."""
+    """What it lets pass is judged by a real API server (tests/gangway/jobs/kubernetes/test_own_cluster.py)."""
     made = namespace_manifests(two_teams, LUSTRE, 1200)
     policies, bindings = (found(made, f"ValidatingAdmissionPolicy{kind}") for kind in ("", "Binding"))
     assert len(policies) == len(bindings) == 2

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from components.kubernetes.queues import COHORT, QUEUE, queue_manifests
 from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor, Node, Team
-from stacks.engines.kubernetes.manifests import priority_class
-from stacks.engines.kubernetes.queues import quantity, quota_of
+from gangway.jobs.kubernetes.manifests import priority_class
+from gangway.jobs.kubernetes.queues import quantity, quota_of
 
 
 def of(kind: str, manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ LUSTRE = {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": {"dnsname": "
 
 @pytest.fixture
 def manifests(two_teams: ClusterSpec) -> tuple[dict[str, Any], ...]:
-    """Those of kinds that Kubernetes has itself; Kueue's are judged by its own webhooks (tests/stacks/engines)."""
+    """Those of kinds that Kubernetes has itself; Kueue's are judged by its own webhooks (tests/gangway/jobs)."""
     return namespace_manifests(two_teams, {**LUSTRE, "mountOptions": ["flock"]}, 1200)
 
 

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from components.core.findings import InputError
+from gangway.jobs.slurm.engine import SlurmEngine
 from images.render import TEMPLATES
 from images.slurm.conf import account_words, conf_files
 from images.slurm.spec import SlurmHost, SlurmMachine, SlurmRung, SlurmSpec, SlurmTeam
 from stacks.config.job_file import JobFile
-from stacks.engines.slurm.engine import SlurmEngine
 from tests.slurm_cluster import SlurmCluster, begin_munge, end_all, free_port, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]

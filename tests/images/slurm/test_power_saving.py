@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from moto import mock_aws
 
+from gangway.jobs.base import Phase
+from gangway.jobs.slurm.engine import SlurmEngine
 from images.node.slurm_plan import HELD
 from images.slurm.spec import SlurmSpec
-from stacks.engines.base import Phase
-from stacks.engines.slurm.engine import SlurmEngine
 from tests.cloud_slurm import CloudSlurm, cloud_slurm, spec, written
+from tests.gangway.jobs.test_contract import job
 from tests.slurm_cluster import begin_munge, end_all, free_port, why_not
-from tests.stacks.engines.test_contract import job
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.config.corrections import Span, moment_for, number_for, range_of, text_for, truth_of, unit_of
-from stacks.config.loader import from_file
+from stacks.loading.loader import from_file
 
 ABOVE_0, WHOLE = Span(above=0), Span(above=0, whole=True)
 SHARE = Span(low=0, below=1)

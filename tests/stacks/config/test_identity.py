@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.config.identity import MAX_LENGTH, folder_stack, is_valid_identity, project_name, stack_identity
-from stacks.config.loader import find_stack_file, from_file
-from stacks.planning.plan import make_plan
+from stacks.loading.loader import find_stack_file, from_file
+from stacks.plan.plan import make_plan
 
 STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 STACK = "zzstack"

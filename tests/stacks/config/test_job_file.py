@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
+from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables
 from stacks.config.job_file import JobFile, Priority, read_job_file
-from stacks.engines.node_command import Meeting, Place, node_argv, node_variables
 from tests.conftest import REPO
 
 COMMAND = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\n"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.config.job_settings import check_settings, setting_flags
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import make_plan
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
+from stacks.base.registry import provider_of
 from stacks.config.job_file import read_job_file
-from stacks.config.loader import from_file
 from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
 from stacks.config.sections import CommandConfig, JobConfig
-from stacks.providers import command_settings
-from stacks.providers.registry import provider_of
+from stacks.loading import command_settings
+from stacks.loading.loader import from_file
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "image": IMAGE, "max_hours": 4}

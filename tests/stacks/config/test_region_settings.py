@@ -9,8 +9,8 @@ import pytest
 from components.core.findings import InputError
 from components.estimate.regions import RegionLimits
 from stacks.config.job_file import read_job_file
-from stacks.config.loader import from_file
 from stacks.config.region_settings import limits_of_options
+from stacks.loading.loader import from_file
 
 JOB = "name: mine\ncommand: [python, train.py]\nmax_hours: 1\nregions: "
 WRITTEN = "{allow: ['aws:eu-'], deny: ['aws:eu-west-2'], residency: [EU, 'NO']}"

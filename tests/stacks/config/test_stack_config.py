@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from components.core.capacity import OnDemand, Spot
 from components.core.findings import InputError
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
+from stacks.loading.loader import from_file
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 

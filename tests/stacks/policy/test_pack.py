@@ -24,9 +24,9 @@ from pulumi_policy import (
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
 from components.core.findings import Finding, Severity
-from stacks.planning.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
-from stacks.planning.rules.resource_rules import SiteGrid
-from stacks.planning.rules.rule import UNKNOWN
+from stacks.base.rule import UNKNOWN
+from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
+from stacks.plan.rules.resource_rules import SiteGrid
 from stacks.policy import pack
 from stacks.policy.pack import plain
 

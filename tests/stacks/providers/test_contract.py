@@ -9,13 +9,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from stacks.config.loader import from_file, stack_model
+from stacks.base.provider import Provider
+from stacks.base.registry import PROVIDERS, all_providers, provider_of
+from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
-from stacks.planning.rules.rule import kind
+from stacks.loading.loader import from_file, stack_model
+from stacks.plan.plan import make_plan
 from stacks.program import program_of
-from stacks.providers.base import Provider
-from stacks.providers.registry import PROVIDERS, all_providers, provider_of
 
 REPO = Path(__file__).resolve().parents[3]
 SITES = {"openstack", "hosts"}
@@ -48,7 +48,7 @@ def test_knowing_a_provider_loads_no_sdk() -> None:
     """Or a plan would wait for every cloud's."""
     sdks = [one.sdk_module for one in all_providers()]
     program = (
-        "import sys; from stacks.providers.registry import all_providers; all_providers(); "
+        "import sys; from stacks.base.registry import all_providers; all_providers(); "
         f"print([name for name in {sdks} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPO, capture_output=True, text=True, check=True)

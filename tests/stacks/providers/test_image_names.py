@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file
-from stacks.planning.plan import make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import make_plan
 
 pytestmark = pytest.mark.attack("a stack file's author", "image names that say more to bash, a unit or YAML")
 

@@ -11,13 +11,13 @@ import pytest
 
 from components.core.findings import InputError
 from components.core.retention import Retention
-from stacks.config.loader import from_file
+from stacks import recording
+from stacks.base.registry import provider_of
+from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
-from stacks.planning import recording
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, record
-from stacks.planning.rules.rule import kind
+from stacks.loading.loader import from_file
 from stacks.program import build
-from stacks.providers.registry import provider_of
+from stacks.recording import PlaceholderCloud, PlannedResource, record
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (REPOSITORY / "stacks").glob("Pulumi.*.yaml"))

@@ -10,9 +10,9 @@ import pulumi
 import pytest
 
 from components.core.lookup import ANSWER_LIMIT, LookupFailedError
-from stacks.config.loader import from_file
-from stacks.planning.recording import PlaceholderCloud, record
+from stacks.loading.loader import from_file
 from stacks.program import build
+from stacks.recording import PlaceholderCloud, record
 
 REPO = Path(__file__).resolve().parents[3]
 _INVOKE = re.compile(r"(get|list|read|invoke)_|invoke$")
@@ -113,6 +113,6 @@ def _called_outside_the_wrapper(source: str) -> list[str]:
 def test_no_function_of_an_sdk_is_called_outside_the_wrapper() -> None:
     files = [path for top in ("components", "stacks") for path in sorted((REPO / top).rglob("*.py"))]
     found = {str(path.relative_to(REPO)): _called_outside_the_wrapper(path.read_text("utf-8")) for path in files}
-    assert found.pop("stacks/providers/ownership.py") == ["pulumi.runtime.invoke"]
+    assert found.pop("stacks/base/ownership.py") == ["pulumi.runtime.invoke"]
     assert {path: names for path, names in found.items() if names} == {}
     assert _called_outside_the_wrapper("import pulumi_aws as aws\naws.ssm.get_parameter_output(name='x')")

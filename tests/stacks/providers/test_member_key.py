@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
-from stacks.providers.shared import member_key_refreshed
+from stacks.estimates.provider_findings import member_key_refreshed
+from stacks.plan.plan import make_plan
 
 STACKS = ("aws-demo", "gcp-a3-spot", "azure-nc-dev", "openstack-gpu", "hosts-lab")
 

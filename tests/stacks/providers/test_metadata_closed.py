@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from images.slurm.hosts import render_slurm_host_installer
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import make_plan
 
 STACKS = sorted((Path(__file__).parents[3] / "stacks").glob("Pulumi.*.yaml"))
 MACHINES = {

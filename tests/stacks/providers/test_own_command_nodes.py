@@ -10,7 +10,7 @@ import pytest
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
+from stacks.plan.plan import Plan, make_plan
 from stacks.providers.hosts.plan import plan
 from stacks.providers.hosts.user_data import installer, job_spec
 

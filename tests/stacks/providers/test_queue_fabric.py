@@ -14,13 +14,13 @@ import yaml
 
 from components.core.queue_fabric import FABRIC_MIN_GBPS
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
-from stacks.config.loader import from_file
+from gangway.jobs.kubernetes.fabric import Fabric
 from stacks.config.stack_config import StackConfig
-from stacks.engines.kubernetes.fabric import Fabric
-from stacks.planning.plan import make_plan
-from stacks.planning.recording import PlannedResource, Recording
+from stacks.loading.loader import from_file
+from stacks.plan.plan import make_plan
+from stacks.recording import PlannedResource, Recording
 from tests.conftest import REPO
-from tests.stacks.engines.test_contract import job
+from tests.gangway.jobs.test_contract import job
 
 PLACE = "/etc/gangway/job-fabric"
 _VARIABLE = re.compile(rf"^ *(NCCL_[A-Z_]+|{FABRIC_MIN_GBPS})=(.*)$", re.MULTILINE)

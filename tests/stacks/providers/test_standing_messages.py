@@ -9,12 +9,12 @@ import pytest
 
 from components.core.capacity import CapacityBlock, FlexStart
 from components.core.findings import InputError
-from stacks.config.loader import from_file
+from stacks.base.registry import provider_of
 from stacks.config.sections import CommandConfig, JobConfig
 from stacks.config.stack_config import StackConfig
+from stacks.loading.loader import from_file
+from stacks.loading.unsupported_settings import provider_mistakes
 from stacks.program import program_of
-from stacks.providers.registry import provider_of
-from stacks.providers.unsupported_settings import provider_mistakes
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
 STANDING = {config.stack: config for config in map(from_file, FILES) if config.engine.standing}

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError, Severity
 from components.estimate.energy import UTILISATION
-from stacks.cli import main as cli
-from stacks.config.loader import from_file, stack_model
+from gangway.cli import main as cli
+from stacks.base import registry
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
-from stacks.providers import registry
+from stacks.loading.loader import from_file, stack_model
+from stacks.plan.plan import Plan, make_plan
 
 HERE = Path(__file__).parent
 FILE = HERE / "toy" / "Pulumi.toy-lab.yaml"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.control.lines import line
 from trainer.__main__ import main
-from trainer.config.control import SWITCH_FILE, ControlSettings
+from trainer.config.values.control import SWITCH_FILE, ControlSettings
 from trainer.control.guardrails import Machine
 
 _TOLD = {"settings": ControlSettings().model_dump(mode="json"), "machine": Machine(4)._asdict(), "seed": 0}

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control import Bounds
 from trainer.config.control_misfits import misfits
 from trainer.config.presets import preset
 from trainer.config.step_memory import share_of
+from trainer.config.values.control import Bounds
 
 CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
 

@@ -19,9 +19,9 @@ from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice
 from trainer.config.parts.rules import OF_PARTS, first_broken
 from trainer.config.presets import PRESETS
-from trainer.config.schedules import Ramp, Schedules, Steps
-from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.schedules import Ramp, Schedules, Steps
+from trainer.config.values.segments import Segment
 from trainer.core.errors import TrainerError
 
 WHOLE, SETTINGS = (Draft202012Validator(json.loads(made())) for made in (config_schema, settings_schema))

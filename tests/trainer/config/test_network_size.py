@@ -24,8 +24,8 @@ from trainer.config.network_size import (
     step_operations,
 )
 from trainer.config.presets import PRESETS
-from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.segments import Span
 from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
 from trainer.networks.factory import build

@@ -5,11 +5,11 @@ import shlex
 import pytest
 
 from trainer.__main__ import train_config
-from trainer.config.metric_names import parse
 from trainer.config.parts.fields import RESOLUTIONS
 from trainer.config.prepare_command import train_command, untrainable
 from trainer.config.refusals import misfit
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import parse
 
 
 def read(command: str) -> TrainConfig:

@@ -5,13 +5,13 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from trainer.config.metric_names import FEWEST_IMAGES, METRICS
 from trainer.config.network_size import state_gib
 from trainer.config.presets import PRESETS
 from trainer.config.refusals import DATA_SETS, Machine, refusals
 from trainer.config.segment_plan import stretches
-from trainer.config.segments import Span
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import FEWEST_IMAGES, METRICS
+from trainer.config.values.segments import Span
 from trainer.core.errors import TrainerError
 from trainer.data import cifar10
 from trainer.data.dataset import SHIPPED, prepare_if_missing

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from trainer.config.network_size import device_gib, discriminator_size, generator_size, largest_unit
 from trainer.config.presets import PRESETS
-from trainer.config.schedules import Schedules
-from trainer.config.segments import Segment
 from trainer.config.step_memory import (
     _AT_PEAK,
     GIB,
@@ -22,6 +20,8 @@ from trainer.config.step_memory import (
     share_of,
 )
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.schedules import Schedules
+from trainer.config.values.segments import Segment
 from trainer.networks.factory import build
 
 R3GAN = PRESETS["r3gan-cifar10"]

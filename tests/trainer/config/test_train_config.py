@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.metric_names import METRICS
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.metric_names import METRICS
 from trainer.core.errors import TrainerError
 
 DIGITS = PRESETS["dcgan-digits"]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.as_keys import as_keys
 from trainer.config.parts.rules import RULES, first_broken
 from trainer.config.presets import PRESETS
-from trainer.config.schedules import Schedules, Steps
-from trainer.config.segments import Segment
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.as_keys import as_keys
+from trainer.config.values.schedules import Schedules, Steps
+from trainer.config.values.segments import Segment
 from trainer.core.errors import TrainerError
 
 DIGITS, WGAN, R3GAN = PRESETS["dcgan-digits"], PRESETS["wgan-gp-cifar10"], PRESETS["r3gan-cifar10"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
-from trainer.config.control import ControlSettings, Objective
+from trainer.config.values.control import ControlSettings, Objective
 from trainer.control.decide import Outcome, next_decision, policy_of
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Interval, Knobs, Value, efficiency, score

@@ -6,7 +6,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from tests.trainer.control.closed_loop import Plant, turned
-from trainer.config.control import Bounds, Objective
+from trainer.config.values.control import Bounds, Objective
 from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.policy import Allowed, Room
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainer.config.control import Bounds, ControlSettings, Objective
 from trainer.config.presets import preset
+from trainer.config.values.control import Bounds, ControlSettings, Objective
 from trainer.control.checks import check_control
 from trainer.core.errors import TrainerError
 from trainer.records.quantity import Quantity

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from trainer.config.control import ControlSettings
+from trainer.config.values.control import ControlSettings
 from trainer.control.controller import Controller
 from trainer.control.guardrails import Machine, failures
 from trainer.control.interval import Interval, Knobs

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.control.lines import KNOBS, line
-from trainer.config.control import JUDGE, Bounds, ControlSettings
 from trainer.config.segment_plan import decided_values
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.fatal import Fatal, fatal_changes, may_come_of_a_change, takes_less, to_undo
 from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs, Value

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from trainer.config.arguments import Parser
-from trainer.config.control import Bounds, ControlSettings
+from trainer.config.values.control import Bounds, ControlSettings
 from trainer.control.flags import add_control, control_asked, reading_asked
 from trainer.core.errors import TrainerError
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.control.closed_loop import Loop, Plant
-from trainer.config.control import JUDGE, Bounds, ControlSettings
+from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.decide import next_decision
 from trainer.control.guardrails import Machine, allowed, doubled, lost_sec
 from trainer.control.interval import Decision, Interval, Knobs, Value

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.config.control import JUDGE, ControlSettings
+from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control import history as module
 from trainer.control.guardrails import failures, is_too_often, lost_sec, lost_too_much
 from trainer.control.history import remembered, standing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.config.control import Bounds
+from trainer.config.values.control import Bounds
 from trainer.control.guardrails import Machine, ladders
 from trainer.control.idle_bounds import idle_bounds
 from trainer.control.interval import Knobs

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control import JUDGE, Bounds, ControlSettings
+from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import Verdict, judge, undoing

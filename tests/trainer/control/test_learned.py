@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import SECONDS, Loop
-from trainer.config.control import JUDGE, ControlSettings, Objective
+from trainer.config.values.control import JUDGE, ControlSettings, Objective
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.learned import Learned, Trial, context_of, trials_of
 from trainer.control.policy import Room

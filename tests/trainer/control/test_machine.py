@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trainer.config.control import Bounds
 from trainer.config.presets import preset
+from trainer.config.values.control import Bounds
 from trainer.control.actuators import Actuators
 from trainer.control.guardrails import Machine
 from trainer.control.machine import machine_of

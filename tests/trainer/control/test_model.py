@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import Loop
-from trainer.config.control import ControlSettings, Objective
+from trainer.config.values.control import ControlSettings, Objective
 from trainer.control.interval import Interval, Knobs
 from trainer.control.model import Model, StepModel
 

@@ -11,7 +11,7 @@ import torch
 from tests.trainer.control.closed_loop import Loop, Plant
 from tests.trainer.control.lines import line
 from trainer.__main__ import main
-from trainer.config.control import JUDGE, Bounds, ControlSettings, PolicyName
+from trainer.config.values.control import JUDGE, Bounds, ControlSettings, PolicyName
 from trainer.control.controller import Controller
 from trainer.control.fatal import fatal_changes
 from trainer.control.guardrails import Machine

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from tests.trainer.control.closed_loop import Loop, Plant
-from trainer.config.control import Bounds, ControlSettings
+from trainer.config.values.control import Bounds, ControlSettings
 from trainer.control.bottleneck import Kind, bottleneck
 from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs

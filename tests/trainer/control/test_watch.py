@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.control.lines import KNOBS, line
-from trainer.config.control import ControlSettings, Objective
-from trainer.config.metric_names import FD_ENL0
+from trainer.config.values.control import ControlSettings, Objective
+from trainer.config.values.metric_names import FD_ENL0
 from trainer.control.guardrails import failures, mistrusted
 from trainer.control.watch import Watch, history_of, interval
 

@@ -13,7 +13,7 @@ from trainer.records.summary import summarise
 @pytest.fixture
 def run_dir(repo: Path, tmp_path: Path) -> Path:
     """A recorded run's folder."""
-    recorded = repo / "tests/stacks/report/comparison/recorded"
+    recorded = repo / "tests/gangway/report/comparison/recorded"
     record = json.loads((recorded / "run.json").read_text("utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(record["config"]), "utf-8")
     (tmp_path / "stats.jsonl").write_bytes((recorded / "stats.jsonl").read_bytes())

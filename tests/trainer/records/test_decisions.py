@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainer.config.control import JUDGE
+from trainer.config.values.control import JUDGE
 from trainer.records.decisions import decisions
 
 Line = dict[str, Any]

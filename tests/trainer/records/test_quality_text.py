@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.config.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
+from trainer.config.values.metric_names import DIGIT_CLASSES, DIGITS_RECOGNISED
 from trainer.metrics.metric_registry import Counts, metric
 from trainer.records.quality import QualityProtocol, QualityRecord, sentence, value_text
 from trainer.records.quantity import Quantity

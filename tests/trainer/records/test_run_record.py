@@ -66,7 +66,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         RunRecord.read(tmp_path / "run.json")
 
 
-RECORDED = "tests/stacks/report/comparison/recorded/run.json"
+RECORDED = "tests/gangway/report/comparison/recorded/run.json"
 """As a version of November 2026 wrote it, before segments, schedules and files beside the record."""
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.config.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.config.train_config import TrainConfig
+from trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings
 from trainer.control import controller, fatal
 from trainer.control.decide import next_decision
 from trainer.control.interval import Decision, Interval, Value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.config.accelerators import PEAK_TFLOPS, WITHOUT_BF16
+from trainer.config.values.accelerators import PEAK_TFLOPS, WITHOUT_BF16
 from trainer.records.quantity import Quantity
 from trainer.telemetry.flops import peak_flops
 

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from trainer.config.layer_rates import LayerRatesField
-from trainer.config.metric_names import NONE, parse, parse_names
-from trainer.config.schedules import Schedules, SchedulesField
-from trainer.config.segments import SegmentsField
-from trainer.config.strict_numbers import Written
+from trainer.config.values.layer_rates import LayerRatesField
+from trainer.config.values.metric_names import NONE, parse, parse_names
+from trainer.config.values.schedules import Schedules, SchedulesField
+from trainer.config.values.segments import SegmentsField
+from trainer.config.values.strict_numbers import Written
 from trainer.core.errors import broken_rule
 
 AUGMENTATIONS = ("color", "translation", "cutout")

@@ -9,7 +9,7 @@ import pytest
 from pulumi._types import input_type_py_to_pulumi_names
 
 from components.catalog.replaces.table import FOLDER, Changed, load
-from stacks.providers.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, provider_of
 
 REPOSITORY = Path(__file__).parents[4]
 FSX = "aws:fsx:LustreFileSystem"

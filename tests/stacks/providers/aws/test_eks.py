@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from components.core.findings import InputError, Severity
-from stacks.config.loader import from_file
-from stacks.planning.plan import Plan, make_plan
-from stacks.planning.recording import PlannedResource
+from stacks.loading.loader import from_file
+from stacks.plan.plan import Plan, make_plan
 from stacks.providers.aws.eks_plan import with_second_zone
+from stacks.recording import PlannedResource
 
 Edit = Callable[[dict[str, Any]], object]
 

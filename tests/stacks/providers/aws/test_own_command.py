@@ -12,13 +12,13 @@ from rich.console import Console
 
 from components.core.findings import InputError
 from components.core.job import JobSpec
-from stacks.config.loader import from_file
+from gangway.report.plans.infracost import infracost
+from gangway.report.plans.show import Detail, show_plan
 from stacks.config.sections import ClusterNodesConfig
 from stacks.config.stack_config import StackConfig
-from stacks.planning.difference import compare
-from stacks.planning.infracost import infracost
-from stacks.planning.plan import Plan, make_plan
-from stacks.planning.show import Detail, show_plan
+from stacks.loading.loader import from_file
+from stacks.plan.difference import compare
+from stacks.plan.plan import Plan, make_plan
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
 NODE = ClusterNodesConfig(min=1, max=1)

@@ -13,9 +13,9 @@ from components.aws.launch import plan_interfaces
 from components.catalog.loader import load
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource
+from stacks.plan.plan import Plan, run_program
 from stacks.providers.aws.plan import plan
+from stacks.recording import PlaceholderCloud, PlannedResource
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH_LAYOUT = {plan_interfaces(m): m.name for m in load().machines.values() if m.provider == "aws"}

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import Plan, make_plan
 
 Edit = Callable[[dict[str, Any]], object]
 

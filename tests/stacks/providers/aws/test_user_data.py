@@ -11,10 +11,10 @@ import yaml
 from components.core.findings import InputError
 from images.aws import USER_DATA_LIMIT_BYTES
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
+from stacks.plan.plan import run_program
 from stacks.providers.aws.plan import plan
 from stacks.providers.aws.user_data import check_user_data
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 IMAGE = "${Repository.edited-trainer.repositoryUrl}@${Image.edited-trainer.digest}"

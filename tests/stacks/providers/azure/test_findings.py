@@ -8,7 +8,7 @@ import pytest
 
 from components.core.findings import Finding, InputError, Severity
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from stacks.providers.azure.findings import findings
 from stacks.providers.azure.plan import plan
 

@@ -16,11 +16,11 @@ from components.azure.aks_pools import pool_name
 from components.core.findings import InputError
 from components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
-from stacks.planning.recording import PlannedResource, Recording
+from stacks.plan.plan import Plan, make_plan
 from stacks.providers.azure.kubernetes import kubeconfig_of
 from stacks.providers.azure.kubernetes_plan import SPOT_KEY, priorities
 from stacks.providers.azure.plan import plan
+from stacks.recording import PlannedResource, Recording
 
 NDV5 = "aks-ndv5"
 Edited = Callable[..., StackConfig]

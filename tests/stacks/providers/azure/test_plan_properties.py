@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from components.catalog.loader import load_provider
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from components.azure.immutable import IMMUTABLE
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
+from stacks.loading.loader import from_file
+from stacks.plan.plan import Plan, run_program
 from stacks.providers.azure.plan import plan
 from stacks.providers.azure.program import price
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
 from tests.sdk_arguments import sdk_arguments
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"

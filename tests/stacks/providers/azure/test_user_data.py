@@ -15,8 +15,8 @@ from components.azure.launch import MAX_CUSTOM_DATA_BYTES
 from components.core.fields import Egress
 from images.node import fill_order
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource
+from stacks.plan.plan import Plan, run_program
+from stacks.recording import PlaceholderCloud, PlannedResource
 
 SPOT, V4, DEV = "azure-ndv5-spot", "azure-ndv4", "azure-nc-dev"
 FILL_ORDER = Path(fill_order.__file__)

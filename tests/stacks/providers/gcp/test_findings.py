@@ -9,7 +9,7 @@ import pytest
 
 from components.core.findings import Finding, Severity
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import make_plan
+from stacks.plan.plan import make_plan
 from stacks.providers.gcp.findings import IMAGE_NCCL, findings
 from stacks.providers.gcp.plan import plan
 

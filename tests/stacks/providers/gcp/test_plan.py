@@ -8,7 +8,7 @@ import pytest
 
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from stacks.providers.gcp.plan import job_spec, plan, reservation_name
 from trainer.records.run_record import RunContext
 

@@ -11,10 +11,10 @@ import yaml
 
 from components.gcp.fabric import nccl_plugin
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource
+from stacks.plan.plan import Plan, run_program
 from stacks.providers.gcp.plan import plan
 from stacks.providers.gcp.user_data import nccl_setup
+from stacks.recording import PlaceholderCloud, PlannedResource
 
 GPU, POD, SLICES = "gcp-a3-spot", "gcp-v5e-pod", "gcp-v5p-multislice"
 Edited = Callable[..., StackConfig]

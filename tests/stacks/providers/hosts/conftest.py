@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import Plan, make_plan
 
 NAME = "hosts-lab"
 

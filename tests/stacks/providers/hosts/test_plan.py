@@ -9,7 +9,7 @@ import pytest
 from components.core.findings import InputError, Severity
 from images.hosts import digest_of
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
+from stacks.plan.plan import Plan, make_plan
 from stacks.providers.hosts.plan import plan
 from stacks.providers.hosts.user_data import installer, job_spec
 
@@ -181,8 +181,8 @@ def test_roce_is_looked_for_on_ethernet(edited_lab: Edited) -> None:
 
 
 def test_exports_have_the_names_that_others_read(lab: StackConfig) -> None:
-    from stacks.planning.plan import run_program
-    from stacks.planning.recording import PlaceholderCloud
+    from stacks.plan.plan import run_program
+    from stacks.recording import PlaceholderCloud
 
     result = run_program(lab, PlaceholderCloud()).result
     assert result["run_bucket"] == result["run_bucket_url"] == "s3://my-bucket/runs"

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
+from stacks.base.registry import all_providers
 from stacks.config.encrypted import ENCRYPTED
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan
-from stacks.providers.registry import all_providers
+from stacks.plan.plan import Plan
+from stacks.providers.hosts.settings import HostsConfig
 from tests.stacks.providers.test_contract import models_in
 
 Told = Callable[..., dict[str, InputError]]
@@ -116,8 +117,7 @@ def test_a_private_key_is_never_repeated(told: Told) -> None:
 
 
 def test_an_encrypted_key_is_one_and_stays_unknown(alone: StackConfig) -> None:
-    assert alone.hosts is not None
-    assert alone.hosts.private_key == ENCRYPTED
+    assert alone.section(HostsConfig).private_key == ENCRYPTED
 
 
 def test_what_is_not_read_is_known_to_the_models(lab: StackConfig) -> None:

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from stacks.config.loader import from_file
-from stacks.planning.plan import Plan, make_plan
+from stacks.loading.loader import from_file
+from stacks.plan.plan import Plan, make_plan
 
 FILE = Path(__file__).resolve().parents[4] / "stacks" / "Pulumi.hosts-slurm.yaml"
 Edit = Callable[[dict[str, Any]], object]

@@ -7,7 +7,7 @@ import pytest
 
 from components.core.findings import Severity
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from stacks.providers.openstack.findings import findings
 from stacks.providers.openstack.plan import plan
 

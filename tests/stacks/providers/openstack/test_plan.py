@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, make_plan
+from stacks.plan.plan import Plan, make_plan
 from stacks.providers.openstack.plan import data_dir, fabric_min_gbps, job_spec, plan
 from trainer.records.run_record import RunContext
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from stacks.planning.plan import Plan
+from stacks.plan.plan import Plan
 from trainer.config.presets import PRESETS
 
 Settings = dict[str, Any]

@@ -11,10 +11,10 @@ import yaml
 
 from components.core.signing_key import public_half
 from stacks.config.stack_config import StackConfig
-from stacks.planning.plan import Plan, run_program
-from stacks.planning.recording import PlaceholderCloud, PlannedResource, Recording
+from stacks.plan.plan import Plan, run_program
 from stacks.providers.openstack.plan import plan
 from stacks.providers.openstack.program import price
+from stacks.recording import PlaceholderCloud, PlannedResource, Recording
 
 Edited = Callable[..., StackConfig]
 IMAGE = "33333333-0000-4000-8000-333333333333"

@@ -11,10 +11,11 @@ from components.catalog.schema import MachineType, Region
 from components.core.findings import Finding, InputError
 from components.core.job import JobSpec
 from components.estimate.cost import CostComponent, CostEstimate, Declared, from_service, of_resources, price_line
+from stacks.base import shared
 from stacks.config.stack_config import StackConfig
-from stacks.planning.common_findings import common_findings
-from stacks.planning.run_context import cloud_context
-from stacks.providers import shared
+from stacks.estimates import provider_findings
+from stacks.estimates.common_findings import common_findings
+from stacks.estimates.run_context import cloud_context
 
 from .provider import catalog
 from .settings import toy_of
@@ -65,7 +66,7 @@ def plan(config: StackConfig) -> ToyPlan:
 def findings(config: StackConfig, planned: ToyPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
     owner = Finding.warning("toy.owner", "gangway:toy.owner", f"{toy_of(config).owner} may take them back")
-    return (*common_findings(config, planned.machine, cost), *shared.trainable(planned.machine), owner)
+    return (*common_findings(config, planned.machine, cost), *provider_findings.trainable(planned.machine), owner)
 
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:

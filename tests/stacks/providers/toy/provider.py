@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from components.catalog.loader import Catalog, read_catalog
 from components.catalog.schema import Fact
 from components.core.findings import InputError
+from stacks.base.provider import Program, Provider, TagRules
 from stacks.config.stack_config import StackConfig
-from stacks.providers.base import Program, Provider, TagRules
 
 from .settings import SETTINGS, toy_of
 

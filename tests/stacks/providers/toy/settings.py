@@ -23,9 +23,7 @@ class ToyConfig(Section):
 
 def toy_of(config: StackConfig) -> ToyConfig:
     """The provider's own section."""
-    section = getattr(config, "toy", None)
-    assert isinstance(section, ToyConfig), "stacks.providers.unsupported_settings has seen to it"
-    return section
+    return config.section(ToyConfig)
 
 
 SETTINGS = ProviderSettings(

@@ -1,0 +1,1 @@
+"""The `gangway` command line and what it does beside the Pulumi program: jobs, bills, reports, suites, simulation."""

@@ -1,0 +1,277 @@
+"""The Environment that is a cloud: Pulumi's Automation API runs the program of `pulumi up` on a project of the item's
+own (`gangway.bench.pulumi_cli`), and takes its stack away again.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pulumi.automation import (
+    CommandError,
+    ConcurrentUpdateError,
+    EngineEvent,
+    LocalWorkspace,
+    PulumiCommand,
+    Stack,
+    StackNotFoundError,
+)
+from pydantic import ValidationError
+
+from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
+from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
+from gangway.bench.runner import Guard
+from gangway.bench.suite import Item, run_id_of, stack_name
+from gangway.runs.ended import check_goes_on
+from gangway.runs.errors import RunFailedError, StoreFailedError
+from gangway.runs.run_store import RunStore, bucket_region, runs_url
+from gangway.runs.signatures import read_public_key, signature_of
+from stacks.providers.openstack.settings import storage_cloud
+from trainer.core.regular_files import read_regular
+from trainer.records.run_record import RunRecord
+
+_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+_SHOWN_ERRORS = 3
+_TORN = (
+    "the engine was killed while it wrote the stack's state: a backend of files keeps the one before as "
+    "FILE.json.bak; put that in its place, and clean up again"
+)
+_LOST = (
+    "the state backend does not know the stack {name}, which was made: another user, another machine or another disk "
+    "than it was begun with has its state; clean up from there. If you have destroyed and removed it yourself, run "
+    "`pulumi stack init {name}` in {folder}, and clean up again"
+)
+# How long what another process has begun may take to stop: a file system is waited for.
+_GRACE_SEC = 1200.0
+SIGNER = "signer.pub"
+"""In a run's folder: the public key of its stack, which goes with the stack."""
+
+
+class Cloud:
+    """Items on stacks of their own. `env`: beside this process's own environment, such as PULUMI_BACKEND_URL;
+    `poll_sec`: the first pause between two looks for a record, and the longest.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        stamp: str,
+        command: PulumiCommand,
+        env: Mapping[str, str],
+        poll_sec: tuple[float, float] = (10.0, 60.0),
+    ) -> None:
+        self._run_dir, self._stamp, self._env, self.poll_sec = run_dir, stamp, dict(env), poll_sec
+        self._command = WatchedCommand(command)
+        self._doing: dict[str, str] = {}
+        self._errors: list[str] = []
+
+    def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
+        """See Environment."""
+        began = datetime.now(UTC)
+        self._command.why_stop = guard
+        self._command.began = _noting(note)
+        name = stack_name(item, self._stamp)
+        try:
+            stack = Stack.create_or_select(name, self._workspace(item))
+            note(stack_made=name)
+            with self._log(item) as log:
+                on_event = self._event_listener(item, "up")
+                made = stack.up(color="never", suppress_outputs=True, on_output=log, on_event=on_event)
+        except CommandError as error:
+            raise RunFailedError(self._command.stopped_by or f"up: {self._reason(error)}") from None
+        finally:
+            self._command.why_stop, self._command.began = str, lambda pid: None
+        outputs = {key: output.value for key, output in made.outputs.items()}
+        config = read_project(project_dir(self._run_dir, item), item, "the suite")
+        region = bucket_region(config.provider, config.region)
+        place = {"runs_url": runs_url(config.provider, outputs, name), "region": region, "cloud": storage_cloud(config)}
+        signer = outputs.get("signing_public_key") or ""
+        return {**place, "signer": signer, "began": began.isoformat()}
+
+    def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
+        """See Environment. The run does not need us, and the journal knows where it reports."""
+        return {}
+
+    def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
+        """See Environment."""
+        store = self._store(facts)
+        self._doing[item.name] = f"waiting for {store.url}/run.json"
+        run_id, record = run_id_of(item, self._stamp), _record_in(store)
+        if record is not None and record.id == run_id:  # none of an earlier run in the same place
+            self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
+            if record.status == "done":
+                return record
+        # A journal of an older version does not say when.
+        check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
+        return None
+
+    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
+        """See Environment."""
+        if "runs_url" not in facts:
+            raise RunFailedError("it was never up")
+        folder = self._run_dir / run_id_of(item, self._stamp)
+        if not self._store(facts).copy(folder):
+            raise RunFailedError(f"{facts['runs_url']}: nothing in there")
+        if facts.get("signer"):  # not every cloud's machines sign, nor does a journal of an older version know
+            check_signer(folder, facts["signer"])
+
+    def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
+        """See Environment. What an earlier process has begun on this stack is ended first."""
+        end_left_over(facts, signal.SIGINT, _GRACE_SEC)
+        self._command.began = _noting(note)
+        name = stack_name(item, self._stamp)
+        try:
+            stack = Stack.select(name, self._workspace(item))
+            left = _left_of(stack.export_stack().deployment or {})
+            with self._log(item) as log:
+                on_event = self._event_listener(item, "destroy")
+                stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
+            note(stack_emptied=name)
+            # With its settings kept: they are this run's.
+            stack.workspace.remove_stack(name, preserve_config=True)
+        except StackNotFoundError:
+            if ("stack_made" in facts or "runs_url" in facts) and "stack_emptied" not in facts:
+                raise RunFailedError(_LOST.format(name=name, folder=project_dir(self._run_dir, item))) from None
+            return []  # it was never made, or an earlier destroy has taken it away
+        except ConcurrentUpdateError:
+            # Nobody else knows this stack, and who began its last update is gone.
+            with suppress(CommandError):
+                stack.cancel()
+            raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
+        except CommandError as error:
+            raise RunFailedError(self._reason(error)) from None
+        return left
+
+    def doing(self, item: Item) -> str:
+        """See Environment."""
+        return self._doing.get(item.name, "")
+
+    def _workspace(self, item: Item) -> LocalWorkspace:
+        folder = str(project_dir(self._run_dir, item))
+        return LocalWorkspace(work_dir=folder, env_vars=self._env, pulumi_command=self._command)
+
+    def _store(self, facts: Mapping[str, Any]) -> RunStore:
+        return RunStore(facts["runs_url"], facts["region"], facts["cloud"])
+
+    def _log(self, item: Item) -> "_Log":
+        return _Log(project_dir(self._run_dir, item) / "pulumi.log")
+
+    def _event_listener(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
+        """Counts what is done, for people, and keeps what went wrong. Called from a thread of the API's."""
+        count, self._errors = 0, []
+
+        def on_event(event: EngineEvent) -> None:
+            nonlocal count
+            if event.res_outputs_event is not None:
+                count += 1
+                self._doing[item.name] = f"{what}: {count} done, {event.res_outputs_event.metadata.type}"
+            said = event.diagnostic_event
+            if said is not None and said.severity == "error" and said.message.strip():
+                self._errors.append(" ".join(said.message.split()))
+
+        return on_event
+
+    def _reason(self, error: CommandError) -> str:
+        """Why a command failed: what the engine called an error; else its last words."""
+        if self._errors:
+            return "; ".join(self._errors[:_SHOWN_ERRORS])
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
+        return f"{said}; {_TORN}" if "failed to load checkpoint" in said else said
+
+
+class _Log:
+    """A file that takes lines; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._write
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._file.close()
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError):  # a full disk is no reason to stop reading what the engine says
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+def check_signer(folder: Path, public_key: str) -> None:
+    """Keeps the stack's public key, PEM, beside the run, and compares what the record is signed with. RunFailedError:
+    somebody else signed it, or it was changed since.
+    """
+    key, record = folder / SIGNER, folder / "run.json"
+    key.write_text(public_key)
+    try:
+        signature_of(record, read_regular(folder, record.name), read_public_key(key, str(key)))
+    except FileNotFoundError:
+        return  # a run that ended before it had one
+    except OSError as unread:
+        raise RunFailedError(f"{record}: {unread.strerror}") from None
+    except InputError as forged:
+        raise RunFailedError(str(forged)) from None
+
+
+def _noting(note: Callable[..., None]) -> Callable[[int], None]:
+    return lambda pid: note(**process_facts(pid, "pulumi"))
+
+
+def _record_in(store: RunStore) -> RunRecord | None:
+    """The record that is there, done or not; None for none. Raises StoreFailedError."""
+    content = store.read("run.json")
+    if content is None:
+        return None
+    try:
+        return RunRecord.model_validate_json(content)
+    except ValidationError as error:
+        raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {first_wrong(error)}") from None
+
+
+def _left_of(deployment: Mapping[str, Any]) -> list[str]:
+    """What `destroy` leaves by the program's wish; and what may exist although the state does not know it."""
+    kept = [
+        f"{resource['type']} {resource.get('id', '')}"
+        for resource in deployment.get("resources") or []
+        if resource.get("retainOnDelete")
+    ]
+    unsure = [
+        f"maybe {cut['resource']['urn'].rpartition('::')[2]} ({cut['resource']['type']}): its making was cut off; look "
+        "for it in the cloud"
+        for cut in deployment.get("pending_operations") or []
+        if cut["type"] == "creating"
+    ]
+    return [*kept, *unsure]
+
+
+def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
+    """Where the state goes, before anything is begun. InputError: nobody is logged in, the backend does not answer, or
+    it needs a passphrase and has none. `env`: beside the environment, such as PULUMI_BACKEND_URL.
+    """
+    try:
+        who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
+    except CommandError as error:
+        lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
+        raise InputError(
+            "pulumi login",
+            f"no state backend: {lines[0] if lines else error}",
+            allowed="a login of this user's, or --backend-url",
+            fix="run `pulumi login`, or give --backend-url file://~/.gangway-bench",
+        ) from None
+    url = who.url or env.get("PULUMI_BACKEND_URL", "")
+    is_service = url.startswith(("https://", "http://"))
+    if not is_service and not any(name in environ for name in _PASSPHRASES):
+        raise InputError(
+            "PULUMI_CONFIG_PASSPHRASE",
+            "missing: a backend of one's own encrypts a stack's secrets with a passphrase",
+            value=url,
+            allowed=f"{' or '.join(_PASSPHRASES)} in the environment",
+            fix="export PULUMI_CONFIG_PASSPHRASE=...",
+        )
+    return url

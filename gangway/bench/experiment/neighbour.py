@@ -1,0 +1,66 @@
+"""A neighbour on the machine: real processes that take cores, started and ended by the progress of a run."""
+
+import signal
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+from gangway.bench.experiment.suite import Neighbour
+
+_BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:  # whoever began it may have been killed
+    for _ in range(1_000_000):
+        pass
+"""
+
+
+class BusyNeighbour:
+    """Of one run; a context, whose end ends every process of it. `spans`: from when to when they lived, in the
+    run's seconds of training.
+    """
+
+    def __init__(self, config: Neighbour | None) -> None:
+        self._config = config
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._began = self._now = 0.0
+        self.spans: list[tuple[float, float]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._end()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the processes that live."""
+        return tuple(process.pid for process in self._processes)
+
+    def at(self, share: float, training_sec: float) -> None:
+        """Begins or ends them, at that share of the run's images, shown in so many seconds."""
+        self._now = training_sec
+        if self._config is None:
+            return
+        low, high = self._config.between
+        wanted = low <= share < high
+        if wanted and not self._processes:
+            self._began = training_sec
+            for _ in range(self._config.cores):
+                # A session of its own: Ctrl-C reaches the runner alone, which ends them.
+                command = [sys.executable, "-c", _BUSY]
+                self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
+        elif not wanted and self._processes:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._processes:
+            return
+        for process in self._processes:
+            process.send_signal(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        self._processes.clear()
+        self.spans.append((self._began, self._now))

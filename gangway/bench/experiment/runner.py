@@ -1,0 +1,214 @@
+"""One experiment from its suite to its folder: data prepared once, run after run, and its result.json."""
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.core.findings import InputError
+from components.core.job import JobSpec, Rendezvous
+from gangway.bench.experiment.neighbour import BusyNeighbour
+from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
+from gangway.bench.local import describe, hardware
+from gangway.bench.processes import Stop
+from gangway.bench.suite import LOCAL
+from gangway.jobs.local.run import LocalRun, StatsTail, run_module
+from gangway.render.rendering import write_whole
+from stacks.config.job_settings import trainer_flags
+from stacks.estimates.run_context import local_context
+from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.records.decisions import OF_DECISIONS
+
+RESULT, EXPERIMENT = "result.json", "experiment.json"
+_POLL_SEC = 0.1
+_LAST_LINES = 6
+Say = Callable[[str, str, str], None]
+
+
+class FailedRunError(Exception):
+    """A run that ended otherwise than it should; the message says how, and where its log is."""
+
+
+def new_folder(suite: ExperimentConfig, out: Path) -> Path:
+    """A new folder of the experiment below `out` (InputError: it cannot be made)."""
+    folder = out.resolve() / f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise InputError("--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another") from None
+    return folder
+
+
+def run_experiment(
+    suite: ExperimentConfig, path: Path, items: Sequence[Item], folder: Path, stop: Stop, say: Say
+) -> bool:
+    """Runs all items in `folder`; returns whether each came to its end. What is done stays when it is stopped."""
+    machine = hardware()
+    shutil.copy(path, folder / "suite.yaml")
+    head = {
+        "suite": suite.name,
+        "title": suite.title,
+        "paper": suite.paper,
+        "control": suite.arms[0].name,
+        "static": None if suite.static is None else suite.static.name,
+        "machine": describe(machine),
+        "order": [item.name for item in items],
+        "scenarios": [scenario.model_dump(mode="json") for scenario in suite.scenarios],
+    }
+    write_whole(folder / EXPERIMENT, (json.dumps(head, indent=2) + "\n").encode())
+    whole = True
+    for data in suite.data:
+        if any(item.scenario.data == data.name for item in items):
+            say(data.name, "preparing", "")
+            log = folder / f"data-{data.name}.log"
+            argv = ["data", "prepare", *data.prepare, "--out", str(folder / "data" / data.name)]
+            for _ in run_module("trainer", argv, log, {}):
+                if stop.asked:
+                    return False
+    for item in items:
+        if stop.asked:
+            return False
+        say(item.name, "begun", f"{item.position + 1} of {len(items)}")
+        try:
+            result = run_item(item, folder, describe(machine), stop)
+        except FailedRunError as failure:
+            say(item.name, "failed", str(failure))
+            whole = False
+            continue
+        if result is None:
+            return False
+        write_whole(folder / item.name / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        say(item.name, "recorded", f"{result['time_sec']:.1f} s, {result['images']:,} images")
+    return whole
+
+
+def job_of(item: Item, folder: Path) -> JobSpec:
+    """The job of one run in the experiment's folder."""
+    scenario, own = item.scenario, folder / item.name
+    flags = trainer_flags(scenario.preset, scenario.settings, {"kimg": item.kimg, "seed": item.seed})
+    return JobSpec(
+        name=item.name,
+        backend="nccl" if hardware()["gpus"] else "gloo",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=scenario.processes,
+        rendezvous=Rendezvous(standalone=True),
+        env={"OMP_NUM_THREADS": str(item.threads)},
+        max_restarts=0,
+        argv=(
+            "train", *flags, *item.args, "--run-dir", str(own),
+            "--data", str(folder / "data" / scenario.data), "--context", str(own / "context.json"),
+        ),
+    )  # fmt: skip
+
+
+def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Runs one item to its stopping rule; None where somebody asked to stop. FailedRunError: it ended otherwise.
+    `instead`: a command in place of the trainer's launcher.
+    """
+    own = folder / item.name
+    own.mkdir(exist_ok=True)
+    context = local_context(LOCAL, item.name).model_copy(update={"machine_type": machine})
+    write_whole(own / "context.json", context.model_dump_json(indent=2).encode())
+    lines: list[dict[str, Any]] = []
+    reached: dict[str, Any] | None = None
+    with _running(item, folder, instead) as (run, tail, neighbour):
+        while (code := run.exit_code) is None and not stop.asked:
+            for line in tail.new_lines():
+                lines.append(line)
+                if "event" not in line:
+                    neighbour.at(line["images"] / (1000 * item.kimg), _training_sec(line))
+                if reached is None and is_reached(line, item.scenario.stop):
+                    reached = line
+                    run.interrupt()
+            time.sleep(_POLL_SEC)
+    if stop.asked:
+        return None
+    lines += tail.new_lines()
+    if code != 0 and not (code == EXIT_INTERRUPTED and reached is not None):
+        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+        raise FailedRunError(f"the trainer ended with {code}: {' | '.join(last)} ({run.log})")
+    return result_of(item, lines, own, neighbour.spans, reached)
+
+
+@contextmanager
+def _running(item: Item, folder: Path, instead: Sequence[str]) -> Iterator[tuple[LocalRun, StatsTail, BusyNeighbour]]:
+    own = folder / item.name
+    with (
+        BusyNeighbour(item.scenario.neighbour) as neighbour,
+        LocalRun.start(job_of(item, folder), own / "train.log", instead) as run,
+    ):
+        yield run, StatsTail(own / "stats.jsonl"), neighbour
+
+
+def is_reached(line: Mapping[str, Any], rule: Reached | None) -> bool:
+    """Whether a line of stats.jsonl says that the metric is where the run may end."""
+    if rule is None or line.get("event") != "quality" or line["quality"]["name"] != rule.metric:
+        return False
+    value = line["quality"]["trained"]["value"]
+    return value is not None and value <= rule.at_most
+
+
+def result_of(
+    item: Item,
+    lines: Sequence[Mapping[str, Any]],
+    own: Path,
+    spans: Sequence[Sequence[float]],
+    reached: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What a run came to, as plain data. Time is that of training, without that of quality metrics: where a metric
+    ended it, up to the images at which that was computed. FailedRunError: it has no line of statistics.
+    """
+    until = reached["images"] if reached is not None else float("inf")
+    ticks = [line for line in lines if "event" not in line and line["images"] <= until]
+    if not ticks:
+        raise FailedRunError(f"no line of statistics in {own / 'stats.jsonl'}")
+    qualities = [line["quality"] for line in lines if line.get("event") == "quality"]
+    record = own / "run.json"
+    figures = json.loads(record.read_bytes()) if record.is_file() else {}
+    qualities += [] if reached is not None else figures.get("quality", [])
+    return {
+        "scenario": item.scenario.name,
+        "arm": item.arm.name,
+        "seed": item.seed,
+        "position": item.position,
+        "time_sec": _training_sec(ticks[-1]),
+        "images": ticks[-1]["images"],
+        "reached": reached is not None,
+        "quality": {one["name"]: one["trained"]["value"] for one in qualities},
+        "figures": _figures(figures),
+        "neighbour_sec": [list(span) for span in spans],
+        "decisions": [dict(line) for line in lines if line.get("event") in OF_DECISIONS],
+        "curve": [[_training_sec(line), line["images"], line["images_per_sec"]] for line in ticks],
+    }
+
+
+def _training_sec(line: Mapping[str, Any]) -> float:
+    """Seconds since the first step, without those of quality metrics."""
+    return float(line["wall_sec"]) - float(line.get("metrics_sec", 0.0))
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Quantities of run.json by the names of the report's columns; those that it has."""
+    places = {
+        "gpu_use": ("utilisation", "gpu_utilisation"),
+        "cpu_use": ("utilisation", "cpu_utilisation"),
+        "memory_gib": ("peak_memory_gib",),
+        "joules": ("energy", "it_joules"),
+        "usd": ("cost", "total_usd"),
+        "gco2e": ("carbon", "gco2e"),
+        "controller_share": ("utilisation", "controller_share"),
+    }
+    found: dict[str, Any] = {}
+    for name, path in places.items():
+        value: Any = record
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            found[name] = value
+    return found

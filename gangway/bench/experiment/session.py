@@ -1,0 +1,71 @@
+"""One `gangway bench run` of an experiment, from its suite file to its exit code."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from components.core.findings import InputError
+from gangway.bench.experiment.page import write_page
+from gangway.bench.experiment.runner import RESULT, new_folder, run_experiment
+from gangway.bench.experiment.suite import items_of, load_experiment
+from gangway.bench.experiment.table import COLUMNS, Findings, findings_of
+from gangway.bench.processes import AbandonedError, Stop
+from gangway.bench.results import Screen
+from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
+from stacks.base.extras import need
+
+_ON_A_TERMINAL = ("time_sec", "quality", "joules")
+"""What fits there; the page has all columns, and the paper's rows."""
+
+
+def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
+    """Runs an experiment in a new folder below `out` and writes its page. Returns 0: every run is done; 1: some are
+    not; 130: stopped. InputError: or a group of them, before anything is begun.
+    """
+    suite = load_experiment(path)
+    items = items_of(suite, treatment, small=small)
+    for name, given in (("--data", options.data), ("--install-cli", options.install_cli)):
+        if given:
+            raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
+    if options.backend_url:
+        raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
+    need("torch")
+    folder = new_folder(suite, out)
+    stop, screen = Stop("; what is done is kept and shown"), Screen(options.console)
+    try:
+        with stop.listening(), screen:
+            whole = run_experiment(suite, path, items, folder, stop, screen.say)
+    except AbandonedError:
+        return EXIT_STOPPED
+    if any((folder / item.name / RESULT).is_file() for item in items):
+        findings = findings_of(folder)
+        if options.as_json:
+            print(json.dumps(asdict(findings), indent=2))
+        else:
+            show(findings, options.console)
+        options.console.print(f"as a page: {write_page(folder)}", markup=False, soft_wrap=True)
+    if stop.asked:
+        return EXIT_STOPPED
+    return 0 if whole else EXIT_FAILED
+
+
+def show(findings: Findings, console: Console) -> None:
+    """The table, and each scenario's sentence."""
+    table = RichTable(title=findings.title, title_justify="left")
+    shown = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
+    for name in ("scenario", "arm"):
+        table.add_column(name)
+    for place in shown:
+        table.add_column(COLUMNS[place].label, justify="right")
+    for scenario in findings.scenarios:
+        table.add_section()
+        for row in scenario.rows:
+            table.add_row(scenario.name, row.label, *(row.cells[place] for place in shown))
+    console.print(table)
+    for scenario in findings.scenarios:
+        console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)
+    for total in findings.totals:
+        console.print(f"total time, {total.text}", markup=False, soft_wrap=True)

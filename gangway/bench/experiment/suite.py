@@ -1,0 +1,244 @@
+"""ExperimentConfig: what an experiment's suite file says (scenarios, arms, data), and the runs it means, in order."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from components.core.fields import PositiveNumber, PositiveWhole, Seed
+from components.core.findings import InputError, nearest_hint
+from stacks.config.job_settings import Settings, check_settings
+from stacks.config.section import Section
+from stacks.config.yaml_file import read_model, read_yaml
+from trainer.config.presets import PRESETS
+
+_Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Neighbour(Section):
+    """Processes that do nothing but take cores while a part of the run is trained.
+
+    Attributes:
+        cores: as many processes.
+        between: shares of the run's images from which and up to which they live.
+    """
+
+    cores: PositiveWhole = 1
+    between: tuple[_Share, _Share] = (1 / 3, 2 / 3)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.between[0] >= self.between[1]:
+            raise InputError(
+                "between", "ends before it begins", value=list(self.between), allowed="[from, to], from below to",
+                fix=f"between: {[self.between[1], self.between[0]]}",
+            )  # fmt: skip
+        return self
+
+
+class Reached(Section):
+    """Ends a run as soon as a quality metric that it computes is at or below a target. `metric` as records name it."""
+
+    metric: str = Field(min_length=1, examples=["FD-ENL0"])
+    at_most: PositiveNumber
+
+
+class Short(Section):
+    """What a scenario has otherwise in the suite's small form."""
+
+    kimg: PositiveNumber
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
+
+
+class Scenario(Section):
+    """One situation that every arm meets.
+
+    Attributes:
+        what: it is, in a sentence.
+        data: which of the suite's.
+        kimg: that a run ends at, whatever else may end it.
+        seeds: a run of every arm for each.
+        settings: fields of the trainer's configuration.
+        args: further arguments of `train`.
+        treatment_args: of the treatment alone, after its own: what it may do here and elsewhere may not.
+        static_args: of the suite's `static` arm alone, after its own: the best fixed settings known in advance.
+        threads: OMP_NUM_THREADS of each process.
+        static_threads: the same for the `static` arm; None for `threads`.
+        neighbour: who takes cores meanwhile.
+        stop: ends a run before its kimg.
+        most_slower: share of the time by which the treatment may be slower at most; None where it is to be faster.
+        small: in the small form.
+    """
+
+    name: _Label
+    what: str = Field(min_length=1)
+    preset: str
+    data: _Label
+    kimg: PositiveNumber
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
+    settings: Settings = Field(default={})
+    args: tuple[str, ...] = ()
+    treatment_args: tuple[str, ...] = ()
+    static_args: tuple[str, ...] = ()
+    processes: PositiveWhole = 1
+    threads: PositiveWhole = 1
+    static_threads: PositiveWhole | None = None
+    neighbour: Neighbour | None = None
+    stop: Reached | None = None
+    most_slower: _Share | None = None
+    small: Short
+
+
+class ExperimentArm(Section):
+    """How one arm's runs are begun: arguments of `train` that are its own."""
+
+    name: _Label
+    args: tuple[str, ...] = ()
+
+
+class ExperimentData(Section):
+    """A data set that scenarios share. `prepare`: the words after `data prepare`, without --out."""
+
+    name: _Label
+    prepare: tuple[str, ...] = Field(min_length=1)
+
+
+class ExperimentConfig(Section):
+    """Control against treatment.
+
+    Attributes:
+        order_seed: of the draw that orders the arms.
+        arms: the control first, then the treatments, of which one is run.
+        static: an arm without a controller under each scenario's best fixed settings; None for no such arm.
+    """
+
+    name: _Label
+    title: str = Field(min_length=1)
+    paper: Literal["P3"] | None = None
+    order_seed: Seed = 0
+    arms: tuple[ExperimentArm, ...] = Field(min_length=2, max_length=20)
+    static: ExperimentArm | None = None
+    data: tuple[ExperimentData, ...] = Field(min_length=1)
+    scenarios: tuple[Scenario, ...] = Field(min_length=1, max_length=50)
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        fixed = () if self.static is None else (self.static,)
+        for place, named in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
+            names = [one.name for one in named]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise InputError(
+                    place, "duplicate name", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
+                )
+        known = [one.name for one in self.data]
+        for number, scenario in enumerate(self.scenarios):
+            place = f"scenarios[{number}]"
+            if scenario.data not in known:
+                raise InputError.not_among(f"{place}.data", "no such data in this suite", scenario.data, known)
+            if scenario.preset not in PRESETS:
+                raise InputError.not_among(f"{place}.preset", "no such preset", scenario.preset, PRESETS)
+            for name in ("static_args", "static_threads"):
+                if self.static is None and (given := getattr(scenario, name)):
+                    raise InputError(
+                        f"{place}.{name}", "no arm takes it", value=given, fix="add static: {name: static} to the suite"
+                    )
+            for where, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
+                if len(set(seeds)) < len(seeds):
+                    raise InputError(
+                        f"{place}.{where}", "duplicate seed", value=list(seeds), allowed="each seed once",
+                        fix="remove one, or write another number",
+                    )  # fmt: skip
+            try:
+                check_settings(scenario.preset, scenario.settings)
+            except InputError as mistake:
+                raise mistake.within(f"{place}.", joint="") from None
+        return self
+
+
+@dataclass(frozen=True)
+class Item:
+    """One run.
+
+    Attributes:
+        position: in the order, from 0.
+        args: arguments of `train` by scenario and arm; of duplicates the last counts.
+        threads: OMP_NUM_THREADS of each process.
+    """
+
+    scenario: Scenario
+    arm: ExperimentArm
+    seed: int
+    kimg: float
+    position: int
+    args: tuple[str, ...]
+    threads: int
+
+    @property
+    def name(self) -> str:
+        """Its folder's."""
+        return f"{self.scenario.name}-{self.arm.name}-s{self.seed}"
+
+
+def is_experiment(path: Path) -> bool:
+    """Whether a suite file is an experiment's: it has scenarios."""
+    data = read_yaml(path, ExperimentConfig)
+    return isinstance(data, dict) and "scenarios" in data
+
+
+def load_experiment(path: Path) -> ExperimentConfig:
+    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: it cannot be read at all."""
+    keys = "name, arms, data and scenarios"
+    return read_model(path, ExperimentConfig, named="experiment", keys=keys, folder="gangway/suites")
+
+
+def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
+    """Control, static arm where the suite has one, and treatment; the suite's second arm where no treatment is named.
+    InputError: no such arm, or the control.
+    """
+    control, *others = suite.arms
+    names = [arm.name for arm in others]
+    if treatment and treatment not in names:
+        raise InputError(
+            "--treatment", "no treatment of this suite", value=treatment, allowed=", ".join(names),
+            fix=nearest_hint(treatment, names),
+        )  # fmt: skip
+    chosen = next(arm for arm in others if arm.name == (treatment or names[0]))
+    return (control, chosen) if suite.static is None else (control, suite.static, chosen)
+
+
+def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
+    """Every run in its order: of each scenario seed after seed, the arms of a seed in an order that changes from one
+    seed to the next. Slow drift of the machine, such as its heat, thereby affects all arms alike.
+    """
+    arms = arms_of(suite, treatment)
+    draw = random.Random(suite.order_seed)
+    found: list[Item] = []
+    for scenario in suite.scenarios:
+        orders = _orders(arms, draw)
+        seeds, kimg = (scenario.small.seeds, scenario.small.kimg) if small else (scenario.seeds, scenario.kimg)
+        for number, seed in enumerate(seeds):
+            for arm in orders[number % len(orders)]:
+                args, threads = _settings(suite, scenario, arm)
+                found.append(Item(scenario, arm, seed, kimg, len(found), args, threads))
+    return tuple(found)
+
+
+def _orders(arms: Sequence[ExperimentArm], draw: random.Random) -> list[tuple[ExperimentArm, ...]]:
+    """A drawn order and its rotations, then those of its reverse: AB BA, or all six orders of three arms."""
+    first = draw.sample(arms, len(arms))
+    rotated = [(*base[turn:], *base[:turn]) for base in (first, first[::-1]) for turn in range(len(arms))]
+    return list(dict.fromkeys(rotated))
+
+
+def _settings(suite: ExperimentConfig, scenario: Scenario, arm: ExperimentArm) -> tuple[tuple[str, ...], int]:
+    """Arguments of `train` and threads of an arm's runs in a scenario."""
+    own, threads = scenario.treatment_args, scenario.threads
+    if arm == suite.arms[0]:
+        own = ()
+    elif arm == suite.static:
+        own, threads = scenario.static_args, scenario.static_threads or threads
+    return (*scenario.args, *arm.args, *own), threads

@@ -1,0 +1,239 @@
+"""Runs of a suite on this machine: its devices shared out, a process for each run."""
+
+import os
+import platform
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from components.core.findings import InputError, nearest_hint
+from components.core.job import JobSpec, Rendezvous
+from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.runner import Guard
+from gangway.bench.suite import LOCAL, Item, SuiteConfig, run_id_of
+from gangway.jobs.local.run import LocalRun, StatsTail
+from gangway.runs.errors import RunFailedError
+from stacks.config.job_settings import trainer_flags
+from stacks.estimates.run_context import local_context
+from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from trainer.records.run_record import RunRecord
+
+_CPUINFO = Path("/proc/cpuinfo")
+DEVICES = ("auto", "cpu", "cuda")
+_LAST_LINES = 6
+_WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
+
+
+class Hardware(dict[str, Any]):
+    """Plain JSON data: `cpu`, `cores`, `memory_gib`, `gpus`, `system`."""
+
+
+def hardware(cpuinfo: Path = _CPUINFO) -> Hardware:
+    """This machine."""
+    return Hardware(
+        cpu=_cpu(cpuinfo),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        gpus=_gpus(),
+        system=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def describe(machine: Hardware) -> str:
+    """In one line, as a record's machine type."""
+    gpus = f"{len(machine['gpus'])} x {machine['gpus'][0]}, " if machine["gpus"] else ""
+    return f"{gpus}{machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']:g} GiB"
+
+
+def _cpu(cpuinfo: Path) -> str:
+    """The model; Linux alone tells it, and not on every architecture."""
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    """NVIDIA's, by their names; none where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where all processes of a study run. `device`: cpu or cuda; `threads`: of each process (OMP_NUM_THREADS), the same
+    for every number of processes; `reason`: why there.
+    """
+
+    device: Literal["cpu", "cuda"]
+    threads: int
+    reason: str
+
+    @property
+    def backend(self) -> Literal["gloo", "nccl"]:
+        """The collectives that go with it, and that make the trainer take that device."""
+        return "nccl" if self.device == "cuda" else "gloo"
+
+
+def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
+    """GPUs where there are enough of them, else the CPU; what is asked for counts before. InputError: no such word, or
+    `cuda` with fewer GPUs than processes. `asked`: auto, cpu or cuda; `visible`: CUDA_VISIBLE_DEVICES; None where it is
+    not set.
+    """
+    if asked not in DEVICES:
+        fix = nearest_hint(asked, DEVICES)
+        raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
+    gpus = _number_visible(len(machine["gpus"]), visible)
+    here = f"{gpus} GPU(s) here" if gpus else "no GPU here"
+    if machine["gpus"] and visible is not None:
+        here += f" (CUDA_VISIBLE_DEVICES={visible})"
+    if asked == "cpu":
+        return Placement("cpu", 1, "asked for: --device cpu")
+    if gpus and gpus >= largest:
+        # torchrun would give one thread to several processes and all of them to one: that is no fair comparison.
+        return Placement("cuda", max(1, machine["cores"] // largest), f"{here}, one for each of {largest} process(es)")
+    if asked == "cuda" and not gpus:
+        raise InputError("--device", here, value=asked, allowed="auto or cpu here", fix="leave --device out")
+    if asked == "cuda":
+        raise InputError(
+            "--processes",
+            f"{here}, and each process takes one",
+            value=largest,
+            allowed=f"1 to {gpus} with --device cuda",
+            fix=f"name no number above {gpus}, or write --device cpu",
+        )
+    few = f"{here}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
+    return Placement("cpu", 1, few if gpus else here)
+
+
+def _number_visible(gpus: int, visible: str | None) -> int:
+    """CUDA's own rule: what stands behind the first -1 does not count, and an empty list hides all."""
+    if visible is None:
+        return gpus
+    devices = [word.strip() for word in visible.split(",")]
+    shown = devices[: devices.index("-1")] if "-1" in devices else devices
+    return min(gpus, sum(1 for word in shown if word))
+
+
+class _Running(NamedTuple):
+    """A launcher of ours: its lines as they come, what ends it, and where facts are kept."""
+
+    run: LocalRun
+    tail: StatsTail
+    cleanup: ExitStack
+    note: Callable[..., None]
+
+
+class Local:
+    """Items on this machine. `data_dir`: the shards, prepared there when missing."""
+
+    poll_sec = (0.5, 2.0)
+
+    def __init__(
+        self, run_dir: Path, stamp: str, suite: SuiteConfig, preset: str, data_dir: Path, machine: Hardware
+    ) -> None:
+        self._run_dir, self._stamp, self._suite, self._preset = run_dir, stamp, suite, preset
+        self._data_dir, self._machine = data_dir, machine
+        self._running: dict[str, _Running] = {}
+        self._doing: dict[str, str] = {}
+
+    def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
+        """See Environment."""
+        folder = self._folder(item)
+        folder.mkdir(exist_ok=True)
+        context = local_context(LOCAL, run_id_of(item, self._stamp))
+        context = context.model_copy(update={"machine_type": describe(self._machine)})
+        (folder / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
+        cleanup = ExitStack()
+        run = cleanup.enter_context(LocalRun.start(self._job(item), folder / "train.log"))
+        facts = process_facts(run.pid, "trainer.launch")
+        note(**facts)
+        self._running[item.name] = _Running(run, StatsTail(folder / "stats.jsonl"), cleanup, note)
+        return facts
+
+    def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
+        """See Environment. Two launchers must not write one folder; the second resumes."""
+        end_left_over(facts, signal.SIGTERM)
+        return self.up(item, note, str)
+
+    def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
+        """See Environment."""
+        running = self._running[item.name]
+        code = running.run.exit_code
+        for line in running.tail.new_lines():
+            if "loss_g" in line:
+                self._doing[item.name] = f"{line['images']:,} images, {line['images_per_sec']:.0f} a second"
+        if code is None:
+            return None
+        record = self._read(item)
+        if code != 0:
+            last = running.run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+            said = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
+            if record is None or record.status != "done":
+                raise RunFailedError(said)
+            running.note(remark=f"after its record was complete, {said}")
+        if record is None:
+            raise RunFailedError(f"{self._folder(item) / 'run.json'}: no record, although the trainer ended well")
+        return record
+
+    def _read(self, item: Item) -> RunRecord | None:
+        """The record that the trainer has left; None where it has left none."""
+        try:
+            return RunRecord.model_validate_json((self._folder(item) / "run.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
+        """See Environment. The run's folder is the suite's already."""
+
+    def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
+        """See Environment."""
+        if item.name in self._running:
+            self._running.pop(item.name).cleanup.close()
+        else:
+            end_left_over(facts, signal.SIGTERM)
+        return []
+
+    def doing(self, item: Item) -> str:
+        """See Environment."""
+        return self._doing.get(item.name, "starting")
+
+    def _folder(self, item: Item) -> Path:
+        return self._run_dir / run_id_of(item, self._stamp)
+
+    def _job(self, item: Item) -> JobSpec:
+        """The job of a node, with this machine in it: no container, one thread a process."""
+        suite, folder = self._suite, self._folder(item)
+        overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
+        gpus = len(self._machine["gpus"])
+        return JobSpec(
+            name=f"{suite.name}-local",
+            backend="nccl" if gpus else "gloo",
+            num_nodes_min=1,
+            num_nodes_max=1,
+            processes_per_node=gpus or suite.local_processes,
+            rendezvous=Rendezvous(standalone=True),
+            env={} if gpus else {"OMP_NUM_THREADS": "1"},
+            max_restarts=0,
+            argv=(
+                "train",
+                *trainer_flags(self._preset, item.settings, overrides),
+                "--run-dir", str(folder), "--data", str(self._data_dir), "--context", str(folder / "context.json"),
+            ),
+        )  # fmt: skip

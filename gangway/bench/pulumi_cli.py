@@ -1,0 +1,228 @@
+"""The pulumi command as bench uses it: a project of its own for each session, up, destroy, outputs."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pulumi.automation import CommandResult, InvalidVersionError, PulumiCommand
+from pulumi.automation.errors import create_command_error
+
+from components.core.findings import InputError
+from gangway.bench.suite import Item, SuiteConfig, run_id_of, stack_name
+from stacks.base.registry import provider_names, provider_of
+from stacks.config.paths import ROOT
+from stacks.config.provider_settings import ProviderSettings
+from stacks.config.stack_config import StackConfig
+from stacks.config.yaml_file import read_yaml
+from stacks.loading.loader import find_stack_file, from_file, read_settings
+
+# What a stack file holds beside `config:`, without which nobody can read its secrets.
+_SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
+_LOOK_SEC = 0.5
+_INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run SUITE --install-cli` do it"
+# A resource that is being made is waited for, which may take as long as a file system; then it is left unfinished.
+_GRACES_SEC = (0.0, 1200.0, 1260.0)
+_SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)
+
+
+def project_dir(run_dir: Path, item: Item) -> Path:
+    """Where the item's project is."""
+    return run_dir / "work" / item.name
+
+
+def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, stamp: str, stacks_dir: Path) -> None:
+    """Writes Pulumi.yaml and the stack file. `folder`: of the project; has to be new."""
+    folder.mkdir(parents=True)
+    declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
+    del declared["stackConfigDir"]
+    declared["main"] = str(ROOT / "stacks")
+    declared["runtime"]["options"]["virtualenv"] = sys.prefix
+    _dump(declared, folder / "Pulumi.yaml")
+    source = find_stack_file(item.stack.stack, stacks_dir)
+    settings = read_settings(source)
+    for path, value in item.stack.set.items():
+        _set(settings, path, value)
+    _set_job(settings, item, suite, preset, stamp)
+    kept = {key: value for key, value in read_yaml(source).items() if key in _SECRETS}
+    _dump({**kept, "config": settings}, folder / f"Pulumi.{stack_name(item, stamp)}.yaml")
+
+
+def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
+    hours = item.stack.deadline_hours or suite.deadline_hours
+    every, name = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
+    # The file has not been checked yet: of a name that nobody knows the loader speaks.
+    provider = provider_of(name).settings if name in provider_names() else ProviderSettings()
+    own = settings.get("gangway:job")
+    job = {
+        # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is
+        # put before. Machines of one's own would refuse it; where file or suite says something else, that counts.
+        **({"terminate_when_done": True} if provider.nodes_can_leave else {}),
+        **(own if isinstance(own, dict) else {}),
+        "preset": preset,
+        "kimg": suite.kimg,
+        "seed": item.seed,
+        "settings": dict(item.settings),
+        "run_id": run_id_of(item, stamp),
+        "max_hours": hours,
+        **({"checkpoint_kimg": every} if every else {}),
+        # Records are copied before the stack goes; a bucket that is not empty would keep it from going.
+        **({"keep_runs": False} if provider.deletes_runs else {}),
+    }
+    settings["gangway:job"] = job
+
+
+def _set(settings: dict[str, Any], path: str, value: Any) -> None:
+    """Sets `a.b.c` in the gangway namespace; null removes it."""
+    first, *rest = path.split(".")
+    *parents, last = (f"gangway:{first}", *rest)
+    place: Any = settings
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise InputError(f"set: {path}", f"{parent} is no mapping in the stack file", value=place,
+                             fix="set the whole section instead")  # fmt: skip
+    if value is None:
+        place.pop(last, None)
+    else:
+        place[last] = value
+
+
+def _dump(data: Mapping[str, Any], path: Path) -> None:
+    path.write_text(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True), "utf-8")
+
+
+def read_project(folder: Path, item: Item, place: str) -> StackConfig:
+    """The item's stack as the program will read it. ExceptionGroup: of InputError, one for each mistake."""
+    (path,) = folder.glob("Pulumi.*.yaml")
+    where = f"{place}: stack {item.stack.name}"
+    own: list[InputError] = []
+    try:
+        return from_file(path)
+    except* InputError as mistakes:
+        own = [
+            InputError(f"{where}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
+                       allowed=m.allowed, fix=m.fix)
+            for m in mistakes.exceptions if isinstance(m, InputError)
+        ]  # fmt: skip
+    raise ExceptionGroup(f"{where} is not valid", own)
+
+
+OnLine = Callable[[str], Any]
+
+
+def find_cli(*, install: bool) -> PulumiCommand:
+    """The CLI on PATH; else, where that is allowed, the one that fits the SDK, from Pulumi's own installer.
+    InputError: there is none, it is too old, or it cannot be installed.
+    """
+    if shutil.which("pulumi") is None and not install:
+        raise InputError("the Pulumi CLI", "not on PATH", allowed="pulumi 3 on PATH, or --install-cli", fix=_INSTALL)
+    try:
+        return PulumiCommand() if shutil.which("pulumi") else PulumiCommand.install()
+    except InvalidVersionError as error:
+        raise InputError("the Pulumi CLI", str(error), value=shutil.which("pulumi"), fix=_INSTALL) from None
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
+        raise InputError(
+            "--install-cli", f"the Pulumi CLI cannot be installed: {said}", fix=f"install it by hand: {_INSTALL}"
+        ) from None
+
+
+class WatchedCommand(PulumiCommand):
+    """A PulumiCommand that can be stopped. `why_stop`: asked while a command runs; what it says is the reason to stop
+    it, nothing to go on; `stopped_by`: the reason why the last command was stopped; empty where it was not;
+    `began`: told the process's id of each command.
+    """
+
+    def __init__(self, found: PulumiCommand) -> None:
+        self.command, self.version = found.command, found.version
+        self.why_stop: Callable[[], str] = str
+        self.began: Callable[[int], None] = lambda pid: None
+        self.stopped_by = ""
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: OnLine | None = None,
+        on_error: OnLine | None = None,
+    ) -> CommandResult:
+        """Runs a command as PulumiCommand does. CommandError: it ended with another code than 0."""
+        self.stopped_by = ""
+        # Files and no pipes: when we are killed, a pipe would kill the CLI while it writes a stack's state.
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            out, err = _Follower(stdout.fileno(), on_output), _Follower(stderr.fileno(), on_error)
+            process = subprocess.Popen(
+                [self.command, "--non-interactive", *args],
+                cwd=cwd,
+                env=self._env(additional_env),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            # Whoever leaves at once leaves it as it is: it outlives us, and `resume` ends it in order.
+            self.began(process.pid)
+            self._wait(process, (out, err))
+            result = CommandResult(out.text(), err.text(), process.returncode)
+        if process.returncode != 0:
+            raise create_command_error(result)
+        return result
+
+    def _env(self, additional: Mapping[str, str]) -> dict[str, str]:
+        env = {**os.environ, **additional, "PULUMI_AUTOMATION_API": "true", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+        if Path(self.command).is_absolute():
+            # Its language hosts lie beside it.
+            env["PATH"] = os.pathsep.join([str(Path(self.command).parent), env.get("PATH", "")])
+        return env
+
+    def _wait(self, process: subprocess.Popen[bytes], followers: "Sequence[_Follower]") -> None:
+        signals_sent, asked_at = 0, 0.0
+        while True:
+            try:
+                process.wait(_LOOK_SEC)
+            except subprocess.TimeoutExpired:
+                for follower in followers:
+                    follower.tell_new()
+                if not self.stopped_by and (reason := self.why_stop()):
+                    self.stopped_by, asked_at = reason, time.monotonic()
+                overdue = signals_sent < len(_SIGNALS) and time.monotonic() >= asked_at + _GRACES_SEC[signals_sent]
+                if self.stopped_by and overdue:
+                    process.send_signal(_SIGNALS[signals_sent])
+                    signals_sent += 1
+            else:
+                for follower in followers:
+                    follower.tell_new()
+                return
+
+
+class _Follower:
+    """Tells the lines of a file that another process writes, each once."""
+
+    def __init__(self, descriptor: int, on_line: OnLine | None) -> None:
+        self._descriptor, self._on_line, self._offset = descriptor, on_line, 0
+
+    def tell_new(self) -> None:
+        """Tells what is complete since the last call."""
+        if self._on_line is not None:
+            whole = self._read(self._offset).rpartition(b"\n")[0]
+            if whole:
+                self._offset += len(whole) + 1
+                for line in whole.decode("utf-8", "replace").splitlines():
+                    self._on_line(line)
+
+    def text(self) -> str:
+        """Everything, without blanks at the ends of lines, as the API has it."""
+        return "\n".join(line.rstrip() for line in self._read(0).decode("utf-8", "replace").splitlines())
+
+    def _read(self, start: int) -> bytes:
+        """From a place on; the writer's own place in the file, which is shared, stays where it is."""
+        return os.pread(self._descriptor, os.fstat(self._descriptor).st_size - start, start)

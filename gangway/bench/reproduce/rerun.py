@@ -1,0 +1,331 @@
+"""A recorded run made again, on this machine or in its container, from its record alone."""
+
+import math
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.core.findings import InputError
+from components.core.image_reference import DIGEST, NAME, is_reference
+from components.core.job import JobSpec, Rendezvous, Volume
+from gangway.bench.local import Hardware, describe
+from gangway.jobs.local.run import LocalRun, StatsTail
+from gangway.runs.run_folders import Run, read_json
+from images.shell import container_argv
+from stacks.base.extras import need
+from stacks.estimates.run_context import local_context
+from trainer.config.parts.fields import SELF_PREPARED
+from trainer.config.prepare_command import prepare_command
+from trainer.config.train_config import TrainConfig
+from trainer.records.run_record import RunRecord
+
+_UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
+# Whoever calls has no account inside: caches of compilers ask for a name and a home.
+_ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
+_WORKERS_PER_CORE = 2
+"""More would compute the same, for very long."""
+_POLL_SEC = 0.2
+_MOST_LETTERS = 100
+"""Of a record's name in that of another run."""
+_LAST_LINES = 6
+_THREADS = re.compile(r"cpu, (\d+) thread")
+
+
+class Container(NamedTuple):
+    """What starts the image. `program`: docker or podman, with its path; `image`: name and digest:
+    registry/gangway-trainer@sha256:...; `digest`: of the image, as the record has it.
+    """
+
+    program: Path
+    image: str
+    digest: str
+
+
+def find_container(name: str, record: RunRecord) -> Container:
+    """The record's image under a name that a person gave, and what can start it here. InputError: the record names no
+    image, the name is none or has another digest, or nothing here runs containers. `name`: of the image, without a tag:
+    the record knows the digest, and not where it is kept.
+    """
+    digest = record.image_digest
+    if not re.fullmatch(DIGEST, digest):
+        raise InputError(
+            f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
+            fix="leave --container out: this Python environment then runs it",
+        )  # fmt: skip
+    bare, at, given = name.partition("@")
+    if not is_reference(bare, NAME):
+        allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
+        raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
+    if at and given != digest:
+        raise InputError(
+            "--container", "another image than the record's", value=name, allowed=f"{bare}@{digest}",
+            fix="leave the digest out: the record has it",
+        )  # fmt: skip
+    program = _program()
+    if program is None:
+        raise InputError(
+            "--container", "nothing here runs containers", value=name, allowed="docker or podman on PATH",
+            fix="install one, or leave --container out: this Python environment then runs it",
+        )  # fmt: skip
+    return Container(program, f"{bare}@{digest}", digest)
+
+
+def _program() -> Path | None:
+    """Docker before podman; but podman where the command called docker is podman by another name."""
+    docker, podman = shutil.which("docker"), shutil.which("podman")
+    if docker and podman:
+        said = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
+        docker = None if "podman" in said.stdout.lower() else docker
+    found = docker or podman
+    return Path(found) if found else None
+
+
+def container_job(job: JobSpec, container: Container, folder: Path, data: Path | None) -> JobSpec:
+    """The job as the image runs it: with the folders that it needs, each at its own path. InputError: a folder that no
+    mount can say. `job`: as it runs without a container; `folder`: of the run, absolute; `data`: shards elsewhere,
+    absolute; None where the trainer prepares them inside the run's folder.
+    """
+    folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
+    for each, _ in folders:
+        for sign, called in _UNSAYABLE.items():
+            if sign in str(each):
+                raise InputError(f"{each}", f"has {called}, which no mount can say", fix="name another folder")
+    volumes = tuple(Volume(source=str(each), target=str(each), read_only=only) for each, only in folders)
+    return job.model_copy(update={"image": container.image, "volumes": volumes, "env": {**_ACCOUNT, **job.env}})
+
+
+def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) -> list[str]:
+    """The whole command that runs a job in its image, files in its folders being the caller's own. `on_gpus`: whether
+    the workers have a GPU each.
+    """
+    podman = container.program.name == "podman"
+    gpus = ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", "all"]
+    # Without root, podman's users are others inside; and where SELinux rules, a mount would be closed to them.
+    as_outside = ["--userns", "keep-id", "--security-opt", "label=disable"] if podman else []
+    extra = [*as_outside, "--user", f"{os.getuid()}:{os.getgid()}", *(gpus if on_gpus else [])]
+    # Nor may a user without root raise a limit, and podman's containers are processes of that user.
+    argv = container_argv(job, extra, None, {}, name=name, uid=None, sets_limits=not podman or os.getuid() == 0)
+    return [str(container.program), *argv, container.image, *job.torchrun_argv()]
+
+
+class Rerun(NamedTuple):
+    """What is run.
+
+    Attributes:
+        config: the record's, to the number of images that is compared.
+        workers: processes.
+        threads: of each, on a CPU; None where the record does not tell.
+        data_dir: the shards; None for those that the trainer prepares itself.
+        dataset_sha256: what they have to be.
+        on_gpus: whether the workers have a GPU each.
+        changes: what is otherwise than recorded, because this machine cannot.
+    """
+
+    config: TrainConfig
+    workers: int
+    threads: int | None
+    data_dir: Path | None
+    dataset_sha256: str
+    on_gpus: bool
+    changes: tuple[str, ...]
+
+
+def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Rerun:
+    """How the record's run is done here. InputError: nothing to compare, or no such data. `kimg`: thousands of images
+    to stop after; None for as many as the record has; `data`: the shards; None for those in the run's directory, or
+    beside it.
+    """
+    record = run.record
+    changes: list[str] = []
+    images = _images(record, kimg)
+    config = record.config if images == record.config.total_images else _shorter(record.config, images)
+    session = record.sessions[-1]
+    needs_gpus = not session.device.startswith("cpu")
+    gpus, room = len(machine["gpus"]), machine["cores"] * _WORKERS_PER_CORE
+    on_gpus = gpus > 0 and needs_gpus
+    workers = min(session.world_size, gpus if on_gpus else room)
+    if workers < session.world_size:
+        changes.append(f"workers: {workers} here, {session.world_size} then: this machine has {describe(machine)}")
+    if needs_gpus and not on_gpus:
+        changes.append(f"device: CPU here, {session.device} then")
+    if not on_gpus and config.backend in ("nccl", "xla"):
+        changes.append(f"backend: auto here, {config.backend} then")
+        config = config.model_copy(update={"backend": "auto"})
+    elif not needs_gpus and gpus and config.backend == "auto":
+        config = config.model_copy(update={"backend": "gloo"})  # it ran on a CPU, and does again
+    threads = _THREADS.match(session.device)
+    return Rerun(
+        config=config,
+        workers=workers,
+        threads=int(threads[1]) if threads else None,
+        data_dir=_data_dir(run, data),
+        dataset_sha256=record.dataset.sha256,
+        on_gpus=on_gpus,
+        changes=tuple(changes),
+    )
+
+
+def _images(record: RunRecord, kimg: float | None) -> int:
+    if not record.images:
+        raise InputError(f"run {record.id}", "has shown no image: there is nothing to do again", fix="name another run")
+    if kimg is None:
+        return record.images
+    step = record.config.step_images
+    images = -(-round(kimg * 1000) // step) * step if math.isfinite(kimg) else 0
+    if not 0 < images <= record.images:
+        raise InputError(
+            "--kimg",
+            f"run {record.id} has nothing to compare with there",
+            value=kimg,
+            allowed=f"above 0, at most {record.images / 1000:g}",
+            fix="leave --kimg out for the whole record",
+        )
+    return images
+
+
+def _shorter(config: TrainConfig, images: int) -> TrainConfig:
+    """The same run, stopped at so many images: its length changes nothing that a step computes."""
+    return config.model_copy(update={"kimg": images / 1000})
+
+
+def _data_dir(run: Run, data: Path | None) -> Path | None:
+    """The folder of the shards, whose index has the record's hash."""
+    places = [data] if data is not None else [run.path / "data", run.path.parent / "data"]
+    found = next((place for place in places if (place / "index.json").is_file()), None)
+    wanted = run.record.dataset
+    if found is None:
+        if data is None and wanted.name in SELF_PREPARED:
+            return None
+        raise InputError(
+            "--data",
+            f"no shards of {wanted.name} in {', '.join(map(str, places))}",
+            value=None if data is None else str(data),
+            allowed=f"a folder with an index.json of sha256 {wanted.sha256}",
+            fix=f"prepare them: `{prepare_command(run.record.config, 'DIR')}`, then --data DIR",
+        )
+    _check_data(str(found), read_json(found / "index.json").get("sha256"), wanted.sha256)
+    return found
+
+
+def _check_data(place: str, found: object, wanted: str) -> None:
+    if found != wanted:
+        raise InputError(
+            place,
+            "these are not the images of the record",
+            value=f"sha256 {found}",
+            allowed=f"sha256 {wanted}",
+            fix="name the folder of the run's own shards with --data",
+        )
+
+
+def execute(
+    rerun: Rerun,
+    out: Path,
+    run_id: str,
+    machine: Hardware,
+    on_images: Callable[[int], None],
+    container: Container | None = None,
+) -> Path:
+    """Runs it in a new folder and waits for its end. InputError: the folder cannot be made, the data that the trainer
+    prepared is not the record's (the folder is then removed), or the trainer did not come to the end. `out`: the
+    folder, which must not exist; `on_images`: called with the images shown so far; `container`: starts the record's
+    image; None for this Python environment. Returns the new run's directory.
+    """
+    if container is None:
+        need("torch")
+    job, command = _started(rerun, out, run_id, container)
+    _prepare(rerun, out, run_id, machine, container)
+    tail, checked = StatsTail(out / "stats.jsonl"), False
+    try:
+        with _removed(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
+            while True:
+                code = run.exit_code
+                for line in tail.new_lines():
+                    if line.get("event") == "start":
+                        _check_data("the trainer's own shards", line["dataset"]["sha256"], rerun.dataset_sha256)
+                        checked = True
+                    on_images(line["images"])
+                if code is not None:
+                    break
+                time.sleep(_POLL_SEC)
+    except InputError:
+        with suppress(OSError):
+            shutil.rmtree(out)
+        raise
+    if code != 0 or not checked:
+        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+        who = "the trainer" if container is None else f"{container.program.name} run"
+        raise InputError(str(run.log), f"{who} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
+    return out
+
+
+def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
+    """The new run's folder, with its configuration and what is known of this machine."""
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        fix = "name a folder, which may not be there yet, with --out"
+        raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
+    # What the record says and no more: a trainer of an earlier day refuses fields that it does not know.
+    (out / "again.json").write_text(rerun.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
+    known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
+    context = local_context("reproduce", run_id).model_copy(update=known)
+    (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
+
+
+def _started(rerun: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
+    """The job, and the command that runs it in a container; empty for this Python environment."""
+    if container is None:
+        return _job(rerun, out), []
+    data = None if rerun.data_dir is None else rerun.data_dir.resolve()
+    folder = out.resolve()  # inside, the working directory is another
+    job = container_job(_job(rerun._replace(data_dir=data), folder), container, folder, data)
+    return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
+
+
+def name_of_rerun(record_id: str, moment: datetime) -> str:
+    """The new run's name, which is one folder's and part of a container's, whatever a record from elsewhere calls
+    itself: no path, no hidden name, none that is too long for a disk.
+    """
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
+    return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"
+
+
+def _container_name(run_id: str) -> str:
+    return f"gangway-{run_id}"
+
+
+@contextmanager
+def _removed(container: Container | None, run_id: str) -> Iterator[None]:
+    """Whoever is killed with the client lets its container go on: it is removed, whatever came of it."""
+    try:
+        yield
+    finally:
+        if container is not None:
+            command = [str(container.program), "rm", "--force", _container_name(run_id)]
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def _job(rerun: Rerun, out: Path) -> JobSpec:
+    env: Mapping[str, Any] = {} if rerun.threads is None else {"OMP_NUM_THREADS": str(rerun.threads)}
+    return JobSpec(
+        name="reproduce",
+        backend="nccl" if rerun.on_gpus else "gloo",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=rerun.workers,
+        rendezvous=Rendezvous(standalone=True),
+        env=dict(env),
+        max_restarts=0,
+        argv=(
+            "train", "--config", str(out / "again.json"), "--run-dir", str(out),
+            "--data", str(rerun.data_dir or out / "data"), "--context", str(out / "context.json"),
+        ),
+    )  # fmt: skip

@@ -1,0 +1,314 @@
+"""A suite's results: each run's figures with their intervals, and what it cost."""
+
+import json
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from components.core.findings import InputError
+from gangway.bench.journal import Attempt, Journal, Progress
+from gangway.bench.suite import Item, SuiteConfig, run_id_of
+from trainer.core.regular_files import read_regular
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from stacks.plan.plan import Plan
+
+_ON_PAPER_SEC = 30.0
+"""A log file shows no moving line: there, a line each so many seconds."""
+RESULTS_FILE = "results.json"
+_COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned": "dim"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a stack costs. `usd_per_hour`: while it stands; `usd_at_once`: by its start; `usd_run`: a run that takes
+    all of its hours; `source`: where the figures are from.
+    """
+
+    usd_per_hour: float
+    usd_at_once: float
+    usd_run: float
+    source: str
+
+
+Accounts = Sequence[tuple[Item, Progress]]
+"""Every item of the suite with what the journal says of it."""
+
+FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
+
+
+def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
+    """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room. InputError: a
+    part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite says a price
+    that the plan knows, or one below that of the parts which the plan does know. `plan`: of the stack, as the item
+    has it.
+    """
+    where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
+    at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
+    dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
+    known, missing = dearest.hourly or 0.0, _unpriced(plan)
+    if own is None and missing:
+        raise InputError(
+            where,
+            f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
+            allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
+            fix="add usd_per_hour: what an hour of the whole stack costs you",
+        )
+    if own is not None and not missing:
+        raise InputError(
+            f"{where}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
+            allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
+        )  # fmt: skip
+    if own is not None and own < known:
+        raise InputError(
+            f"{where}: usd_per_hour", "below what the parts with a price cost already", value=own,
+            allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
+            fix="write what an hour of the whole stack costs you",
+        )  # fmt: skip
+    if own is not None:
+        hourly, source = own, f"{place}: usd_per_hour"
+    else:
+        hourly, source = known, f"the plan, rung {dearest.position} ({dearest.kind}), the dearest"
+    return Rate(hourly, at_once, at_once + hourly * hours, source)
+
+
+def _unpriced(plan: "Plan") -> list[str]:
+    """What has no price: a cap over some of the rungs, or some of the parts, would be none."""
+    rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
+    return [*rungs, *plan.cost.unknown]
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What may be spent: on the whole suite, and on each stack; None for no limit."""
+
+    usd: float | None
+    by_stack: dict[str, float]
+
+    @classmethod
+    def of(cls, suite: SuiteConfig) -> "Caps":
+        """The suite's own."""
+        budget = suite.budget
+        default = budget.stack_usd if budget else None
+        limits = {entry.name: entry.usd_limit or default for entry in suite.stacks}
+        return cls(budget.usd if budget else None, {name: usd for name, usd in limits.items() if usd is not None})
+
+    def too_dear(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
+        """Why `item` is not begun: what a run may cost is more than what is left; empty where it is not."""
+        for what, limit, spent in self._accounts(item, all_items, now):
+            if rate.usd_run > limit - spent:
+                return (
+                    f"refused: a run may cost ${rate.usd_run:,.2f} by {rate.source}, and of the ${limit:,.2f} "
+                    f"for {what} ${max(limit - spent, 0):,.2f} are left"
+                )
+        return ""
+
+    def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
+        """Why `item`, which stands, has to go; empty where there is room."""
+        for what, limit, spent in self._accounts(item, all_items, now):
+            if spent > limit:
+                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {what} are spent"
+        return ""
+
+    def _accounts(self, item: Item, all_items: Accounts, now: datetime) -> Iterable[tuple[str, float, float]]:
+        if item.stack.name in self.by_stack:
+            own = [progress for other, progress in all_items if other.stack.name == item.stack.name]
+            yield f"stack {item.stack.name}", self.by_stack[item.stack.name], _spent(own, now)
+        if self.usd is not None:
+            yield "the suite", self.usd, _spent((progress for _, progress in all_items), now)
+
+
+def _spent(progresses: Iterable[Progress], now: datetime) -> float:
+    attempts: list[Attempt] = [attempt for progress in progresses for attempt in progress.attempts]
+    return sum(attempt.usd(now) for attempt in attempts)
+
+
+_EVENT_COLOURS = {
+    "recorded": "green",
+    "failed": "red",
+    "destroy failed": "red",
+    "still standing": "bold red",
+    "attached": "yellow",
+}
+
+
+class Screen:
+    """A console that tells of items; a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._status: Status | None = None
+        self._told_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._status = self.console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.stop()
+
+    def say(self, item: str, word: str, more: str = "") -> None:
+        """Something happened."""
+        colour = _EVENT_COLOURS.get(word, "bold")
+        text = f"{time.strftime('%H:%M:%S')} {escape(item)}: [{colour}]{word}[/]{': ' if more else ''}{escape(more)}"
+        self._print(text)
+
+    def show(self, item: str, doing: str) -> None:
+        """Something goes on."""
+        text = f"{escape(item)}: {escape(doing)}"
+        if self._status is not None:
+            with suppress(OSError):
+                self._status.update(text)
+        elif time.monotonic() - self._told_at > _ON_PAPER_SEC:
+            self._told_at = time.monotonic()
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        """Nobody reads any more (a closed terminal, a pipe's end): no reason to leave something standing."""
+        with suppress(OSError, SystemExit):
+            self.console.print(text, soft_wrap=True)
+
+
+def results_of(
+    suite: SuiteConfig, preset: str, items: Sequence[Item], journal: Journal, run_dir: Path
+) -> dict[str, Any]:
+    """The results as plain JSON data: each item with its status, its cost and where its record is."""
+    now, stamp = journal.now(), str(journal.header["stamp"])
+    rows = [_row(item, journal[item.name], stamp, run_dir, now, journal.header["rates"]) for item in items]
+    known = [row["usd"]["value"] for row in rows if row["usd"]["value"] is not None]
+    source = "the plan's prices times the hours that each stack stood; the bill may differ"
+    total = Quantity(value=sum(known), unit="USD", provenance="estimated", source=source)
+    return {
+        "suite": suite.name,
+        "title": suite.title,
+        "paper": suite.paper,
+        "preset": preset,
+        "kimg": suite.kimg,
+        "run": run_dir.name,
+        "local": bool(journal.header["local"]),
+        "budget_usd": suite.budget.usd if suite.budget else None,
+        "items": rows,
+        "usd": (total if known else Quantity.absent("USD", "nobody bills this machine")).model_dump(mode="json"),
+        "ended": now.isoformat(timespec="seconds"),
+    }
+
+
+def _row(
+    item: Item, progress: Progress, stamp: str, run_dir: Path, now: datetime, rates: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    run_id = run_id_of(item, stamp)
+    hours = sum(attempt.hours(now) for attempt in progress.attempts)
+    usd = Quantity.absent("USD", "nobody bills this machine")
+    if not item.is_local:
+        spent = sum(attempt.usd(now) for attempt in progress.attempts)
+        source = str(rates[item.stack.name]["source"])
+        usd = Quantity(value=spent, unit="USD", provenance="estimated", source=f"{source}, times the hours it stood")
+    return {
+        "item": item.name,
+        "stack": item.stack.name,
+        "arm": item.arm,
+        "seed": item.seed,
+        "run_id": run_id,
+        "record": f"{run_id}/run.json" if (run_dir / run_id / "run.json").exists() else None,
+        "status": _status(progress),
+        "reason": progress.reason,
+        "standing": progress.standing,
+        "left": list(progress.facts.get("left", [])),
+        "remark": progress.facts.get("remark", ""),
+        "hours_up": round(hours, 4),
+        "usd": usd.model_dump(mode="json"),
+    }
+
+
+def _status(progress: Progress) -> str:
+    if progress.recorded:
+        return "recorded"
+    if progress.reason:
+        return "stopped" if progress.stopped else "failed"
+    return "stopped" if progress.attempts else "planned"
+
+
+def write_results(results: Mapping[str, Any], run_dir: Path) -> Path:
+    """Writes results.json whole or not at all."""
+    path = run_dir / RESULTS_FILE
+    partial = run_dir / f".partial-{RESULTS_FILE}"
+    partial.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+    partial.replace(path)
+    return path
+
+
+def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) -> None:
+    """The table; then what is left and remarked; and last, where it is seen, what failed and what to do about it."""
+    rows = results["items"]
+    console.print(_table(results, run_dir))
+    for row in rows:
+        if row["remark"]:
+            console.print(f"{escape(row['item'])}: {escape(row['remark'])}", soft_wrap=True)
+        for left in row["left"]:
+            console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
+    console.print(f"results: {run_dir / RESULTS_FILE}", markup=False, soft_wrap=True)
+    recorded = [row for row in rows if row["status"] == "recorded"]
+    if recorded:
+        console.print(f"as a page: gangway report {shlex.quote(str(run_dir))}", markup=False, soft_wrap=True)
+    for row in rows:
+        if row["reason"]:
+            colour = _COLOURS[row["status"]]
+            words = f"[{colour}]{row['status']}[/]: {escape(row['item'])}: {escape(row['reason'])}"
+            console.print(words, soft_wrap=True)
+    counts = Counter(row["status"] for row in rows)
+    tally = ", ".join(f"{counts[status]} {status}" for status in _COLOURS if counts[status])
+    text = f"{len(rows)} run{'' if len(rows) == 1 else 's'}: {tally}"
+    if counts["stopped"] or counts["planned"]:
+        text += f"; to go on: gangway bench resume {shlex.quote(str(run_dir))}"
+    console.print(text, markup=False, soft_wrap=True)
+    if any(row["standing"] for row in rows):
+        text = f"something still stands and costs money: gangway bench resume {shlex.quote(str(run_dir))} --clean-only"
+        console.print(f"[bold red]{escape(text)}[/]", soft_wrap=True)
+
+
+def _table(results: Mapping[str, Any], run_dir: Path) -> Table:
+    table = Table(title=escape(results["title"] or results["suite"]), title_justify="left")
+    for column in ("run", "status", "images/s", "quality", "hours up", "USD (estimated)"):
+        table.add_column(column, justify="left" if column in ("run", "status", "quality") else "right")
+    for row in results["items"]:
+        speed, quality = _measured(row, run_dir)
+        colour = _COLOURS[row["status"]]
+        usd = "-" if row["usd"]["value"] is None else f"{row['usd']['value']:,.2f}"
+        status = f"[{colour}]{row['status']}[/]" + (" [bold red]STANDING[/]" if row["standing"] else "")
+        table.add_row(escape(row["item"]), status, speed, escape(quality), f"{row['hours_up']:.2f}", usd)
+    return table
+
+
+def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
+    """Speed and the newest quality of a run that has a record."""
+    if row["record"] is None:
+        return "-", "-"
+    try:
+        record = RunRecord.model_validate_json(read_regular(run_dir, row["record"]))
+    except OSError as unread:
+        return f"unread: {unread.strerror}", "-"
+    except ValidationError:
+        return "no record of this version", "-"
+    speed = record.images_per_sec.value
+    newest = {one.name: one.trained.value for one in record.quality}
+    text = ", ".join(f"{name} {value:.4g}" for name, value in newest.items() if value is not None)
+    return "-" if speed is None else f"{speed:,.0f}", text or "-"

@@ -1,0 +1,367 @@
+"""A scaling study: what 1 to N processes of the trainer on this machine measured, and what machines of the catalogue
+should do.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+from components.core.findings import InputError, nearest_hint
+from components.core.job import JobSpec, Rendezvous
+from components.estimate.scaling import (
+    AmdahlFit,
+    Links,
+    Spread,
+    StepModel,
+    Torus,
+    efficiency,
+    fit_amdahl,
+    links_of,
+    measured_efficiency,
+    step_sec,
+    torus_of,
+)
+from components.gcp.slices import plan_slice, slice_topologies
+from gangway.bench.local import Placement
+from gangway.jobs.local.run import LocalRun, StatsTail
+from trainer.config.train_config import TrainConfig
+
+MAX_WORKERS = 512
+_PLACE = "--machines"
+_ONE_SLICE = "one slice: a study leaves out the network between slices (DCN), so it stops there"
+LINES = 7
+"""Of statistics in a run, the first of which is left out."""
+_POLL_SEC = 0.1
+_ANY_FABRIC = "1e-9"
+_LAST_LINES = 6
+NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
+"""Why a CPU's own rate is not projected from."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Machines to project to. `name`: as the catalogue has it; `network`: what the all-reduce travels over; `counts`:
+    accelerators, ascending from 1; `note`: what its projection leaves out; empty for nothing of its own.
+    """
+
+    name: str
+    network: Links | Torus
+    counts: tuple[int, ...]
+    note: str = ""
+
+
+def target_named(name: str) -> Target:
+    """The machines of that name, of any provider, or the TPU slices. InputError: there are none, or the catalogue does
+    not know a bandwidth that is needed.
+    """
+    machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
+    if name in machines:
+        return Target(name, links_of(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
+    generations = load_tpus().generations
+    if name in generations:
+        return _slices(name, name, max(size for size in slice_topologies(name) if size <= MAX_WORKERS))
+    word, _, number = name.partition("-")
+    prefixes = {key: tpu.prefix for tpu in generations.values() for key in (tpu.name, tpu.prefix)}
+    if word in prefixes and number.isdecimal():
+        return _slice_named(name, f"{prefixes[word]}-{number}")
+    types = [plan_slice(key, chips).accelerator_type for key in generations for chips in slice_topologies(key)]
+    raise InputError(
+        _PLACE,
+        "no such machine type, TPU generation or slice",
+        value=name,
+        allowed=f"machine types of the catalogue; {', '.join(generations)}; accelerator types such as v5litepod-256",
+        fix=nearest_hint(name, [*machines, *generations, *types]),
+    )
+
+
+def _slice_named(name: str, accelerator_type: str) -> Target:
+    try:
+        plan = plan_slice(accelerator_type=accelerator_type)
+    except InputError as mistake:
+        raise InputError(_PLACE, mistake.problem, value=name, allowed=mistake.allowed, fix=mistake.fix) from None
+    return _slices(plan.accelerator_type, plan.generation, plan.chips)
+
+
+def _slices(name: str, generation: str, most_chips: int) -> Target:
+    """Slices of the default topology of their size: powers of two up to `most_chips`, and that one."""
+    shapes = slice_topologies(generation)
+    sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
+    torus = torus_of(generation, [shapes[size][0] for size in sizes])
+    halves = load_tpus().generations[generation].devices_per_chip.value
+    counted = f"; an accelerator is a chip, its {halves} devices together" if halves > 1 else ""
+    return Target(name, torus, (1, *sizes), _ONE_SLICE + counted)
+
+
+class Sample(NamedTuple):
+    """What a run on some processes has shown.
+
+    Attributes:
+        step_sec: of one step, median.
+        all_reduce: seconds of one all-reduce by its bytes; empty for one process, and where it was not timed.
+        gradient_bytes: that all workers average in a step.
+        device: what it computed on.
+        untimed: why several processes' all-reduces were not timed; empty where they were.
+    """
+
+    step_sec: float
+    all_reduce: dict[int, float]
+    gradient_bytes: int
+    device: str
+    untimed: str = ""
+
+    def all_reduce_sec(self) -> float:
+        """Of the step's gradients: the line through the smallest and the largest message; 0 where none was timed."""
+        if not self.all_reduce:
+            return 0.0
+        (small, fast), (large, slow) = sorted(self.all_reduce.items())[:: max(1, len(self.all_reduce) - 1)][:2]
+        per_byte = max(0.0, (slow - fast) / (large - small))
+        return max(0.0, fast + per_byte * (self.gradient_bytes - small))
+
+
+def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str) -> TrainConfig:
+    """The run that is measured: `steps` of them, with the batch of one worker for each (weak) or shared out (strong).
+    `mode`: weak or strong; `steps`: to the end; at least LINES; `backend`: gloo or nccl, and with it the CPU or a GPU
+    for each.
+    """
+    batch = config.batch_size * (workers if mode == "weak" else 1)
+    images = batch * config.d_steps
+    far = 1000.0 * steps * images
+    return config.replace(
+        {
+            "batch_size": batch,
+            "kimg": steps * images / 1000,
+            "stats_kimg": max(1, steps // LINES) * images / 1000,
+            "checkpoint_kimg": far,
+            "sample_kimg": far,
+            "metrics": "none",
+            "metrics_kimg": 0,
+            "backend": backend,
+        }
+    )
+
+
+def measure(
+    config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Callable[[], None], placement: Placement
+) -> Sample:
+    """Runs the trainer on so many processes, and reads what it noted. InputError: the trainer did not come to its end.
+    `data_dir`: shards; prepared there when missing; `doing`: called again and again while it runs.
+    """
+    folder.mkdir(parents=True)
+    (folder / "asked.json").write_text(config.to_json(), "utf-8")
+    with LocalRun.start(job(workers, folder, data_dir, placement), folder / "train.log") as run:
+        while run.exit_code is None:
+            doing()
+            time.sleep(_POLL_SEC)
+    if run.exit_code:
+        last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
+        raise InputError(str(run.log), f"the trainer ended with {run.exit_code}: {' | '.join(last)}", fix="mend that")
+    return read_sample(StatsTail(folder / "stats.jsonl").new_lines(), config)
+
+
+def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
+    """What a run's lines of statistics tell."""
+    start = next(line for line in lines if line.get("event") == "start")
+    rates = [line["images_per_sec"] for line in lines if "event" not in line][1:]
+    fabric = start["fabric"]
+    return Sample(
+        step_sec=config.step_images / statistics.median(rates),
+        all_reduce={point["size_bytes"]: point["median_sec"] for point in fabric["points"]},
+        gradient_bytes=start["gradient_bytes"]["g"] + config.d_steps * start["gradient_bytes"]["d"],
+        device=start["device"],
+        untimed=fabric["reason"] if start["world_size"] > 1 and not fabric["points"] else "",
+    )
+
+
+def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
+    """The launch of one measurement; a pinned number of threads, because torchrun's own depends on the processes."""
+    return JobSpec(
+        name="scaling",
+        backend=placement.backend,
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=workers,
+        rendezvous=Rendezvous(standalone=True),
+        env={"OMP_NUM_THREADS": str(placement.threads), "GANGWAY_CONTEXT": json.dumps({"run_id": folder.name})},
+        max_restarts=0,
+        argv=(
+            "train", "--config", str(folder / "asked.json"), "--run-dir", str(folder), "--data", str(data_dir),
+            "--fabric-min-gbps", _ANY_FABRIC,
+        ),
+    )  # fmt: skip
+
+
+Mode = Literal["weak", "strong"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number of processes.
+
+    Attributes:
+        mode: weak or strong.
+        workers: processes.
+        step_sec: seconds of a step, over the rounds.
+        efficiency: over the rounds.
+        all_reduce_sec: of a step's gradients, median over the rounds; None where it could not be timed.
+        model_sec: what the fit says of it.
+    """
+
+    mode: Mode
+    workers: int
+    step_sec: Spread
+    efficiency: Spread
+    all_reduce_sec: float | None
+    model_sec: float
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Machines of one type, by the model alone.
+
+    Attributes:
+        machine_type: of the catalogue, or a TPU generation or slice.
+        mode: weak or strong.
+        points: workers, seconds of a step, efficiency.
+        links: what the all-reduce travels over.
+        note: what it leaves out; empty for nothing of its own.
+    """
+
+    machine_type: str
+    mode: Mode
+    points: tuple[tuple[int, float, float], ...]
+    links: Links | Torus
+    note: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """What came of it.
+
+    Attributes:
+        measured: by mode and number of processes.
+        fit: of strong scaling; None where it was not measured.
+        gradient_bytes: that workers average in a step.
+        device: of the measurements, as the trainer names it.
+        placement: why on that.
+        untimed: why no all-reduce was timed; empty where it was.
+        step: of one accelerator, behind the projections; None where nothing is known of one.
+        step_source: where its compute time comes from, or why there is none.
+        projections: of machines of the catalogue.
+    """
+
+    measured: tuple[Measured, ...]
+    fit: AmdahlFit | None
+    gradient_bytes: int
+    device: str
+    placement: Placement
+    untimed: str
+    step: StepModel | None
+    step_source: str
+    projections: tuple[Projection, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON data; measured and projected under keys of their own."""
+        return {
+            "measured": {
+                "provenance": "measured",
+                "device": self.device,
+                "placement": asdict(self.placement),
+                "all_reduce_untimed": self.untimed,
+                "gradient_bytes": self.gradient_bytes,
+                "points": [asdict(one) for one in self.measured],
+            },
+            "fit": None if self.fit is None else {"provenance": "estimated", **asdict(self.fit)},
+            "projected": {
+                "provenance": "estimated",
+                "step": None if self.step is None else asdict(self.step),
+                "step_source": self.step_source,
+                "machines": [
+                    {
+                        "machine_type": one.machine_type,
+                        "mode": one.mode,
+                        "links": asdict(one.links),
+                        "note": one.note,
+                        "points": [
+                            dict(zip(("workers", "step_sec", "efficiency"), point, strict=True)) for point in one.points
+                        ],
+                    }
+                    for one in self.projections
+                ],
+            },
+        }
+
+
+def study(
+    rounds: Sequence[Mapping[tuple[Mode, int], Sample]],
+    batch: int,
+    images_per_sec: float | None,
+    assumed: tuple[float, float],
+    targets: Sequence[Target],
+    placement: Placement,
+) -> Study:
+    """Evaluates the rounds and projects.
+
+    Args:
+        targets: to project to.
+        placement: of the processes.
+        rounds: each a sample by mode and number of processes, that of one process included in each mode.
+        batch: images of a step of one worker that is alone.
+        images_per_sec: of one accelerator that is alone; None for this machine's own, where that is of a GPU.
+        assumed: of the projection: share of a step's compute during which gradients travel, and share that more workers
+            do not shorten. The fitted share is not taken for it: processes of one machine wait for each other's memory
+            and cores too, which accelerators with their own do not.
+    """
+    keys = list(rounds[0])
+    steps = {key: [one[key].step_sec for one in rounds] for key in keys}
+    waits = {key: statistics.median([one[key].all_reduce_sec() for one in rounds]) for key in keys}
+    strong = {workers: statistics.median(steps[mode, workers]) for mode, workers in keys if mode == "strong"}
+    fit = fit_amdahl(strong, {n: waits["strong", n] for n in strong}) if len(strong) > 1 else None
+    first = rounds[0][keys[0]]
+    untimed = next((sample.untimed for sample in rounds[0].values() if sample.untimed), "")
+    measured = tuple(_measured(mode, workers, steps, waits, fit, untimed) for mode, workers in keys)
+    own = None if placement.device == "cpu" else batch / statistics.median(steps[keys[0][0], 1])
+    rate, source = _rate(images_per_sec, own, first.device)
+    step = None
+    if rate is not None:
+        step = StepModel(batch / rate, first.gradient_bytes, serial_share=assumed[1], overlap=assumed[0])
+    modes = list(dict.fromkeys(mode for mode, _ in keys))
+    projections = tuple(project(target, mode, step, batch) for target in targets for mode in modes) if step else ()
+    return Study(measured, fit, first.gradient_bytes, first.device, placement, untimed, step, source, projections)
+
+
+def _rate(given: float | None, own: float | None, device: str) -> tuple[float | None, str]:
+    """Images a second of one accelerator, and where that comes from; None with the reason where there is none."""
+    if given is not None:
+        return given, f"assumed: --images-per-sec {given:g}"
+    if own is None:
+        return None, f"absent: {NO_RATE}"
+    return own, f"measured: {own:,.0f} images/s of one process on this machine's {device}, taken for every accelerator"
+
+
+def _measured(
+    mode: Mode,
+    workers: int,
+    steps: Mapping[tuple[Mode, int], Sequence[float]],
+    waits: Mapping[tuple[Mode, int], float],
+    fit: AmdahlFit | None,
+    untimed: str,
+) -> Measured:
+    own, one = steps[mode, workers], steps[mode, 1]
+    wait = waits[mode, workers]
+    model = fit.step_sec(workers, wait) if fit is not None and mode == "strong" else statistics.median(one) + wait
+    spread = Spread(statistics.median(own), min(own), max(own))
+    shown = None if untimed and workers > 1 else wait
+    return Measured(mode, workers, spread, measured_efficiency(one, own, workers, mode), shown, model)
+
+
+def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projection:
+    """All numbers of accelerators that the target has; of strong scaling, up to as many as the batch has images."""
+    network = target.network
+    counts = [n for n in target.counts if mode == "weak" or n <= batch]
+    points = tuple((n, step_sec(step, network, n, mode), efficiency(step, network, n, mode)) for n in counts)
+    return Projection(target.name, mode, points, network, target.note)

@@ -1,0 +1,314 @@
+"""One `gangway bench run` or `resume` from its arguments to its exit code. Whatever can be wrong is found before the
+first stack exists, and before anything is written under runs/.
+"""
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from components.core.findings import InputError, Severity
+from gangway.bench.journal import Journal, State
+from gangway.bench.local import Local, hardware
+from gangway.bench.processes import AbandonedError, Stop
+from gangway.bench.results import Caps, Rate, Screen, rate_of, results_of, show_results, write_results
+from gangway.bench.runner import Environment, Runner
+from gangway.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
+from stacks.base.extras import need
+from stacks.config.job_settings import effective_config, trainer_flags
+from trainer.config.parts.fields import SELF_PREPARED
+
+if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
+    from pulumi.automation import PulumiCommand
+
+EXIT_FAILED = 1
+EXIT_STOPPED = 130
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a suite is run, beside what it says.
+
+    Attributes:
+        local: every run on this machine, whatever the stacks.
+        data: the shards, for runs on this machine; in the suite's folder when left out.
+        install_cli: Pulumi's CLI may be installed where it is not on PATH.
+        backend_url: where Pulumi's state goes; the user's own login when empty.
+        as_json: print results.json, and everything else on standard error.
+    """
+
+    local: bool = False
+    data: Path | None = None
+    install_cli: bool = False
+    backend_url: str = ""
+    as_json: bool = False
+
+    @property
+    def console(self) -> Console:
+        """Where people read."""
+        return Console(stderr=self.as_json)
+
+
+def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
+    """Runs a suite in a new folder below `out`. InputError: or a group of them, before anything is begun. Returns 0:
+    every run has its record. 1: some do not. 130: stopped.
+    """
+    suite = load_suite(path)
+    preset = preset_of(suite, str(path), stacks_dir)
+    items = items_of(suite, local=options.local)
+    _check_packages(items)
+    stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    screen = Screen(options.console)
+    _check_options(options, items)
+    _check_data(preset, items, options.data)
+    if unused := [entry.name for entry in suite.stacks if options.local and entry.stack != LOCAL]:
+        screen.console.print(f"--local: on this machine alone, without {', '.join(unused)}", markup=False)
+    fresh = _fresh_folder(out)
+    try:
+        command, rates, backend = _prepare(fresh, suite, preset, items, str(path), stamp, stacks_dir, options, screen)
+        shutil.copy(path, fresh / "suite.yaml")
+        run_dir = out.resolve() / f"{suite.name}-{stamp}"
+        fresh.rename(run_dir)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    header = {
+        "version": 1,
+        "suite": suite.model_dump(mode="json"),
+        "place": str(path),
+        "preset": preset,
+        "stamp": stamp,
+        "local": options.local,
+        "data": str(options.data.resolve()) if options.data else None,
+        "backend_url": options.backend_url,
+        "backend": backend,
+        "rates": {name: asdict(rate) for name, rate in rates.items()},
+    }
+    with Journal.create(run_dir, header) as journal:
+        for item in items:
+            journal.enter(item.name, State.PLANNED)
+        return _go(run_dir, suite, items, journal, command, options, screen, clean_only=False)
+
+
+def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
+    """Finishes what a `run_suite` has left, or with `clean_only` destroys what stands. Returns and raises as that."""
+    run_dir = run_dir.resolve()
+    with Journal.open(run_dir) as journal:
+        header = journal.header
+        suite = SuiteConfig.model_validate(header["suite"])
+        items = items_of(suite, local=header["local"])
+        if not clean_only:
+            _check_packages(items)
+        command = None
+        if any(not item.is_local and not journal[item.name].over for item in items):
+            command = _logged_in(run_dir, items, header, options)
+        return _go(run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only)
+
+
+def _check_packages(items: Sequence[Item]) -> None:
+    """Runs on this machine are begun where the trainer is installed: in a process of its own it could not say so."""
+    if any(item.is_local for item in items):
+        need("torch")
+
+
+def _check_options(options: Options, items: Sequence[Item]) -> None:
+    """Refuses options that nothing in this suite would heed."""
+    here = any(item.is_local for item in items)
+    cloud = not all(item.is_local for item in items)
+    idle = {
+        "--install-cli": options.install_cli and not cloud,
+        "--backend-url": options.backend_url and not cloud,
+        "--data": options.data and not here,
+    }
+    for name, given in idle.items():
+        if given:
+            where = "on this machine" if name == "--data" else "on a stack"
+            raise InputError(name, f"of no effect: no run of this suite is {where}", fix="leave it out")
+
+
+def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
+    """Refuses data that a run on this machine would refuse, before the first of them is begun. `data`: None for a new
+    folder of the suite's own.
+    """
+    here = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
+    for flags, item in here.items():
+        if data is None and effective_config(preset, item.settings).dataset in SELF_PREPARED:
+            continue
+        from trainer.__main__ import data_mistake  # with torch, which takes seconds
+
+        mistake = data_mistake(["train", *flags, "--data", str(data or "data")])
+        if mistake is not None:
+            problem = f"arm {item.arm}: {mistake.problem}" if item.arm else mistake.problem
+            fix, allowed = mistake.fix, mistake.allowed
+            raise InputError(mistake.place, problem, value=mistake.value, allowed=allowed, fix=fix)
+
+
+def _fresh_folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=".bench-", dir=out))
+    except OSError as error:
+        raise InputError("--out", f"cannot be written: {error.strerror}", value=str(out), fix="name another") from None
+
+
+def _prepare(
+    folder: Path,
+    suite: SuiteConfig,
+    preset: str,
+    items: Sequence[Item],
+    place: str,
+    stamp: str,
+    stacks_dir: Path,
+    options: Options,
+    screen: Screen,
+) -> tuple["PulumiCommand | None", dict[str, Rate], str]:
+    """Writes every project, plans every stack, and looks for CLI and login: the command, the rates, the backend."""
+    if any(item.is_local for item in items):
+        (folder / "hardware.json").write_text(json.dumps(hardware(), indent=2) + "\n", "utf-8")
+    paid = [item for item in items if not item.is_local]
+    if not paid:
+        return None, {}, ""
+    from gangway.bench.cloud import check_login
+    from gangway.bench.pulumi_cli import find_cli, project_dir, write_project
+
+    rates: dict[str, Rate] = {}
+    with screen:
+        for item in paid:
+            screen.show(item.name, "planning")
+            write_project(project_dir(folder, item), item, suite, preset, stamp, stacks_dir)
+            if item.stack.name not in rates:
+                rates[item.stack.name] = _planned_rate(folder, item, suite, place)
+    command = find_cli(install=options.install_cli)
+    env = {"PULUMI_BACKEND_URL": options.backend_url} if options.backend_url else {}
+    return command, rates, check_login(command, env, project_dir(folder, paid[0]), os.environ)
+
+
+def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
+    """What the stack costs, from its plan, which has to be one that `up` would take."""
+    from gangway.bench.pulumi_cli import project_dir, read_project
+    from stacks.plan.plan import make_plan
+    from stacks.providers.hosts.settings import HostsConfig
+
+    config = read_project(project_dir(folder, item), item, place)
+    hosts = config.find_section(HostsConfig)
+    if hosts is not None and hosts.run_store.startswith("/"):
+        _check_folder(hosts.run_store, f"{place}: stack {item.stack.name}")
+    try:
+        plan = make_plan(config)
+    except InputError as mistake:
+        raise mistake.within(f"{place}: stack {item.stack.name}") from None
+    if plan.has_errors:
+        mistakes = [
+            InputError(f"{place}: stack {item.stack.name}: {finding.path}", finding.message, fix=finding.fix)
+            for finding in plan.findings
+            if finding.severity is Severity.ERROR
+        ]
+        raise ExceptionGroup(f"stack {item.stack.name} cannot go up", mistakes)
+    return rate_of(plan, item, item.stack.deadline_hours or suite.deadline_hours, place)
+
+
+def _check_folder(run_store: str, place: str) -> None:
+    """Records in a folder of the machines are seen here only where this machine has mounted it as well."""
+    if not Path(run_store).is_dir():
+        raise InputError(
+            f"{place}: gangway:hosts.run_store",
+            "records would appear where this machine cannot look",
+            value=run_store,
+            allowed="a bucket, or a folder that this machine has mounted at the same path",
+            fix="mount it here, or set hosts.run_store: s3://my-bucket/runs",
+        )
+
+
+def _logged_in(run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options) -> "PulumiCommand":
+    """The CLI, with the login that the suite was begun with."""
+    from gangway.bench.cloud import check_login
+    from gangway.bench.pulumi_cli import find_cli, project_dir
+
+    command = find_cli(install=options.install_cli)
+    env = {"PULUMI_BACKEND_URL": header["backend_url"]} if header["backend_url"] else {}
+    paid = next(item for item in items if not item.is_local)
+    backend = check_login(command, env, project_dir(run_dir, paid), os.environ)
+    if backend != header["backend"]:
+        raise InputError(
+            "pulumi login",
+            "another state backend than the one that the suite was begun with, which knows its stacks",
+            value=backend,
+            allowed=header["backend"],
+            fix=f"run `pulumi login {header['backend']}`",
+        )
+    return command
+
+
+def _go(
+    run_dir: Path,
+    suite: SuiteConfig,
+    items: Sequence[Item],
+    journal: Journal,
+    command: "PulumiCommand | None",
+    options: Options,
+    screen: Screen,
+    *,
+    clean_only: bool,
+) -> int:
+    """Runs the items, then tells what became of them."""
+    stop, preset = Stop(", and destroying what stands. Once more leaves it standing."), str(journal.header["preset"])
+    runner = Runner(
+        items=items,
+        journal=journal,
+        environment_of=_environments(run_dir, suite, preset, journal.header, command),
+        rates={name: Rate(**rate) for name, rate in journal.header["rates"].items()},
+        caps=Caps.of(suite),
+        hours_of=lambda item: item.stack.deadline_hours or suite.deadline_hours,
+        stop=stop,
+        pause=stop.pause,
+        say=screen.say,
+        show=screen.show,
+        log_dir=run_dir,
+    )
+    try:
+        with stop.listening(), screen:
+            runner.run(clean_only=clean_only)
+    except AbandonedError:
+        resume = f"gangway bench resume {shlex.quote(str(run_dir))}"
+        text = f"left as it is; to go on: {resume}; to destroy: {resume} --clean-only"
+        screen.console.print(text, markup=False, soft_wrap=True)
+        return EXIT_STOPPED
+    results = results_of(suite, preset, items, journal, run_dir)
+    write_results(results, run_dir)
+    with suppress(OSError):  # a terminal that is gone; the file is there
+        if options.as_json:
+            print(json.dumps(results, indent=2))
+        else:
+            show_results(results, run_dir, screen.console)
+    if stop.asked:
+        return EXIT_STOPPED
+    if clean_only:
+        return EXIT_FAILED if any(row["standing"] for row in results["items"]) else 0
+    good = all(row["status"] == "recorded" and not row["standing"] for row in results["items"])
+    return 0 if good else EXIT_FAILED
+
+
+def _environments(
+    run_dir: Path, suite: SuiteConfig, preset: str, header: Mapping[str, Any], command: "PulumiCommand | None"
+) -> Callable[[Item], Environment]:
+    """Where each item runs: one environment for all on this machine, one for all in clouds."""
+    stamp = str(header["stamp"])
+    data_dir = Path(header["data"]) if header["data"] else run_dir / "data"
+    local = Local(run_dir, stamp, suite, preset, data_dir, hardware())
+    if command is None:
+        return lambda item: local
+    from gangway.bench.cloud import Cloud
+
+    env = {"PULUMI_BACKEND_URL": str(header["backend_url"])} if header["backend_url"] else {}
+    cloud = Cloud(run_dir, stamp, command, env)
+    return lambda item: local if item.is_local else cloud

@@ -1,0 +1,290 @@
+"""SuiteConfig: what `gangway/suites/*.yaml` say, the items it means (one run of an arm and a seed on a stack), and
+what a run and its stack are called.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from components.core.fields import PositiveNumber, PositiveWhole, Seed
+from components.core.findings import InputError, nearest_hint
+from stacks.config.job_settings import Settings, check_settings
+from stacks.config.section import Section
+from stacks.config.yaml_file import read_model
+from stacks.loading.loader import find_stack_file, read_settings
+from trainer.config.presets import PRESETS
+
+LOCAL = "local"
+"""The stack that is this machine: torchrun here, without a cloud."""
+
+_NAME = r"^[a-z][a-z0-9-]{0,39}$"
+_Label = Annotated[str, Field(pattern=_NAME)]
+_HASH_DIGITS = 6
+_MAX_STACK_NAME = 40
+
+
+def _known_preset(preset: str) -> str:
+    if preset not in PRESETS:
+        raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
+    return preset
+
+
+def _named(value: Any) -> Any:
+    """A stack's name alone is an entry without more to say."""
+    return {"stack": value} if isinstance(value, str) else value
+
+
+class SuiteStack(Section):
+    """One environment of the table.
+
+    Attributes:
+        stack: a stack's name, the path of a stack file, or `local` for this machine.
+        label: what the table calls it; the stack's name when left out.
+        set: settings of the stack file that are others here, by their config path: {network.egress: nat}.
+        usd_limit: for this stack alone, US dollars; the suite's `stack_usd` when left out.
+        usd_per_hour: what an hour of all of it costs, where the plan has no price for some part; refused elsewhere.
+        deadline_hours: from `up` to the record; the suite's when left out.
+    """
+
+    stack: str = Field(min_length=1, examples=["aws-g5-dev"])
+    label: _Label | None = Field(default=None, examples=["aws"])
+    set: dict[str, Any] = Field(default={}, examples=[{"network.egress": "nat"}])
+    usd_limit: PositiveNumber | None = None
+    usd_per_hour: PositiveNumber | None = None
+    deadline_hours: PositiveNumber | None = None
+
+    @property
+    def name(self) -> str:
+        """As the table and the journal call it."""
+        return self.label or Path(self.stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
+
+
+class Arm(Section):
+    """One treatment: fields of the trainer's configuration that are its own."""
+
+    name: _Label = Field(examples=["control"])
+    settings: Settings = Field(default={}, examples=[{"precision": "bf16"}])
+
+
+class SuiteBudget(Section):
+    """What the suite, and one stack in it, may cost; counted while it runs."""
+
+    usd: PositiveNumber = Field(examples=[200])
+    stack_usd: PositiveNumber | None = Field(default=None, examples=[60])
+
+
+class SuiteConfig(Section):
+    """One table: the same training, on several stacks or in several arms, with several seeds.
+
+    Attributes:
+        name: begins the name of its folder under runs/.
+        title: the table's caption.
+        paper: whose table stands beside ours.
+        preset: of every run; the stacks' own when left out, which have to be the same.
+        kimg: length of each run, thousands of images.
+        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
+        seeds: a run each.
+        settings: fields of the trainer's configuration, the same in every run.
+        arms: compared with each other; one, without settings of its own, when left out.
+        stacks: in their order.
+        budget: needed where a stack costs money.
+        deadline_hours: from `up` to the record; a stack that has not reported by then is destroyed.
+        local_processes: of a run on this machine.
+    """
+
+    name: _Label = Field(examples=["p2-environments"])
+    title: str = ""
+    paper: Literal["P2", "P3"] | None = None
+    preset: Annotated[str, AfterValidator(_known_preset)] | None = Field(default=None, examples=["dcgan-cifar10"])
+    kimg: PositiveNumber = Field(examples=[12800])
+    checkpoint_kimg: PositiveNumber | None = None
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100, examples=[[0, 1, 2]])
+    settings: Settings = Field(default={}, examples=[{"metrics": "fd-enl0", "metrics_kimg": 100}])
+    arms: tuple[Arm, ...] = Field(default=(), max_length=20)
+    stacks: tuple[Annotated[SuiteStack, BeforeValidator(_named)], ...] = Field(
+        min_length=1, max_length=50, examples=[["local", "aws-g5-dev"]]
+    )
+    budget: SuiteBudget | None = Field(default=None, examples=[{"usd": 200, "stack_usd": 60}])
+    deadline_hours: PositiveNumber = Field(examples=[6])
+    local_processes: PositiveWhole = 2
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        lists = {
+            "seeds": [str(seed) for seed in self.seeds],
+            "arms": [arm.name for arm in self.arms],
+            "stacks": [stack.name for stack in self.stacks],
+        }
+        for name, values in lists.items():
+            if twice := sorted({value for value in values if values.count(value) > 1}):
+                fix = f"give one {twice[0]} another label" if name == "stacks" else f"remove one {twice[0]}"
+                raise InputError(
+                    name, "one stands there twice", value=twice[0], allowed=f"each of {name} once", fix=fix
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [item.name for item in items_of(self, local=False)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(
+                "stacks",
+                "two runs would have one name",
+                value=twice[0],
+                allowed="a name of its own for each run, of stack, arm and seed",
+                fix="give a stack another label, or an arm another name",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _money_where_it_costs(self) -> Self:
+        paid = [stack.name for stack in self.stacks if stack.stack != LOCAL]
+        if paid and self.budget is None:
+            raise InputError(
+                "budget", f"missing: {paid[0]} costs money", allowed="US dollars", fix="add budget: {usd: 50}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_training(self) -> Self:
+        own = tuple(
+            f"job.{key}" for key in ("preset", "kimg", "checkpoint_kimg", "seed", "settings", "run_id", "max_h")
+        )
+        for position, stack in enumerate(self.stacks):
+            place = f"stacks[{position}].set"
+            if "job" in stack.set:
+                raise InputError(
+                    f"{place}.job",
+                    "not as a whole",
+                    allowed="its fields one by one",
+                    fix="write them such as job.terminate_when_done: true",
+                )
+            if said := [path for path in stack.set if path.startswith(own)]:
+                key = said[0].removeprefix("job.")
+                known = key if key in type(self).model_fields else "kimg, deadline_hours or settings"
+                raise InputError(
+                    f"{place}.{said[0]}",
+                    "one training for all stacks of a table",
+                    value=stack.set[said[0]],
+                    allowed=f"set without {said[0]}",
+                    fix=f"write {known} beside stacks, for the whole suite",
+                )
+        return self
+
+
+@dataclass(frozen=True)
+class Item:
+    """One run. `name`: the journal's key: stack, arm and seed; `stack`: as the suite says it; `arm`: its name; empty
+    where there is one only; `seed`: of the run; `settings`: fields of the trainer's configuration, the suite's and
+    the arm's.
+    """
+
+    name: str
+    stack: SuiteStack
+    arm: str
+    seed: int
+    settings: dict[str, bool | int | float | str]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.stack.stack == LOCAL
+
+
+def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
+    """The suite's file, from its path or the name of one in `stacks_dir`/suites. InputError: naming the suites there
+    are.
+    """
+    folder = stacks_dir / "suites"
+    folders = (folder, folder / "experiments")
+    names = sorted(path.stem for each in folders for path in each.glob("*.yaml"))
+    for path in (*(each / f"{suite_or_file}.yaml" for each in folders), Path(suite_or_file)):
+        if suite_or_file and path.is_file():
+            return path
+    raise InputError(
+        "suite",
+        "no such suite",
+        value=suite_or_file,
+        allowed=f"the path of a suite file, or one of {', '.join(names)}",
+        fix=nearest_hint(Path(suite_or_file).stem, names),
+    )
+
+
+def load_suite(path: Path) -> SuiteConfig:
+    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
+    read at all.
+    """
+    keys = "name, kimg, seeds and stacks"
+    return read_model(path, SuiteConfig, named="suite", keys=keys, folder="gangway/suites")
+
+
+def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
+    """The one preset of the table, with every arm's settings checked against it. InputError: an unknown stack, presets
+    that differ, or settings that do not go with it.
+    """
+    presets: dict[str, str] = {}
+    for position, entry in enumerate(suite.stacks):
+        if entry.stack == LOCAL:
+            continue
+        try:
+            path = find_stack_file(entry.stack, stacks_dir)
+        except InputError as mistake:
+            raise mistake.within(f"{place}: stacks[{position}]") from None
+        if suite.preset is None:
+            job = read_settings(path).get("gangway:job")
+            presets[entry.name] = str(job.get("preset")) if isinstance(job, dict) else "none"
+    chosen = {suite.preset} if suite.preset else set(presets.values())
+    if len(chosen) != 1:
+        raise InputError(
+            f"{place}: preset",
+            "presets differ inside one table" if chosen else "missing",
+            value=", ".join(f"{name}: {preset}" for name, preset in presets.items()) or None,
+            allowed="one preset for all runs of a table",
+            fix="add preset, which then counts on every stack" if chosen else "add preset: dcgan-digits",
+        )
+    preset = str(chosen.pop())
+    if preset not in PRESETS:
+        raise InputError.not_among(f"{place}: preset", "no such preset in a stack file", preset, PRESETS)
+    for position, arm in enumerate(_arms(suite)):
+        try:
+            check_settings(preset, {**suite.settings, **arm.settings})
+        except InputError as mistake:
+            key = mistake.place.removeprefix("settings.")
+            own = f"arms[{position}]." if key in arm.settings or (key not in suite.settings and arm.settings) else ""
+            raise mistake.within(f"{place}: {own}", joint="") from None
+    return preset
+
+
+def _arms(suite: SuiteConfig) -> tuple[Arm, ...]:
+    return suite.arms or (Arm(name="all"),)
+
+
+def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
+    """Every run of the suite: stack by stack, arm by arm, seed by seed; with `local` on this machine alone."""
+    stacks = (SuiteStack(stack=LOCAL),) if local else suite.stacks
+    return tuple(
+        Item(
+            name="-".join((entry.name, *((arm.name,) if suite.arms else ()), f"s{seed}")),
+            stack=entry,
+            arm=arm.name if suite.arms else "",
+            seed=seed,
+            settings={**suite.settings, **arm.settings},
+        )
+        for entry in stacks
+        for arm in _arms(suite)
+        for seed in suite.seeds
+    )
+
+
+def run_id_of(item: Item, stamp: str) -> str:
+    """The run's id, which is its folder's name too: the item's name and the suite's time."""
+    return f"{item.name}-{stamp}"
+
+
+def stack_name(item: Item, stamp: str) -> str:
+    """The name of the item's own stack: it begins like the stack that it is made after, and no other has it."""
+    digits = hashlib.sha256(run_id_of(item, stamp).encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{item.stack.name[: _MAX_STACK_NAME - _HASH_DIGITS - 2].rstrip('-')}-b{digits}"

@@ -1,0 +1,161 @@
+"""`gangway audit`: cloud resources that carry a stack's tag and are not in its Pulumi state, with what they cost.
+
+    $ gangway audit aws-p5-spot
+    $ gangway audit aws-p5-spot --state state.json --regions all --json
+
+Asks the provider and changes nothing. Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.core.findings import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from components.catalog.loader import Provider
+    from components.estimate.cost import CostComponent
+    from gangway.finops.audit.classify_orphans import CloudResource, Listing
+    from gangway.finops.audit.state import State, StateResource
+    from gangway.finops.audit.tables import Audit
+    from stacks.config.stack_config import StackConfig
+
+EXIT_ORPHANS = 1
+PROVIDERS: "tuple[Provider, ...]" = ("aws", "gcp", "azure")
+
+
+def audit(
+    stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
+    state: Annotated[
+        Path | None, typer.Option(help="A file of `pulumi stack export`; without it Pulumi's CLI is asked.")
+    ] = None,
+    no_state: Annotated[
+        bool,
+        typer.Option("--no-state", help="The stack was removed, or its state is lost: all that bears its tag is left."),
+    ] = False,
+    regions: Annotated[
+        str | None, typer.Option(help="Of AWS: a list, or all; else the stack's own and us-east-1.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """List what a stack has left in the cloud that is not in its state, and what an hour of it costs.
+
+    Exit code 0: nothing is left over. 1: something is.
+    2: the cloud or the state could not be asked.
+    """
+    from rich.console import Console
+
+    from gangway.cli.common import stacks_dir
+    from gangway.finops.audit.tables import audit_json, show_audit
+    from stacks.loading.loader import find_stack_file, from_file
+
+    if state is not None and no_state:
+        raise InputError("--no-state", "not beside --state", fix="leave one of them out")
+    config = from_file(find_stack_file(stack_or_file, stacks_dir()))
+    provider = next((name for name in PROVIDERS if name == config.provider), None)
+    if provider is None:
+        raise InputError(
+            "gangway:provider",
+            "no audit of this provider",
+            value=config.provider,
+            allowed=", ".join(PROVIDERS),
+            fix="list by tag with the provider's own tool",
+        )
+    if regions is not None and config.provider != "aws":
+        typer.echo(f"warning: --regions is ignored: {config.provider} is asked about all regions at once", err=True)
+    # What takes long says so, beside what is printed for other programs.
+    with Console(stderr=True).status("") as status:
+        status.update("reading the state")
+        known = _state(config.stack_name, state, no_state)
+        status.update(f"asking {config.provider} for what carries the tag of {config.stack}")
+        listing = _listing(config, regions)
+    outcome = audited(config.stack, provider, known, listing)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(audit_json(outcome), indent=2))
+    else:
+        show_audit(outcome, Console())
+    raise typer.Exit(EXIT_ORPHANS if outcome.orphans else 0)
+
+
+def audited(stack: str, provider: "Provider", state: "State", listing: "Listing") -> "Audit":
+    """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure. `listing`: what
+    the provider says carries the stack's tag.
+    """
+    from gangway.finops.audit.classify_orphans import classify_orphans
+    from gangway.finops.audit.tables import Audit, Row
+
+    keys_of = _keys_of(provider)
+    known = {key for resource in state.resources for key in keys_of(resource)}
+    judged = classify_orphans(listing.resources, known)
+    rows = {
+        verdict: [Row(each, tuple(_bill(each.resource, provider))) for each in judged if each.verdict == verdict]
+        for verdict in ("orphan", "kept")
+    }
+    for each in rows.values():
+        each.sort(key=lambda row: (-(row.hourly_usd or 0.0), row.judged.resource.id))
+    return Audit(
+        stack=stack,
+        provider=provider,
+        asked=listing.asked,
+        state=state.source,
+        judged=tuple(judged),
+        orphans=tuple(rows["orphan"]),
+        kept=tuple(rows["kept"]),
+        notes=listing.notes,
+    )
+
+
+def _state(stack: str, path: Path | None, removed: bool) -> "State":
+    from gangway.finops.audit.state import State, export_state, read_state
+    from stacks.config.paths import project_folder
+
+    if removed:
+        return State((), "--no-state: the stack was removed")
+    if path is not None:
+        return read_state(path)
+    return export_state(stack, project_folder())
+
+
+def _listing(config: "StackConfig", regions: str | None) -> "Listing":
+    """What the provider says carries the stack's tag. InputError: no credentials, a right that is missing, nobody
+    answers.
+    """
+    from stacks.providers.azure.settings import AzureConfig
+    from stacks.providers.gcp.settings import GcpConfig
+
+    if (section := config.find_section(GcpConfig)) is not None:
+        from gangway.finops.audit import gcp
+
+        return gcp.list_gcp(gcp.open_web(section.project), section.project, config.stack)
+    if (account := config.find_section(AzureConfig)) is not None:
+        from gangway.finops.audit import azure
+        from gangway.sessions.azure import open_session
+
+        subscription = account.subscription_id
+        return azure.list_azure(open_session(subscription), subscription, config.stack)
+    import boto3
+
+    from gangway.finops.audit import aws
+
+    def client(service: str, region: str) -> Any:
+        return boto3.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
+
+    return aws.list_aws(client, config.stack, aws.regions_of(client, regions, config.region))
+
+
+def _keys_of(provider: "Provider") -> "Callable[[StateResource], set[str]]":
+    from gangway.finops.audit import aws, azure, gcp
+
+    return {"aws": aws.state_keys, "gcp": gcp.state_keys, "azure": azure.state_keys}[provider]
+
+
+def _bill(resource: "CloudResource", provider: "Provider") -> "list[CostComponent]":
+    from gangway.finops.audit.classify_orphans import price
+    from gangway.finops.audit.gcp import region_of
+
+    return price(resource, provider, region_of(resource.region) if provider == "gcp" else resource.region)

@@ -1,0 +1,60 @@
+"""`gangway breaker`: why a stack launches nothing any more, and the release.
+
+    $ gangway breaker show aws-p5-spot
+    $ gangway breaker reset aws-p5-spot
+
+Heavy imports stand inside the commands: `gangway --help` imports this module.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from gangway.jobs.systemd.breaker import Breaker
+
+EXIT_HELD = 1
+
+app = typer.Typer(help="Nodes that give themselves up, one after the other: what is held, and its release.")
+
+_Stack = Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")]
+
+
+@app.callback(invoke_without_command=True, no_args_is_help=True)
+def _breaker() -> None:
+    """Keeps `breaker` a group of commands."""
+
+
+@app.command()
+def show(stack_or_file: _Stack) -> None:
+    """Say whether launches of a stack are held, since when, and why.
+
+    Exit code 0: they are not. 1: they are.
+    """
+    held = _found(stack_or_file)[0].held()
+    typer.echo("launches are not held" if held is None else str(held))
+    raise typer.Exit(0 if held is None else EXIT_HELD)
+
+
+@app.command()
+def reset(stack_or_file: _Stack) -> None:
+    """Have a stack's nodes launched again, once what was wrong with them is mended."""
+    breaker, stack_name = _found(stack_or_file)
+    for line in breaker.reset():
+        typer.echo(line)
+    if breaker.provider == "gcp" and breaker.group_names:
+        typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: the first group is smaller by those that left it")
+
+
+def _found(stack_or_file: str) -> "tuple[Breaker, str]":
+    """The stack's breaker, and the name that Pulumi knows the stack by."""
+    from gangway.cli.common import stacks_dir
+    from gangway.finops.audit.state import stack_outputs
+    from gangway.jobs.systemd.breaker import breaker_of, check_launches
+    from stacks.config.paths import project_folder
+    from stacks.loading.loader import find_stack_file, from_file
+
+    config = from_file(find_stack_file(stack_or_file, stacks_dir()))
+    check_launches(config.provider)
+    outputs = stack_outputs(config.stack_name, project_folder())
+    return breaker_of(config.provider, config.stack, config.region, outputs), config.stack_name

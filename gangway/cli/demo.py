@@ -1,0 +1,306 @@
+"""`gangway demo`: plan, sandbox, training with an interruption, record, report. The whole product in some minutes.
+
+Simulated: the cloud (moto, in this process). Real: the plan, Pulumi's engine if `pulumi` is on PATH, the validation of
+every request by botocore, the JobSpec, the training run on this machine and each figure of its record. The output says
+which is which.
+"""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from components.core.findings import InputError
+from components.core.job import JobSpec, Rendezvous
+from gangway.jobs.local.run import LocalRun, StatsTail, run_module
+from gangway.report.page import write_report
+from gangway.report.plans.show import sandbox_notes, sandbox_table, show_plan
+from gangway.sandbox.cloud import MotoCloud
+from gangway.sandbox.rows import SandboxRow
+from stacks.base.extras import need
+from stacks.config.paths import ROOT
+from stacks.estimates.run_context import local_context
+from stacks.loading.loader import find_stack_file, from_file
+from stacks.plan.gc_pause import without_gc
+from stacks.plan.plan import Plan, make_plan, run_program
+from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.core.file_errors import check_reachable, file_problem
+from trainer.records.run_record import RunRecord
+
+STACK = "aws-demo"
+NUM_PROCESSES = 2
+NEEDED_DISK_MIB = 300
+
+
+@dataclass(frozen=True)
+class DemoSize:
+    """How much the demo trains and measures: the full story, or the same story in a minute."""
+
+    kimg: float
+    metrics_samples: int
+
+
+FULL = DemoSize(kimg=150, metrics_samples=1797)
+QUICK = DemoSize(kimg=4, metrics_samples=200)
+
+
+def run_demo(out: Path, *, quick: bool) -> int:
+    """Tells the story into a new directory below `out`, and points `out/latest` at it when all is written. InputError:
+    no room or no permission in `out`, or the extra `demo` is not installed.
+    """
+    need("pulumi_aws", "moto", "torch", "matplotlib")
+    console = Console()
+    run_dir = _new_run_dir(out)
+    try:
+        return _chapters(out, run_dir, QUICK if quick else FULL, console)
+    except OSError as error:
+        if file_problem(error) is not None:  # no matter of room, and perhaps of another folder
+            raise
+        raise InputError(
+            str(run_dir), f"cannot be written: {error}", fix="free some space; `latest` is untouched"
+        ) from None
+
+
+def _chapters(out: Path, run_dir: Path, size: DemoSize, console: Console) -> int:
+    """The five chapters, in order."""
+    began = time.monotonic()
+    _headline(console, "1/5 plan", f"what `pulumi up --stack {STACK}` would create; no account, no network")
+    plan = make_plan(from_file(find_stack_file(STACK, ROOT / "stacks")))
+    (run_dir / "plan.json").write_text(json.dumps(plan.to_json(), indent=2))
+    show_plan(plan, console)
+    _headline(console, "2/5 sandbox", "SIMULATED: the plan applied to moto, an AWS inside this process")
+    rows = _sandbox(plan, console)
+    _headline(console, "3/5 train", f"REAL: the job of a node, here with {NUM_PROCESSES} gloo processes on this CPU")
+    job = _local_job(plan, run_dir, size)
+    (run_dir / "job.json").write_text(job.model_dump_json(indent=2))
+    _train(job, run_dir, size, console)
+    _headline(console, "4/5 judge", "REAL: Fréchet distance on EfficientNet-Lite0 features (FD-ENL0, not FID)")
+    _evaluate(run_dir, size, console)
+    record = RunRecord.model_validate_json((run_dir / "run.json").read_text())
+    _show_record(record, console)
+    _headline(console, "5/5 report", "one page that works offline")
+    stats = StatsTail(run_dir / "stats.jsonl").new_lines()
+    report = write_report(
+        run_dir,
+        plan=plan.to_json(),
+        sandbox=rows,
+        record=record,
+        stats=stats,
+        samples_png=run_dir / "samples.png",
+        reals_png=run_dir / "reals.png",
+    )
+    latest = _point_latest(out, run_dir)
+    for what, path in (("report", report), ("record", run_dir / "run.json"), ("samples", run_dir / "samples.png")):
+        console.print(f"  {what:<8}[bold]{escape(str(latest / path.name))}[/]", soft_wrap=True)
+    console.print(f"done in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _headline(console: Console, title: str, subtitle: str) -> None:
+    console.rule(f"[bold]{title}[/]", align="left")
+    console.print(f"[dim]{escape(subtitle)}[/]")
+
+
+def _new_run_dir(out: Path) -> Path:
+    """A directory of this run's own: a second demo never touches what the first wrote."""
+    check_reachable(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        free_mib = shutil.disk_usage(out).free // 2**20
+        if free_mib < NEEDED_DISK_MIB:
+            raise InputError(
+                str(out),
+                "not enough room",
+                value=f"{free_mib} MiB free",
+                allowed=f"{NEEDED_DISK_MIB} MiB",
+                fix="free some, or choose another place with --out",
+            )
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-")
+        return Path(tempfile.mkdtemp(prefix=stamp, dir=out))
+    except OSError as error:
+        raise InputError(
+            str(out), f"cannot be written: {error.strerror}", fix="choose another place with --out"
+        ) from None
+
+
+def _point_latest(out: Path, run_dir: Path) -> Path:
+    """Replaces the link `latest` in one step, so that it never points at half a run."""
+    link, fresh = out / "latest", out / f".latest-{run_dir.name}"
+    fresh.symlink_to(run_dir.name)
+    fresh.replace(link)
+    return link
+
+
+def _sandbox(plan: Plan, console: Console) -> tuple[SandboxRow, ...]:
+    with MotoCloud(plan.config.region) as cloud:
+        _apply(plan, cloud, console)
+        rows = cloud.read_back()
+    console.print(sandbox_table(rows))
+    for note in sandbox_notes(rows):
+        console.print(f"  [dim]{escape(note)}[/]")
+    counts = Counter(str(row.status) for row in rows)
+    console.print(f"{len(rows)} declared: " + ", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    return rows
+
+
+def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
+    """By the real engine where a usable one is installed, else by Pulumi's mocks; says which."""
+    from gangway.bench.pulumi_cli import find_cli
+    from gangway.sandbox.engine import up
+
+    try:
+        command = find_cli(install=False)
+    except InputError as error:
+        console.print(f"[dim]without Pulumi's engine ({escape(error.problem)}): its SDK's mocks run the program[/]")
+        with console.status("applying with boto3; botocore checks every request"), without_gc():
+            run_program(plan.config, cloud)
+        return
+    with console.status("pulumi up") as status:
+        changes = up(command, plan.config, cloud, lambda made: status.update(f"pulumi up: {made} resources"))
+    made = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()))
+    console.print(f"REAL: `pulumi up` by the engine on PATH ({made})")
+
+
+def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
+    """The node's JobSpec with this machine in it: no container, gloo instead of NCCL, one thread a process."""
+    job = JobSpec.model_validate(plan.job)
+    context = local_context(plan.config.stack, run_dir.name)
+    (run_dir / "context.json").write_text(context.model_dump_json(indent=2))
+    return job.model_copy(
+        update={
+            "name": f"{job.name}-local",
+            "image": "",
+            "backend": "gloo",
+            "num_nodes_min": 1,
+            "num_nodes_max": 1,
+            "processes_per_node": NUM_PROCESSES,
+            "rendezvous": Rendezvous(standalone=True),
+            "env": {"OMP_NUM_THREADS": "1"},
+            "max_restarts": 0,
+            "argv": (
+                "train", "--preset", plan.config.training.preset, "--kimg", f"{size.kimg:g}",
+                "--run-dir", str(run_dir), "--context", str(run_dir / "context.json"),
+            ),
+        }
+    )  # fmt: skip
+
+
+def _train(job: JobSpec, run_dir: Path, size: DemoSize, console: Console) -> None:
+    """Trains to the half, is taken away by SIGTERM as a spot node is, and goes on from the checkpoint."""
+    tail, log = StatsTail(run_dir / "stats.jsonl"), run_dir / "train.log"
+    with _progress(console) as progress:
+        task = progress.add_task("training", total=size.kimg * 1000, detail="starting torchrun")
+        code = _follow(job, log, tail, progress, task, interrupt_at=size.kimg * 1000 / 2)
+        if code != EXIT_INTERRUPTED:
+            raise _failed("training did not stop as it should on SIGTERM", code, log)
+        progress.console.print("[yellow]SIGTERM at half time[/], as on spot: checkpoint written, exit 75")
+        code = _follow(job, log, tail, progress, task, interrupt_at=None)
+        if code != 0:
+            raise _failed("training failed", code, log)
+
+
+def _follow(
+    job: JobSpec, log: Path, tail: StatsTail, progress: Progress, task: TaskID, interrupt_at: float | None
+) -> int:
+    with LocalRun.start(job, log) as run:
+        interrupted = False
+        while True:
+            code = run.exit_code  # read before the lines, so that the last ones are not missed
+            for line in tail.new_lines():
+                _advance(line, progress, task)
+                reached = line.get("images", 0)
+                if interrupt_at is not None and not interrupted and reached >= interrupt_at:
+                    run.interrupt()
+                    interrupted = True
+            if code is not None:
+                return code
+            time.sleep(0.1)
+
+
+def _advance(line: dict[str, Any], progress: Progress, task: TaskID) -> None:
+    if line.get("event") == "resume":
+        progress.console.print(f"[green]resumed[/] from the checkpoint at {line['images']:,} images")
+    if "loss_g" in line:
+        detail = f"{line['images_per_sec']:.0f} img/s  G {line['loss_g']:.2f}  D {line['loss_d']:.2f}"
+        progress.update(task, completed=line["images"], detail=detail)
+        _say_on_paper(line["images"], detail, progress, task)
+
+
+def _say_on_paper(images: int, detail: str, progress: Progress, task: TaskID) -> None:
+    """A log file shows no moving bar: there, each tenth of the way is a line."""
+    row = progress.tasks[task]
+    tenths = int(10 * images / (row.total or images))
+    if not progress.console.is_terminal and tenths > row.fields.get("tenths", 0):
+        progress.update(task, tenths=tenths)
+        progress.console.print(f"{10 * tenths:>4} %  {images:>7,} images  {detail}")
+
+
+def _failed(what: str, code: int, log: Path) -> InputError:
+    last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-15:])
+    return InputError(str(log), f"{what} (exit code {code}); its last words:\n{last}", fix="read the whole log")
+
+
+def _evaluate(run_dir: Path, size: DemoSize, console: Console) -> None:
+    with _progress(console) as progress:
+        task = progress.add_task("features", total=None, detail="untrained, trained, real against real")
+        argv = ["evaluate", "--run-dir", str(run_dir), "--samples", str(size.metrics_samples)]
+        log = run_dir / "evaluate.log"
+        try:
+            for _ in run_module("trainer", argv, log, {}):
+                progress.refresh()
+        except subprocess.CalledProcessError as failed:
+            raise _failed("judging failed", failed.returncode, log) from None
+        progress.update(task, total=1, completed=1, detail="done")
+
+
+def _show_record(record: RunRecord, console: Console) -> None:
+    """The figures a person asks for first, each with its provenance."""
+    table = Table(title=f"run {escape(record.id)}", title_justify="left")
+    for column in ("figure", "value", "provenance", "source"):
+        table.add_column(column, overflow="fold")
+    quality = [
+        (f"{q.name}, {label}", quantity)
+        for q in record.quality
+        for label, quantity in (("untrained", q.untrained), ("trained", q.trained), ("real vs real", q.real_vs_real))
+    ]
+    figures = [
+        *quality,
+        ("images/s", record.images_per_sec),
+        ("wall time", record.wall_sec),
+        ("IT energy", record.energy.it_joules),
+        ("carbon", record.carbon.gco2e),
+        ("cost", record.cost.total_usd),
+        ("peak memory", record.peak_memory_gib),
+        *((f"lost to {i.cause}", i.lost_sec) for i in record.interruptions),
+    ]
+    for name, quantity in figures:
+        value = "-" if quantity.value is None else f"{quantity.value:,.3g} {quantity.unit}"
+        table.add_row(escape(name), value, quantity.provenance, escape(quantity.source))
+    console.print(table)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield progress

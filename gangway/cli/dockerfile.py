@@ -1,0 +1,43 @@
+"""`gangway dockerfile`: the trainer's image where `up` does not build it, for machines of one's own and OpenStack.
+
+    $ gangway dockerfile cuda > Dockerfile
+
+Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import os
+import shlex
+from typing import Annotated
+
+import typer
+
+from components.core.findings import InputError
+
+
+def dockerfile(
+    flavour: Annotated[str, typer.Argument(help="cpu, cuda, cuda-efa (AWS) or xla (TPUs).")] = "cuda",
+    repository: Annotated[
+        str, typer.Option(help="Where the image goes, for the commands that are proposed.")
+    ] = "REGISTRY/gangway-trainer",
+) -> None:
+    """Print the trainer's Dockerfile, and on stderr how an image is made of it that a stack file can name."""
+    from images.specs import DOCKERFILE_FLAVOURS
+    from stacks.config.paths import ROOT
+    from stacks.estimates.run_context import content_tag, dockerfile_for
+
+    known = next((each for each in DOCKERFILE_FLAVOURS if each == flavour), None)
+    if known is None:
+        raise InputError.not_among("FLAVOUR", "no image of the trainer's", flavour, DOCKERFILE_FLAVOURS)
+    text = dockerfile_for(known)
+    typer.echo(text, nl=False)
+    image = f"{repository}:{content_tag(text)}"
+    typer.echo(
+        "build it, on a machine with Docker and its buildx (some minutes):\n"
+        f"  docker buildx build --platform linux/amd64 --file Dockerfile --tag {shlex.quote(image)} --push "
+        f"{shlex.quote(os.path.relpath(ROOT))}\n"
+        "ask for its digest:\n"
+        f"  docker buildx imagetools inspect {shlex.quote(image)}\n"
+        "and write that into the stack file:\n"
+        f"  gangway:image: {{prebuilt: {repository}@sha256:...}}",
+        err=True,
+    )

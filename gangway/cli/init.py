@@ -1,0 +1,274 @@
+"""`gangway init`: a Pulumi project outside a checkout, by questions or by flags.
+
+    $ gangway init my-cluster                                            # asks
+    $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2 --email ml@example.org --set gcp.project=ml
+
+Writes nothing before every answer has been checked as `gangway plan` does, and never over a file that is there or among
+others.
+"""
+
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError
+from gangway.cli.common import EXIT_FINDINGS
+
+if TYPE_CHECKING:
+    from components.core.findings import Finding
+    from gangway.cli.new_project import Answers
+    from stacks.config.stack_config import StackConfig
+    from stacks.plan.plan import Plan
+
+_ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNORECASE)
+"""H100x8, or a TPU's v5p-64; anything else is a machine type."""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; it is made.")],
+    stack: Annotated[str | None, typer.Option(help="The first stack's name; else the folder's.")] = None,
+    provider: Annotated[str | None, typer.Option(help="aws, gcp, azure, openstack or hosts.")] = None,
+    region: Annotated[str | None, typer.Option(help="The provider's region.")] = None,
+    accelerator: Annotated[str | None, typer.Option(help="What a node has, such as H100x8.")] = None,
+    machine_type: Annotated[str | None, typer.Option(help="In place of the accelerator.")] = None,
+    nodes: Annotated[str | None, typer.Option(help="How many: 2, or 2-4.")] = None,
+    preset: Annotated[str | None, typer.Option(help="What is trained, such as dcgan-digits.")] = None,
+    kimg: Annotated[float, typer.Option(help="Thousands of images to train on.")] = 2000,
+    max_hours: Annotated[float, typer.Option(help="After so many hours the nodes stop the job.")] = 2,
+    email: Annotated[str | None, typer.Option(help="Who gets the budget's alarms; required.")] = None,
+    budget: Annotated[float | None, typer.Option(help="A month's, USD; else the cluster's full month.")] = None,
+    team: Annotated[str, typer.Option(help="Tag: whose it is.")] = "ml-platform",
+    cost_center: Annotated[str, typer.Option(help="Tag: who pays.")] = "4711",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other: gcp.project=my-project.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="What the project installs Gangway from; else as here.")
+    ] = None,
+    policy: Annotated[bool, typer.Option("--policy", help="The guardrails beside it, as a policy pack.")] = False,
+    ask: Annotated[bool | None, typer.Option("--ask/--no-ask", help="Ask for the rest; else on a terminal.")] = None,
+) -> None:
+    """Write a Pulumi project that needs no checkout: Pulumi.yaml, a stack file, a program of one line.
+
+    Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
+    holds files already; then nothing is written.
+    """
+    from stacks.config.identity import folder_stack
+
+    asks = sys.stdin.isatty() if ask is None else ask
+    stack = folder_stack(folder.resolve().name) if stack is None else stack
+    given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
+    fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
+    provider = _answer("Provider: aws, gcp, azure, openstack or hosts", provider, "aws", asks)
+    _check_room(folder, stack, provider, policy)
+    answers = _answers(stack, provider, given, machine_type, asks)
+    own = {**answers.own, **dict(_setting(text) for text in setting or ())}
+    answers = replace(answers, **fixed, own=own)  # type: ignore[arg-type]  # each of its own type
+    answers, errors = _with_budget(answers, budget, folder, asks)
+    _write(folder, _files(folder, answers, _source(source), policy))
+    _say(folder, answers, policy, errors)
+    raise typer.Exit(EXIT_FINDINGS if errors else 0)
+
+
+def _answer(question: str, given: str | None, default: str, asks: bool) -> str:
+    if given is not None:
+        return given
+    return str(typer.prompt(question, default=default)) if asks else default
+
+
+def _answers(
+    stack: str, provider: str, given: Mapping[str, str | None], machine_type: str | None, asks: bool
+) -> "Answers":
+    """What flags say, else people, else the provider's start."""
+    from gangway.cli.new_project import OWN_QUESTIONS, STARTS, Answers, start_value
+    from trainer.config.presets import PRESETS
+
+    start = STARTS[provider]
+    node = given["accelerator"] or ""
+    if asks and not node and machine_type is None:
+        node = _answer("Machine type, or accelerators of a node such as H100x8", None, start.machine_type, asks)
+        if not _ACCELERATOR.fullmatch(node):
+            node, machine_type = "", node
+    own: dict[str, str] = {}
+    for path, question in OWN_QUESTIONS.get(provider, {}).items() if asks else ():
+        answer = _answer(question, None, default := start_value(provider, path), asks)
+        own |= {path: answer} if answer != default else {}
+    return Answers(
+        stack=stack,
+        provider=provider,
+        region=_answer("Region", given["region"], start.region, asks),
+        accelerator=node,
+        machine_type=machine_type or "",
+        nodes=_answer("Nodes, such as 2 or 2-4", given["nodes"], "1", asks),
+        preset=_answer(f"Preset: {', '.join(PRESETS)}", given["preset"], "dcgan-digits", asks),
+        email=_email(given["email"], asks),
+        own=own,
+    )
+
+
+def _email(given: str | None, asks: bool) -> str:
+    """Nobody else's address may stand in. InputError: none is given, and nobody can be asked."""
+    if given is not None:
+        return given
+    if not asks:
+        raise InputError("--email", "missing: the budget's alarms would reach nobody",
+                         allowed="an address that somebody reads", fix="add --email NAME@COMPANY")  # fmt: skip
+    return str(typer.prompt("Who gets the budget's alarms (an e-mail address)"))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise InputError("--set", "no setting", value=text, allowed="KEY=VALUE, such as gcp.project=my-project",
+                         fix="put = between the key and its value")  # fmt: skip
+    return path.removeprefix("gangway:"), value
+
+
+def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
+    """Whether the answers name files, and none is in their folder. Raises InputError."""
+    from gangway.cli.new_project import check_names, file_names
+    from trainer.records.folders import free_name, listed, visible
+
+    check_names(stack, provider)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("DIR", "a file, no folder", value=str(folder), allowed="a folder", fix="name another")
+    for name in file_names(stack, policy=policy):
+        if (folder / name).exists() or (folder / name).is_symlink():
+            raise InputError(
+                str(folder / name),
+                "is there already, and is not overwritten",
+                allowed="a folder without it",
+                fix="name another folder, or move the file away",
+            )
+    if names := list(visible(folder)):
+        raise InputError(
+            "DIR",
+            f"holds other files: {listed(names)}; nothing is written among them",
+            value=str(folder),
+            allowed="an empty or new folder",
+            fix=f"the same with {shlex.quote(str(free_name(folder)))} for DIR",
+        )
+
+
+def _with_budget(
+    answers: "Answers", budget: float | None, folder: Path, asks: bool
+) -> tuple["Answers", Sequence["Finding"]]:
+    """The answers, checked as `gangway plan` does, with a budget; and what keeps their stack from `up`. InputError:
+    what is wrong in them, at its place in the file to be.
+    """
+    from stacks.estimates.common_findings import check_budget
+
+    place = str(folder / f"Pulumi.{answers.stack}.yaml")
+    plan = _plan(_read(replace(answers, monthly_usd=1e9) if budget is None else answers, place), place)
+    if budget is None:
+        if plan is None and not asks:
+            raise InputError("--budget", "not given, and the provider's prices are not here to make one from",
+                             allowed="US dollars a month", fix="--budget 1000")  # fmt: skip
+        hours_of_a_month = 730
+        dearest = 0.0 if plan is None else max(rung.hourly or plan.cost.hourly for rung in plan.rungs)
+        usd = 1000 if plan is None else ceil((dearest * hours_of_a_month + plan.cost.upfront) / 100) * 100
+        budget = float(typer.prompt("Budget of a month, USD", default=usd, type=float)) if asks else usd
+    answers = replace(answers, monthly_usd=budget)
+    config = _read(answers, place)
+    if plan is not None:
+        try:
+            check_budget(config, plan.cost)
+        except InputError as mistake:
+            raise mistake.within(place) from None
+    return answers, [] if plan is None else plan.errors
+
+
+def _read(answers: "Answers", place: str) -> "StackConfig":
+    """The stack as its file will be read, mistakes told of where the file will be."""
+    from gangway.cli.new_project import stack_file
+    from stacks.loading.loader import from_file
+
+    with tempfile.TemporaryDirectory() as empty:
+        path = Path(empty) / Path(place).name
+        path.write_text(stack_file(answers), "utf-8")
+        own: list[InputError] = []
+        try:
+            return from_file(path)
+        except* InputError as mistakes:
+            own = [
+                InputError(m.place.replace(str(path), place, 1), m.problem, value=m.value, allowed=m.allowed, fix=m.fix)
+                for m in mistakes.exceptions if isinstance(m, InputError)
+            ]  # fmt: skip
+        raise ExceptionGroup(f"{place} is not valid", own)
+
+
+def _plan(config: "StackConfig", place: str) -> "Plan | None":
+    """The plan; None where the provider's extra is not installed, which the project's own environment will have."""
+    from stacks.plan.plan import make_plan
+
+    try:
+        return make_plan(config)
+    except InputError as mistake:
+        if mistake.place.startswith("extra "):
+            return None
+        raise mistake.within(place) from None
+
+
+def _files(folder: Path, answers: "Answers", source: str, policy: bool) -> Mapping[str, str]:
+    from gangway.cli.new_project import project_files
+
+    return project_files(answers, folder.resolve().name, source, policy=policy)
+
+
+def _source(given: str | None) -> str:
+    """The URL of requirements.txt. InputError: none is known, or it is none."""
+    from stacks.config.paths import installed_from
+
+    allowed, fix = "a URL: file:///..., git+https://...@COMMIT", "--from file:///path/of/a/checkout"
+    url = given or installed_from()
+    if url is None:
+        problem = "Gangway has no release, and where this one was installed from is not known"
+        raise InputError("--from", problem, allowed=allowed, fix=fix)
+    if not re.fullmatch(r"(file|https|git\+https|git\+ssh|git\+file)://\S+", url):
+        raise InputError("--from", "not a URL that pip installs from", value=url, allowed=allowed, fix=fix)
+    return url
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
+    written: list[Path] = []
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                written.append(path)
+                file.write(text)
+    except OSError as error:
+        for path in written:
+            with suppress(OSError):
+                path.unlink()
+        raise InputError(
+            str(error.filename or folder), f"cannot be written: {error.strerror}", fix="name another folder"
+        ) from None
+
+
+def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
+    from gangway.cli.new_project import file_names
+
+    typer.echo(f"written in {folder}: {', '.join(file_names(answers.stack, policy=policy))}")
+    if errors:
+        typer.echo(f"to mend in Pulumi.{answers.stack}.yaml before `pulumi up`:")
+    for finding in errors:
+        typer.echo(f"  {finding.path}: {finding.message}\n    fix: {finding.fix}")
+    for line in (
+        f"cd {folder}",
+        f"gangway plan {answers.stack}      # offline: resources, findings, cost, energy",
+        "pulumi install        # .venv from requirements.txt",
+        f"pulumi stack init {answers.stack} && pulumi up",
+    ):
+        typer.echo(f"  {line}")

@@ -1,0 +1,98 @@
+"""`gangway job`: what a job is at, out of what its nodes have put into the run bucket, or of a run's own folder.
+
+    $ gangway job aws-p5-spot
+    $ gangway job runs/two-nodes
+    $ gangway job aws-p5-spot --scale --dry-run
+
+Heavy imports stand inside: `gangway --help` imports this module.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def job(
+    stack_or_run: Annotated[
+        str, typer.Argument(help="A stack's name, the path of a stack file, or a run's folder on this machine.")
+    ],
+    scale: Annotated[
+        bool,
+        typer.Option("--scale", help="Ask the groups for the nodes that job.autoscale wants. [AWS, Azure, GCP]"),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --scale: say what it would ask for, and change nothing.")
+    ] = False,
+    images: Annotated[
+        int | None,
+        typer.Option("--images", min=0, help="With --scale: images done, where you know better than its nodes."),
+    ] = None,
+) -> None:
+    """Say what a job is at: its record, its end, its controller and how that is switched off, launches that are held;
+    of a run's folder, each node.
+    """
+    from components.core.findings import InputError
+    from gangway.jobs.systemd.controller import lines_of_folder
+    from gangway.jobs.systemd.state import JobState
+    from gangway.runs.run_store import RunStore
+    from trainer.launch.nodes_said import lines_of_nodes
+
+    if not scale and (dry_run or images is not None):
+        raise InputError(
+            "--dry-run" if dry_run else "--images", "of no effect without --scale", fix="write --scale too"
+        )
+    folder = Path(stack_or_run)
+    if folder.is_dir():
+        if scale:
+            raise InputError("--scale", "a run's folder has no groups", value=stack_or_run, fix="name the stack")
+        state = JobState.read(RunStore(folder.resolve().as_uri()))
+        lines = [*state.lines(), *lines_of_folder(folder, over=state.is_over), *lines_of_nodes(folder)]
+    else:
+        lines = _of_stack(stack_or_run, scale=scale, dry_run=dry_run, images=images)
+    for line in lines:
+        typer.echo(line)
+
+
+def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> list[str]:
+    """Lines about a stack's job, whose groups are asked for nodes where that is wanted."""
+    from datetime import UTC, datetime
+
+    from gangway.cli.common import stacks_dir
+    from gangway.finops.audit.state import stack_outputs
+    from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
+    from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
+    from gangway.jobs.systemd.breaker import LAUNCHED_BY, breaker_of
+    from gangway.jobs.systemd.controller import lines_of_stack
+    from gangway.jobs.systemd.scaling.registry import group_names, scaler_of
+    from gangway.jobs.systemd.state import JobState
+    from gangway.runs.run_store import RunStore, bucket_region
+    from stacks.config.paths import project_folder
+    from stacks.loading.loader import find_stack_file, from_file
+    from stacks.providers.openstack.settings import storage_cloud
+
+    config = from_file(find_stack_file(stack, stacks_dir()))
+    if scale:
+        check_scaled(config)
+    outputs = stack_outputs(config.stack_name, project_folder())
+    breaker = breaker_of(config.provider, config.stack, config.region, outputs)
+    region = bucket_region(config.provider, config.region)
+    state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
+    said = state.lines(config.stack_name if config.own_command else "")
+    lines = [*said, *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
+    held = breaker.held() if config.provider in LAUNCHED_BY else None
+    now = datetime.now(UTC)
+    done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))
+    if scale and state.is_over:
+        lines.append("autoscale: the job is over; nothing was changed")
+    elif scale and unknown:
+        lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
+    elif scale:
+        names = group_names(config, outputs)
+        scaler = scaler_of(config, outputs, names, is_held=held is not None)
+        lines += ask_for_nodes(config, scaler, names, done, now, dry_run=dry_run)
+    elif config.work.autoscale is not None and not state.is_over:
+        lines.append(autoscale_line(config, done, now, unknown))
+    if config.provider in LAUNCHED_BY:
+        lines.append("launches are not held" if held is None else str(held))
+    return lines

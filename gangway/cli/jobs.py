@@ -1,0 +1,483 @@
+"""`gangway job submit | list | status | record | logs | cancel | wait`: jobs on an engine that stands already.
+
+    $ gangway job submit examples/jobs/digits.yaml
+    $ gangway job logs -f digits-1
+    $ gangway job wait digits-1
+
+Heavy imports stand inside: `gangway --help` imports this module.
+"""
+
+import shlex
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gangway.cli.job import job as show_stack
+from gangway.cli.signals import undone_by_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
+    from typer._click import Context
+
+    from components.core.findings import InputError
+    from gangway.jobs.base import Engine, JobStatus, Movable, Move
+    from gangway.jobs.copying import Copied
+    from gangway.jobs.hybrid.moving import Moved
+    from gangway.jobs.sites import By, Site
+    from stacks.config.job_file import JobFile
+
+_POLL_SEC, _LOOK_AGAIN_SEC = 0.5, 1.0
+_MOST_NAMES = 20
+_EXIT_FAILED, _EXIT_BAD_INPUT = 1, 2
+_On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
+]
+_Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
+
+
+class _Jobs(TyperGroup):
+    """`gangway job STACK` is `gangway job show STACK`."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+jobs = typer.Typer(
+    cls=_Jobs,
+    name="job",
+    no_args_is_help=True,
+    help="Say what a stack's job is at; submit jobs to an engine, follow and end them.",
+)
+jobs.command("show")(show_stack)
+
+
+@jobs.command()
+def submit(
+    job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="ENGINE,...", help="Of several the best that begins it at once."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="WHAT", help="Of several: cost, carbon or order. Cost, where all are priced."),
+    ] = None,
+    burst_after: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="MINUTES", help="Wait here so long; then on to the next engine with room."),
+    ] = None,
+) -> None:
+    """Put a job into an engine's queue; of several engines that of the cheapest with room.
+
+    With --burst-after it stays, and takes a job that waits too long to an engine that would begin it at once.
+    """
+    from components.core.findings import InputError
+    from gangway.jobs.engines.registry import movable, sites_of
+    from gangway.jobs.hybrid.placing import place
+    from stacks.config.job_file import read_job_file
+
+    job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
+    if burst_after is not None and len(sites) == 1:
+        raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
+    for site in sites if burst_after is not None else ():
+        movable(site.engine, "--burst-after")  # before anything is submitted
+    placed = place(sites, job, decided_by)
+    for line in placed.lines if len(sites) > 1 else ():
+        typer.echo(line, err=True)
+    engine = placed.engine
+    warnings = list(engine.findings(job))
+    _bring_data(engine, job)
+    with undone_by_signals():
+        job_id = engine.submit(job)
+    if burst_after is not None and not placed.now:
+        others = [site for site in sites if site.engine is not engine]
+        engine, job_id, trouble = _burst(engine, job_id, others, burst_after, decided_by)
+        if trouble is not None:
+            typer.echo(job_id)  # it stays in its queue
+            raise trouble
+    for finding in warnings:
+        typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
+    typer.echo(job_id)
+    asked = next((site.asked for site in sites if site.engine is engine), "")
+    named = f" --on {shlex.quote(asked)}" if on else ""
+    typer.echo(f"on {engine.kind}, {engine.where}; its output: gangway job logs -f {job_id}{named}", err=True)
+
+
+def _bring_data(engine: "Engine", job: "JobFile") -> None:
+    """The job's data set, where it names a source of one; an engine that takes none has said so."""
+    from gangway.jobs.base import as_movable
+
+    if job.data is None or job.data.source is None or (target := as_movable(engine)) is None:
+        return
+    with _bar() as bar:
+        copied = target.bring_data(job, bar, _say)
+    if copied is None:
+        typer.echo(f"{job.data.source} has been copied there before", err=True)
+    else:
+        typer.echo(_copied(copied, "of the data set"), err=True)
+
+
+def _by(word: str) -> "By":
+    from components.core.findings import InputError
+    from gangway.jobs.sites import By
+
+    if word not in [*By]:
+        raise InputError.not_among("--by", "nothing that decides", word, By)
+    return By(word)
+
+
+def _burst(
+    engine: "Engine", job_id: str, others: "Sequence[Site]", minutes: float, by: "By | None"
+) -> "tuple[Engine, str, InputError | None]":
+    """Waits; then takes a job that waits still to the best of the others with room, if one has any. Where it is then,
+    as what, and why it could not be taken away.
+    """
+    from components.core.findings import InputError
+    from gangway.jobs.base import EngineAwayError, Phase
+    from gangway.jobs.engines.registry import movable
+    from gangway.jobs.hybrid.moving import move_job
+    from gangway.jobs.hybrid.placing import place
+
+    until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
+    typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
+    while found.phase is Phase.WAITING:
+        if time.monotonic() >= until:
+            try:
+                placed = place(others, movable(engine, "--burst-after").job(job_id), by)
+            except InputError as error:
+                typer.echo(str(error), err=True)
+            else:
+                for line in placed.lines:
+                    typer.echo(line, err=True)
+                if placed.now:
+                    source, target = movable(engine, "--burst-after"), movable(placed.engine, "--burst-after")
+                    try:
+                        moved = move_job(source, job_id, target, lambda _: _pause(), _no_progress, _say)
+                    except InputError as error:
+                        return engine, _back(source, job_id), error
+                    _say_moved(moved)
+                    return placed.engine, moved.job_id, None
+            until += max(60 * minutes, _LOOK_AGAIN_SEC)
+        _pause()
+        with suppress(EngineAwayError):  # it comes back
+            found = engine.status(job_id)
+    typer.echo(_line(found), err=True)
+    return engine, job_id, None
+
+
+def _back(source: "Movable", job_id: str) -> str:
+    """The job's id after a move that has failed: another one where the move had taken it out of its queue. Where it
+    cannot be taken back, that is told.
+    """
+    from components.core.findings import InputError
+    from gangway.jobs.base import Phase
+    from gangway.jobs.hybrid.moving import move_job
+
+    try:
+        if source.status(job_id).phase is not Phase.CANCELLED:
+            return job_id
+        return move_job(source, job_id, source, lambda _: _pause(), _no_progress, _say).job_id
+    except InputError as error:
+        typer.echo(str(error), err=True)
+        return job_id
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Of what has not begun there is next to nothing to copy."""
+
+
+@jobs.command()
+def move(
+    job_id: _Id,
+    to: Annotated[str, typer.Option("--to", metavar="ENGINE", help="Where it goes on.")],
+    on: _On = None,
+) -> None:
+    """Take a job to another engine: told to stop, copied, gone on with.
+
+    A move that was cut off goes on with the same command.
+    """
+    from gangway.jobs.engines.registry import engine_of, movable
+    from gangway.jobs.hybrid.moving import move_job
+
+    target = movable(engine_of(to), "--to")
+    with _bar() as bar:
+        moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar, _say)
+    _say_moved(moved)
+    typer.echo(moved.job_id)
+    typer.echo(f"on {target.kind}, {target.where}", err=True)
+
+
+def _say_moved(moved: "Moved") -> None:
+    """What was copied, what that cost, and what was not."""
+    for place in moved.left_at:
+        typer.echo(
+            f"warning: what an earlier move had copied to {place} is there still, in a .staged- folder", err=True
+        )
+    if not moved.is_as_of_submit:
+        typer.echo(
+            "warning: it goes on in the environment of this shell, for the release that submitted it has kept none; "
+            "where it needs another, cancel it and submit it anew",
+            err=True,
+        )
+    if (done := moved.copied) is None or moved.move is None:
+        typer.echo("it had been moved before", err=True)
+        return
+    from components.core.visible import visible
+
+    typer.echo(f"{_copied(done, 'of the run')}; {_dollars(moved.move)}", err=True)
+    if done.left_out:
+        more = f", and {len(done.left_out) - _MOST_NAMES} more" if len(done.left_out) > _MOST_NAMES else ""
+        names = ", ".join(visible(name) for name in done.left_out[:_MOST_NAMES])
+        typer.echo(f"warning: did not travel: {names}{more}", err=True)
+
+
+def _copied(done: "Copied", of_what: str) -> str:
+    """In words."""
+    now = f"of which {done.new_bytes / 2**20:,.1f} now, in {done.sec:.1f} s"
+    return f"{done.files} files {of_what}, {done.bytes / 2**20:,.1f} MiB, {now}"
+
+
+def _dollars(move: "Move") -> str:
+    """`0.02 USD (why)`: a little is not nothing."""
+    usd = "unpriced" if move.usd is None else f"{move.usd:,.2f} USD" if move.usd >= 0.01 else f"{move.usd:.2g} USD"
+    return f"{usd} ({move.why_usd})"
+
+
+@contextmanager
+def _bar() -> "Iterator[Callable[[int, int], None]]":
+    """A bar of bytes on a terminal's standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("copying", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@jobs.command("list")
+def list_jobs(
+    on: _On = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """Say what every job of an engine is at, the oldest first."""
+    from gangway.jobs.engines.registry import engine_of
+
+    engine = engine_of(on)
+    found = engine.jobs()
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    if not found:
+        typer.echo(f"no jobs on {engine.kind}, {engine.where}", err=True)
+        return
+    from rich.table import Table
+
+    table = Table()
+    for column in ("job", "state", "user", "team", "starts", "nodes", "why"):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        nodes = " ".join(each.nodes)
+        table.add_row(each.id, str(each.phase), each.user, each.team, str(each.starts), nodes, each.reason)
+    _print_table(table)
+
+
+@jobs.command()
+def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
+    """Say which engines have names, where they stand and what a node of them costs."""
+    from gangway.jobs.sites import nodes_of
+    from stacks.config.engines_file import named_engines
+
+    known = {name: (own, nodes_of(name, own)) for name, own in named_engines().items()}
+    if as_json:
+        import json
+
+        rows = {
+            name: {**own.model_dump(mode="json"), "usd_per_node_hour": nodes.usd_per_hour, "source": nodes.source}
+            for name, (own, nodes) in known.items()
+        }
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    if not known:
+        typer.echo("no engine has a name: docs/hybrid.md says how to give them some", err=True)
+        return
+    from rich.table import Table
+
+    table = Table()
+    for column in ("name", "engine", "region", "a node's hour", "by"):
+        table.add_column(column, overflow="fold")
+    for name, (own, nodes) in known.items():
+        price = "unknown" if nodes.usd_per_hour is None else f"${nodes.usd_per_hour:,.2f}"
+        table.add_row(name, own.engine, own.region or "not said", price, nodes.source)
+    _print_table(table)
+
+
+@jobs.command()
+def status(
+    job_id: _Id,
+    on: _On = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Say what one job is at, and what it has cost where its engine has a price."""
+    from datetime import UTC, datetime
+
+    from gangway.jobs.engines.registry import site_of
+    from gangway.jobs.sites import spent
+
+    site = site_of(on)
+    found = site.engine.status(job_id)
+    if as_json:
+        typer.echo(_as_json(found))
+        return
+    typer.echo(_line(found))
+    if found.stretches is None or found.stretches:
+        so_far = spent(site, found, datetime.now(UTC))
+        hours = "unknown" if so_far.node_hours is None else f"{so_far.node_hours:,.3g} node-hours"
+        usd = f"{so_far.usd:,.2f} USD" if so_far.usd is not None else "cost unknown"
+        typer.echo(f"on nodes: {hours}, {usd} ({so_far.source})")
+    for each in found.moves:
+        moved = f"{each.bytes / 2**20:,.1f} MiB in {each.sec:.1f} s, {_dollars(each)}"
+        typer.echo(f"came from {each.source}, {each.at:%Y-%m-%d %H:%M} UTC: {moved}")
+
+
+@jobs.command()
+def record(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="Its id; with --stack a stack's name or its file.")],
+    on: _On = None,
+    of_stack: Annotated[bool, typer.Option("--stack", help="JOB is a stack: the record of its job.command.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there as JSON, too.")] = None,
+) -> None:
+    """Say what one job has used, cost and reported; each figure with its source, or why there is none."""
+    from datetime import UTC, datetime
+
+    from components.core.findings import InputError
+    from gangway.cli.job_record import ask, ask_stack, show
+    from gangway.jobs.engines.registry import site_of
+    from gangway.render.rendering import write_whole
+
+    if of_stack and on is not None:
+        raise InputError("--on", "of no effect beside --stack", value=on, fix="leave one of them out")
+    now = datetime.now(UTC)
+    found = ask_stack(job_id, now) if of_stack else ask(site_of(on), job_id, now)
+    text = found.model_dump_json(indent=2)
+    if out is not None:
+        write_whole(out, f"{text}\n".encode())
+    for problem in found.problems:
+        typer.echo(f"warning: {problem}", err=True)
+    if as_json:
+        typer.echo(text)
+        return
+    typer.echo(_line(found.job))
+    typer.echo(f"on {found.engine}, {found.where}{', so far' if found.so_far else ''}")
+    show(found)
+
+
+@jobs.command()
+def logs(
+    job_id: _Id,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job is over.")] = False,
+    on: _On = None,
+) -> None:
+    """Print what a job has written."""
+    from gangway.jobs import base
+    from gangway.jobs.engines.registry import engine_of
+
+    engine = engine_of(on)
+    if follow:
+        with undone_by_signals():  # it may begin the job again
+            for text in base.follow(engine, job_id, _pause):
+                typer.echo(text, nl=False)
+        return
+    for text in base.written(engine, job_id):
+        typer.echo(text, nl=False)
+
+
+@jobs.command(hidden=True)
+def serve() -> None:
+    """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
+    import sys
+
+    from gangway.jobs.engines.serve import serve as answer
+
+    answer(sys.stdin, sys.stdout)
+
+
+@jobs.command()
+def cancel(job_id: _Id, on: _On = None) -> None:
+    """End a job: one that runs is told first, and has its grace."""
+    from gangway.jobs.engines.registry import engine_of
+
+    engine = engine_of(on)
+    engine.cancel(job_id)
+    found = engine.status(job_id)
+    typer.echo(_line(found))
+    if not found.phase.is_over:
+        named = f" --on {shlex.quote(on)}" if on else ""
+        typer.echo(f"it is being cancelled; when it is over says gangway job wait {job_id}{named}", err=True)
+
+
+@jobs.command()
+def wait(job_id: _Id, on: _On = None) -> None:
+    """Wait until a job is over.
+
+    Exit code 0: done. 1: failed, cancelled, or over its hours. 2: bad input.
+    """
+    from gangway.jobs.base import Phase, waited
+    from gangway.jobs.engines.registry import engine_of
+
+    told = [""]
+
+    def tell(found: "JobStatus") -> None:
+        if (line := _line(found)) != told[-1]:
+            typer.echo(line, err=True)
+            told.append(line)
+        _pause()
+
+    with undone_by_signals():  # it may begin the job again
+        found = waited(engine_of(on), job_id, tell)
+    typer.echo(_line(found))
+    codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
+    raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))
+
+
+def _print_table(table: "Table") -> None:
+    """What users have written as it is: `[gpu]` and `:x:` are no markup."""
+    from rich.console import Console
+
+    Console(markup=False, emoji=False).print(table)
+
+
+def _pause() -> None:
+    time.sleep(_POLL_SEC)
+
+
+def _line(found: "JobStatus") -> str:
+    """`digits-1: running on node-1, start 2`, and why."""
+    where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
+    start = f", start {found.starts}" if found.starts > 1 else ""
+    code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
+    return f"{found.id}: {found.phase}{where}{start}{code}{f': {found.reason}' if found.reason else ''}"
+
+
+def _as_json(found: Any) -> str:
+    """Of JobStatus, one or several."""
+    from pydantic import TypeAdapter
+
+    from gangway.jobs.base import JobStatus
+
+    kind = JobStatus if isinstance(found, JobStatus) else list[JobStatus]
+    return TypeAdapter(kind).dump_json(found, indent=2).decode()

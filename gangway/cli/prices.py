@@ -1,0 +1,232 @@
+"""`gangway prices`: show the prices that estimates use, refresh them from the providers, compare.
+
+    $ gangway prices show p5.48xlarge
+    $ gangway prices refresh --provider azure --region eastus --dry-run
+    $ gangway prices diff catalogue overlay
+
+Heavy imports stand inside the commands: `gangway --help` imports this module.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from components.core.findings import InputError, listed, nearest_hint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from components.catalog.loader import Provider
+    from gangway.finops.prices.difference import Price
+    from gangway.finops.prices.refresh import Report
+
+EXIT_PARTLY = 1
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(help="The prices estimates use: where from, how old, refreshed from the providers.")
+
+_Item = Annotated[
+    str | None,
+    typer.Argument(help="A machine type, a service such as nat-gateway, or a generation of TPUs such as v5p."),
+]
+_Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider: aws, gcp or azure.")]
+_Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, each price with its source.")]
+
+
+@app.callback(invoke_without_command=True, no_args_is_help=True)
+def _prices() -> None:
+    """Keeps `prices` a group of commands."""
+
+
+@app.command()
+def show(item: _Item = None, provider: _Provider = None, region: _Region = None, as_json: _Json = False) -> None:
+    """Show prices of machines, services and TPU chips: value, date, confidence, source."""
+    chosen = _regions(provider, region)
+    prices = [price for name in chosen for price in _of_provider(name) if region in (None, price.region)]
+    if item is not None:
+        _check_item(item, [price for name in chosen for price in _of_provider(name)])
+        prices = [price for price in prices if price.item == item]
+    known = [price for price in prices if price.fact.value is not None]
+    if as_json:
+        from gangway.finops.prices.difference import price_json
+
+        _print_json([price_json(price) for price in prices])
+        return
+    from rich.console import Console
+
+    from components.catalog.validators import SERVICE_FIELD
+    from gangway.finops.prices.difference import FIELD_NAMES
+    from gangway.finops.prices.tables import show_prices
+
+    console = Console()
+    is_by_hour = all(price.unit == "hour" and price.field != SERVICE_FIELD for price in known)
+    per = " a node-hour" if is_by_hour else ", per node-hour where no unit is given"
+    title = f"prices of {item or ', '.join(chosen)}{f' in {region}' if region else ''}, USD{per}"
+    show_prices(known, title, console)
+    if item is not None:
+        for where in dict.fromkeys(price.region for price in prices):
+            unknown = [FIELD_NAMES[p.field] for p in prices if p.region == where and p.fact.value is None]
+            if unknown:
+                console.print(f"not known in {where}: {'; '.join(unknown)}", highlight=False)
+    console.print(f"{len(known)} known, {len(prices) - len(known)} not known", highlight=False)
+
+
+@app.command()
+def refresh(
+    provider: _Provider = None,
+    region: _Region = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask and compare; write nothing.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Read the providers' own prices, refuse suspicious ones, and write the rest as an overlay of today.
+
+    Exit code 0: all was read. 1: some regions or providers were not, the others are written. 2: nothing could be read.
+    """
+    from rich.console import Console
+
+    from components.catalog.overlay import OVERLAYS_VARIABLE, overlay_folder
+    from gangway.finops.prices.tables import report_json, show_report
+
+    chosen, folder, now = _regions(provider, region), overlay_folder(), datetime.now(UTC)
+    if folder is None and not dry_run:
+        fix = f"unset {OVERLAYS_VARIABLE}, or add --dry-run"
+        raise InputError(OVERLAYS_VARIABLE, "overlays are turned off, so none can be written", value="none", fix=fix)
+    console, documents = Console(), []
+    failures: dict[str, str] = {}
+    for name, regions in chosen.items():
+        report, failure = _ask(name, regions, now)
+        if report is None:
+            failures[name] = failure
+            continue
+        failures.update({f"{name} {where}": reason for where, reason in report.failed.items()})
+        written = None if dry_run or folder is None else _write(folder, report, now)
+        if as_json:
+            documents.append(report_json(report, written))
+        else:
+            show_report(report, console, written)
+    if all(name in failures for name in chosen):
+        raise _nothing_read(failures)
+    if as_json:
+        _print_json({"providers": documents, "failed": failures})
+    for name in (name for name in chosen if name in failures):
+        typer.secho(f"{name}: not read: {failures[name]}", fg=typer.colors.RED, err=True)
+    raise typer.Exit(EXIT_PARTLY if failures else 0)
+
+
+@app.command()
+def diff(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="catalogue, overlay (the newest), a day such as 2026-11-21, or a file.")
+    ] = "catalogue",
+    now: Annotated[str, typer.Argument(metavar="B", help="The same words: what to compare it with.")] = "overlay",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare two states of the prices: at first the catalogue with the newest overlays."""
+    from gangway.finops.prices.difference import difference, prices_of
+
+    found = difference(prices_of(before, "A"), prices_of(now, "B"))
+    if as_json:
+        _print_json([each.to_json() for each in found])
+        return
+    from rich.console import Console
+
+    from gangway.finops.prices.tables import difference_table
+
+    console = Console()
+    if found:
+        console.print(difference_table(found, f"from {before} to {now}, USD"))
+    console.print(f"{len(found)} prices differ", highlight=False)
+
+
+def _ask(name: "Provider", regions: Sequence[str], now: datetime) -> "tuple[Report | None, str]":
+    """A report, or why there is none: not a single region was read."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from gangway.finops.prices.open_source import open_source
+    from gangway.finops.prices.refresh import refresh as refresh_one
+    from gangway.finops.prices.source import SourceError
+
+    try:
+        source, console = open_source(name, now), Console(stderr=True)
+        # Before anything is read: some of it is large.
+        console.print(f"{name}: {source.how}", highlight=False)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task(name, total=len(regions))
+
+            def on_region(region: str) -> None:
+                progress.update(task, description=f"{name} {region}", completed=regions.index(region))
+
+            report = refresh_one(source, name, regions, now.date(), on_region)
+    except SourceError as problem:
+        return None, str(problem)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: nothing of {name} was written", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if not report.regions:
+        return None, next(iter(report.failed.values()))
+    return report, ""
+
+
+def _write(folder: "Path", report: "Report", now: datetime) -> "Path | None":
+    """The new overlay's path; None where there is nothing to say that the last one does not."""
+    from gangway.finops.prices.refresh import write_overlay
+
+    if not report.changes and not report.confirmed:
+        return None
+    try:
+        return write_overlay(folder, report, now.date())
+    except OSError as problem:
+        raise InputError(
+            str(folder), f"the overlay cannot be written: {problem.strerror}", fix="make the folder writable"
+        ) from None
+
+
+def _nothing_read(failures: dict[str, str]) -> InputError:
+    reasons = "".join(f"\n  {name}: {reason}" for name, reason in failures.items())
+    return InputError(
+        "gangway prices refresh",
+        f"nothing could be read, and nothing was written{reasons}",
+        allowed="a network, and for Google Cloud credentials",
+        fix="check the network and the credentials; the prices known so far stay in use",
+    )
+
+
+def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[str]]":
+    """The regions of each provider that are meant. InputError: no such provider, or no such region of it."""
+    from components.catalog.loader import PROVIDERS, load_provider
+
+    if provider not in (None, *PROVIDERS):
+        hint = nearest_hint(str(provider), PROVIDERS)
+        raise InputError("--provider", "no such provider", value=provider, allowed=", ".join(PROVIDERS), fix=hint)
+    of_each = {name: list(load_provider(name).regions) for name in PROVIDERS if provider in (None, name)}
+    if region is None:
+        return of_each
+    every = [name for names in of_each.values() for name in names]
+    if region not in every:
+        hint = nearest_hint(region, every)
+        raise InputError("--region", "no such region", value=region, allowed=listed(sorted(every), region), fix=hint)
+    return {name: [region] for name, names in of_each.items() if region in names}
+
+
+def _of_provider(name: "Provider") -> "list[Price]":
+    from components.catalog.loader import load_provider, load_tpus
+    from gangway.finops.prices.difference import flatten
+
+    catalog, tpus = load_provider(name), load_tpus().prices if name == "gcp" else ()
+    return list(flatten(name, catalog.prices, tpus, catalog.services))
+
+
+def _check_item(item: str, prices: "Sequence[Price]") -> None:
+    known = dict.fromkeys(price.item for price in prices)
+    if item not in known:
+        raise InputError.not_among("ITEM", "no such machine type, service or generation of TPUs", item, known)
+
+
+def _print_json(data: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(data, indent=2))

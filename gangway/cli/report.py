@@ -1,0 +1,321 @@
+"""`gangway report`: runs as a page, as tables, as figures, as records, or as rows of FOCUS.
+
+    $ gangway report runs/p3-resource-aware-20260101-120000-abcd --format html --figures figures
+    $ gangway report runs/a runs/b --group-by precision --format md
+    $ gangway report runs/ --format csv --out runs.csv
+    $ gangway report runs/ --format focus --billing-account 123456789012 --out focus.parquet
+
+Reads finished or running runs; trains nothing and prices nothing. Heavy imports stand inside the command: `gangway
+--help` imports this module.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError
+from gangway.cli.common import OVERWRITE, TRUSTED_KEY, check_figures_folder, check_new_file, check_page_folder
+
+if TYPE_CHECKING:
+    from gangway.report.comparison.ledgers import Kept
+    from gangway.runs.run_folders import Run
+
+EXIT_NOTHING = 1
+_OF_A_PAGE = ("stats.jsonl", "samples.png")
+
+
+class ReportFormat(StrEnum):
+    """What `gangway report` writes."""
+
+    HTML = "html"
+    MD = "md"
+    JSON = "json"
+    CSV = "csv"
+    FOCUS = "focus"
+    FOCUS_1_2 = "focus-1.2"
+
+
+_FOCUS_FORMATS = (ReportFormat.FOCUS, ReportFormat.FOCUS_1_2)
+_PAGES = (ReportFormat.HTML, ReportFormat.MD)
+_TABLES = (*_PAGES, ReportFormat.JSON)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them such as a suite's.")],
+    output: Annotated[
+        ReportFormat,
+        typer.Option(
+            "--format",
+            help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS 1.4; focus-1.2: that.",
+        ),
+    ] = ReportFormat.HTML,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write; standard output without. html: a folder, RUNS/report without. focus: .parquet too."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    group_by: Annotated[
+        str | None,
+        typer.Option(help="html, md, json: what makes a row, by commas: stack, arm, workers, precision ..."),
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
+    ] = None,
+    ledger: Annotated[
+        list[Path] | None, typer.Option(help="A ledger of `gangway forecast`: how its forecasts did. May be repeated.")
+    ] = None,
+    billing_account: Annotated[
+        str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it; without it the stack's name.")
+    ] = None,
+    usd_per_hour: Annotated[
+        float | None, typer.Option(help="focus: price of a node for an hour where the record has none; assumed.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
+) -> None:
+    """Write a page of runs, or their table and figures for other programs.
+
+    Exit code 0: written. 1: no run has what it needs. 2: a mistake, a forgery.
+    """
+    from gangway.runs.run_folders import half_runs
+
+    found, broken = _found(runs, key)
+    half = [*broken, *half_runs(runs)]
+    _refuse_others(output, group_by, figures, ledger, billing_account, usd_per_hour)
+    forecasts = _forecasts(ledger)
+    _check_out(output, out, runs, overwrite, figures)
+    of_tables = found[1:] or half or group_by or figures or forecasts
+    # What is wrong is said last, where people look, and before a mistake that ends the command.
+    with _warnings_last(found, half, asked=key is not None):
+        if output is ReportFormat.HTML and found[0].plan is not None and not of_tables:
+            _page(found[0], out)
+        elif output in _PAGES:
+            folder = out or (_beside(runs) if output is ReportFormat.HTML else None)
+            _tables(found, half, output, folder, group_by, figures, forecasts)
+        elif output is ReportFormat.JSON:
+            _json(found, half, out, group_by, forecasts)
+        elif output is ReportFormat.CSV:
+            _csv(found, out, forecasts)
+        else:
+            _focus(found, out, billing_account, usd_per_hour, output)
+
+
+def _found(runs: Sequence[Path], key: Path | None) -> "tuple[list[Run], list[Path]]":
+    from gangway.runs.run_folders import find_readable_runs
+    from gangway.runs.signatures import read_public_key
+
+    return find_readable_runs(runs, "RUNS", None if key is None else read_public_key(key, "--key"))
+
+
+def _forecasts(ledgers: Sequence[Path] | None) -> "list[Kept]":
+    if not ledgers:
+        return []
+    from gangway.report.comparison.ledgers import read_ledgers
+
+    return read_ledgers(ledgers)
+
+
+@contextmanager
+def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool) -> Iterator[None]:
+    """Says who signed runs, of unsigned ones too where somebody `asked`; and, when all else has been said, what is
+    wrong with them: failed, not done, without a record, not sealed.
+    """
+    from gangway.report.comparison.groups import members_of
+    from gangway.runs.run_folders import not_covered, not_sealed
+    from gangway.runs.signatures import said_of
+
+    for sentence in said_of([(run.record.id, run.signature) for run in runs], asked=asked):
+        typer.echo(sentence, err=True)
+    try:
+        yield
+    finally:
+        said: list[str] = []
+        with suppress(InputError):  # a file that cannot be read is told by the formats that need it
+            missing = members_of(runs, half).missing
+            said += [f"{one.item}: {one.status}: {one.reason or 'no reason was kept'}" for one in missing]
+        said += [
+            f"{one.record.id}: {one.record.status}: at {one.record.images / 1000:g} of "
+            f"{one.record.config.total_images / 1000:g} kimg"
+            for one in runs
+            if one.record.status != "done"
+        ]
+        for sentence in (*said, *not_sealed(run.record for run in runs), *not_covered(runs)):
+            typer.echo(f"warning: {sentence}", err=True)
+
+
+def _refuse_others(
+    output: ReportFormat,
+    group_by: str | None,
+    figures: Path | None,
+    ledgers: Sequence[Path] | None,
+    billing_account: str | None,
+    usd_per_hour: float | None,
+) -> None:
+    """InputError: an option that the format has no place for."""
+    of_focus: dict[str, object] = {"--billing-account": billing_account, "--usd-per-hour": usd_per_hour}
+    _refuse(output, {} if output in _FOCUS_FORMATS else of_focus)
+    _refuse(output, {} if output in _TABLES else {"--group-by": group_by})
+    _refuse(output, {} if output in _PAGES else {"--figures": figures})
+    _refuse(output, {"--ledger": ledgers[0]} if ledgers and output in _FOCUS_FORMATS else {})
+
+
+def _refuse(output: ReportFormat, options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if value is not None:
+            shown = str(value) if isinstance(value, Path) else value
+            raise InputError(name, f"has no meaning with --format {output}", value=shown, fix=f"leave {name} out")
+
+
+def _check_out(
+    output: ReportFormat, out: Path | None, runs: Sequence[Path], overwrite: bool, figures: Path | None
+) -> None:
+    """Whether what is to be written comes among nobody's files, and over none."""
+    if figures is not None:
+        check_figures_folder(figures)
+    if output is ReportFormat.HTML:
+        check_page_folder(out or _beside(runs))
+    elif out is not None:
+        check_new_file(out, overwrite=overwrite)
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    from gangway.render.rendering import write_whole
+
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(out, text.encode())
+        typer.echo(f"wrote {out}", err=True)
+
+
+def _beside(places: Sequence[Path]) -> Path:
+    """Where a page goes when nobody says so: beside the runs where one folder is named, else here."""
+    alone = places[0] if len(places) == 1 else None
+    return alone / "report" if alone is not None and alone.is_dir() else Path("report")
+
+
+def _tables(
+    runs: "Sequence[Run]",
+    half: Sequence[Path],
+    output: ReportFormat,
+    out: Path | None,
+    group_by: str | None,
+    figures: Path | None,
+    forecasts: "Sequence[Kept]",
+) -> None:
+    """The page or the Markdown of a table, and its drawings where they are asked for."""
+    from gangway.report.comparison.write import comparison_report
+
+    made = comparison_report(runs, group_by, half, forecasts)
+    if figures is not None:
+        files = made.write_figures(figures)
+        typer.echo(f"wrote {len(files)} files in {figures}", err=True)
+    if output is ReportFormat.MD:
+        _deliver(made.markdown(), out)
+    else:
+        assert out is not None, "a page always has a folder"
+        typer.echo(f"wrote {made.write_page(out)}", err=True)
+
+
+def _csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
+    from gangway.report.comparison.exports import figures_csv
+    from gangway.report.comparison.groups import members_of
+
+    _deliver(figures_csv(members_of(runs).members, forecasts), out)
+
+
+def _json(
+    runs: "Sequence[Run]",
+    half: Sequence[Path],
+    out: Path | None,
+    group_by: str | None,
+    forecasts: "Sequence[Kept]",
+) -> None:
+    """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
+    from gangway.report.comparison.exports import report_json
+    from gangway.report.comparison.groups import members_of, parse_keys
+    from gangway.report.comparison.tables import as_json, report_of
+
+    keys, source = parse_keys(group_by), members_of(runs, half)
+    table, no_table = None, ""
+    try:
+        table = as_json(report_of(source, keys))
+    except InputError as mistake:
+        no_table = str(mistake)
+        typer.echo(f"no table: {no_table}", err=True)
+    signatures = {run.record.id: run.signature.to_json() for run in runs}
+    _deliver(report_json([run.record for run in runs], table, no_table, signatures, forecasts), out)
+
+
+def _focus(
+    runs: "Sequence[Run]",
+    out: Path | None,
+    billing_account: str | None,
+    usd_per_hour: float | None,
+    output: ReportFormat,
+) -> None:
+    from gangway.finops.bill.focus import Version, focus_rows, priced, without_rows
+    from gangway.render.rendering import write_whole
+    from gangway.report.comparison.exports import focus_csv, focus_parquet
+
+    if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):
+        raise InputError("--usd-per-hour", "no price", value=usd_per_hour, allowed="0 or more", fix="write 12.5")
+    if billing_account is not None and not billing_account.strip():
+        fix = "write the account as the invoice has it, or leave it out"
+        raise InputError("--billing-account", "is empty", value=billing_account, allowed="who pays", fix=fix)
+    rows, version = [], Version.V1_2 if output is ReportFormat.FOCUS_1_2 else Version.V1_4
+    for run in runs:
+        record = run.record if usd_per_hour is None else priced(run.record, usd_per_hour)
+        why = without_rows(record)
+        if why:
+            typer.echo(f"{record.id}: no row: {why}", err=True)
+            continue
+        if billing_account is None:
+            typer.echo(f"{record.id}: no --billing-account: the stack's name stands in BillingAccountId", err=True)
+        rows += focus_rows(record, billing_account or record.stack or "none", version)
+    if not rows:
+        raise typer.Exit(EXIT_NOTHING)
+    if out is not None and out.suffix == ".parquet":
+        write_whole(out, focus_parquet(rows, out, version))
+        typer.echo(f"wrote {out}", err=True)
+    else:
+        _deliver(focus_csv(rows, version), out)
+
+
+def _page(run: "Run", out: Path | None) -> None:
+    """The page of one run and its plan, as `gangway demo` writes it. What a sandbox made of it is kept nowhere."""
+    from gangway.report.page import write_report
+    from gangway.runs.run_folders import not_covered
+    from gangway.runs.stats import NEEDED, read_stats
+
+    assert run.plan is not None, "a run without a plan has the page of tables"
+    missing = [name for name in _OF_A_PAGE if not (run.path / name).is_file()]
+    samples, reals = ((run.path / name) for name in ("samples.png", "reals.png"))
+    stats = read_stats(run.path / "stats.jsonl", NEEDED)
+    try:
+        page = write_report(
+            out or run.path / "report",
+            plan=run.plan,
+            sandbox=(),
+            record=run.record,
+            stats=stats,
+            samples_png=samples if samples.is_file() else None,
+            reals_png=reals if reals.is_file() else None,
+            missing=missing,
+            signed="; ".join([run.signature.sentence, *(text.partition(": ")[2] for text in not_covered([run]))]),
+        )
+    except KeyError as missing_key:
+        # Plans have no version of their own; an older one lacks what pages show today.
+        raise InputError(
+            str(run.path / "plan.json"),
+            f"lacks {missing_key}: another version of Gangway wrote it",
+            fix=f"write it anew: gangway plan {run.record.stack} --json > plan.json",
+        ) from None
+    typer.echo(f"wrote {page}", err=True)
+    for name in missing:
+        typer.echo(f"warning: {run.record.id}: has no {name}: what comes of it is not on the page", err=True)

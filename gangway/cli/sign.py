@@ -1,0 +1,56 @@
+"""`gangway sign`: a signature beside the records of one's own runs, as machines of a stack put one beside theirs.
+
+    $ gangway sign runs/a --key lab.pem --make-key
+    $ gangway report runs/a --key lab.pem.pub
+
+Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from components.core.findings import InputError
+
+
+def sign(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them.")],
+    key: Annotated[Path, typer.Option(help="PEM file of your private key (Ed25519).")],
+    make_key: Annotated[
+        bool, typer.Option("--make-key", help="Make the key first: FILE, and FILE.pub for those who look at it.")
+    ] = False,
+) -> None:
+    """Sign the records of runs: run.json.sig beside run.json. Whoever has FILE.pub sees any change from then on.
+
+    Exit code 0: signed. 2: a mistake in options or files.
+    """
+    from gangway.runs.run_folders import RECORD, find_runs
+    from gangway.runs.signatures import SUFFIX, read_private_key
+    from gangway.runs.signatures import sign as sign_record
+
+    if make_key:
+        _make(key)
+    own = read_private_key(key, "--key")
+    # What cannot be read is not signed; what was changed since its last signature may be.
+    for run in find_runs(runs, "RUNS", checked=False):
+        public = sign_record(run.path / RECORD, own)
+        typer.echo(f"wrote {run.path / (RECORD + SUFFIX)}: signed by {public}", err=True)
+
+
+def _make(path: Path) -> None:
+    """Both halves, over no file that is there."""
+    from components.core.signing_key import new_signing_key, public_half
+
+    pem = new_signing_key()
+    halves = {path: pem, path.with_name(f"{path.name}.pub"): public_half(pem)}
+    for half, text in halves.items():
+        try:
+            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if text == pem else 0o644)
+        except OSError as error:
+            problem = f"cannot be made: {error.strerror or error}"
+            raise InputError("--make-key", problem, value=str(half), fix="name a new file with --key") from None
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        typer.echo(f"wrote {half}", err=True)

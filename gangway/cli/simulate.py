@@ -1,0 +1,116 @@
+"""`gangway simulate`: many jobs on one cluster under several policies, with what each comes to.
+
+    $ gangway simulate gangway/suites/scheduling/spot-256.yaml --policy fifo --policy goodput --repeats 5
+    $ gangway simulate --generate philly-like --jobs 200 --gpus 64 --seed 1
+
+Pure arithmetic on this machine. Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError
+from gangway.cli.common import OVERWRITE, check_new_file
+
+if TYPE_CHECKING:
+    from gangway.sim.schedule.scenario import Scenario
+
+_LIKE = "philly-like"
+_KINDS = (".png", ".svg")
+
+
+def simulate(
+    trace: Annotated[Path | None, typer.Argument(help="A scenario in YAML, or jobs in CSV with --gpus.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="fifo, backfill, shortest, goodput or learned; all when left out.")
+    ] = None,
+    generate: Annotated[str | None, typer.Option(help="In place of a file: philly-like.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many to generate; 200.")] = None,
+    load: Annotated[
+        float | None, typer.Option(min=0.01, max=10, help="Work generated, over what the GPUs can do meanwhile; 1.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Of the cluster, where no file says it.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: jobs, and nodes that go.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Seeds, from this one on; six for a claim.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw who had which GPUs when: .png or .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Simulate many jobs on one cluster: policies beside each other in time, dollars, energy and carbon.
+
+    Exit code 0: done. 2: a mistake in the options or in the file.
+    """
+    from components.estimate.statistics import FEWEST_PAIRS
+    from gangway.sim.schedule.comparison import compare
+    from gangway.sim.schedule.policies.registry import POLICIES, policy_named
+    from gangway.sim.schedule.simulator import EndlessError
+    from gangway.sim.tables import answer_json, show
+    from stacks.base.extras import need
+
+    chosen = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
+    if plot is not None:
+        _check_plot(plot, overwrite=overwrite)
+    scenario = _scenario(trace, generate, jobs, gpus, load)
+    if repeats >= FEWEST_PAIRS and (len(chosen) > 1 or scenario.controlled is not None):
+        need("scipy")
+    seeds = range(seed, seed + repeats)
+    try:
+        arms = list(compare(scenario, chosen, seeds))
+    except EndlessError as endless:
+        fix = "add nodes, or a shorter interval_sec, start_sec or save_sec"
+        raise InputError(str(trace or "--generate"), str(endless), allowed="jobs that end", fix=fix) from None
+    if plot is not None:
+        from gangway.render.rendering import write_whole
+        from gangway.sim.plot import draw_use
+
+        write_whole(plot, draw_use(arms, "svg" if plot.suffix == ".svg" else "png"))
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(answer_json(scenario, arms, seeds), indent=2))
+        return
+    from rich.console import Console
+
+    show(scenario, arms, seeds, Console())
+    if plot is not None:
+        typer.echo(f"wrote {plot}")
+
+
+def _scenario(
+    trace: Path | None, generate: str | None, jobs: int | None, gpus: int | None, load: float | None
+) -> "Scenario":
+    """From the one of both that is given."""
+    from gangway.sim.reading import generated, read_scenario
+
+    if (trace is None) == (generate is None):
+        raise InputError(
+            "TRACE", "one of a file and --generate", allowed="a file, or --generate philly-like",
+            fix="leave one out" if trace else "add --generate philly-like",
+        )  # fmt: skip
+    if generate is not None:
+        if generate != _LIKE:
+            raise InputError.not_among("--generate", "no such statistics", generate, [_LIKE])
+        return generated(jobs or 200, gpus or 64, load or 1.0)
+    for option, value in (("--jobs", jobs), ("--load", load)):
+        if value is not None:
+            raise InputError(option, "not beside a file", value=value, allowed="with --generate", fix="leave it out")
+    assert trace is not None, "one of both is given"
+    return read_scenario(trace, gpus)
+
+
+def _check_plot(plot: Path, *, overwrite: bool) -> None:
+    """Before anything is simulated."""
+    from stacks.base.extras import need
+
+    if plot.suffix not in _KINDS:
+        raise InputError(
+            "--plot", "no kind of picture that is drawn", value=str(plot), allowed="a file that ends in .png or .svg",
+            fix=f"--plot {plot.with_suffix('.png')}",
+        )  # fmt: skip
+    if not plot.parent.is_dir():
+        raise InputError("--plot", "in a folder that is not there", value=str(plot), allowed="a folder that is there",
+                         fix=f"mkdir -p {plot.parent}")  # fmt: skip
+    need("matplotlib")
+    check_new_file(plot, overwrite=overwrite, flag="--plot")

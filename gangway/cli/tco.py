@@ -1,0 +1,132 @@
+"""`gangway tco`: renting nodes against owning them, with the use and the month from which owning pays.
+
+    $ gangway tco --accelerator H100x8 --nodes 4 --years 3
+    $ gangway tco --accelerator A100x8 --capex 250000 --utilisation 0.5 --out runs/tco
+
+Every input has a source: the catalogue, a stated assumption (`components/catalog/onprem.yaml`), or the command line.
+Heavy imports stand inside the command: `gangway --help` imports this module.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from components.core.findings import InputError
+from gangway.cli.common import OVERWRITE, check_new_file
+from gangway.cli.quote import MOST_NODES
+from stacks.config.corrections import Span, number_for
+
+if TYPE_CHECKING:
+    from gangway.finops.quotes.tco_tables import Tco
+
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "nodes": (1, MOST_NODES, f"1 to {MOST_NODES:,}"),
+    "years": (0.1, 20, "0.1 to 20 years"),
+    "usd_per_hour": (0.001, math.inf, "US dollars a node and hour, above 0"),
+    "fixed": (0, math.inf, "US dollars a node and hour, 0 or more"),
+    "utilisation": (0.001, 1, "a share of the hours, above 0 and up to 1"),
+    "capex": (1, math.inf, "US dollars a node, 1 or more"),
+    "resale": (0, 1, "a share of the price, 0 to 1"),
+    "kw": (0.001, math.inf, "kW a node, above 0"),
+    "pue": (1, 10, "1 to 10"),
+    "usd_per_kwh": (0, math.inf, "US dollars, 0 or more"),
+    "colo": (0, math.inf, "US dollars a node and month, 0 or more"),
+    "ops": (0, math.inf, "US dollars a node and month, 0 or more"),
+    "availability": (0.5, 1, "a share of the hours, 0.5 to 1"),
+    "cost_of_capital": (0, 1, "a share a year, 0 to 1"),
+    "reserved-1y": (0.001, math.inf, "US dollars a node and hour, above 0"),
+    "reserved-3y": (0.001, math.inf, "US dollars a node and hour, above 0"),
+}
+"""Of each number its least and greatest, and that in words."""
+
+Number = float | None
+
+
+def tco(
+    accelerator: Annotated[str, typer.Option(help="What a node has, such as H100x8.")],
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 1,
+    years: Annotated[float, typer.Option(help="How long one has them.")] = 3,
+    utilisation: Annotated[Number, typer.Option(help="Share of the hours in which they work, 0 to 1.")] = None,
+    providers: Annotated[str | None, typer.Option(help="Rent only from these, such as aws,gcp.")] = None,
+    usd_per_hour: Annotated[Number, typer.Option(help="Rent of a node and hour; else the cheapest on demand.")] = None,
+    fixed: Annotated[Number, typer.Option(help="Rent that is paid whether a node works or not, an hour.")] = None,
+    capex: Annotated[Number, typer.Option(help="A node's price with its share of network and racks, USD.")] = None,
+    resale: Annotated[Number, typer.Option(help="Share of that price which it brings at the end, 0 to 1.")] = None,
+    kw: Annotated[Number, typer.Option(help="Mean draw of a node, kW.")] = None,
+    pue: Annotated[Number, typer.Option(help="Power of the building over that of the machines.")] = None,
+    usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity.")] = None,
+    colo: Annotated[Number, typer.Option(help="Colocation of a node, without electricity, USD a month.")] = None,
+    ops: Annotated[Number, typer.Option(help="Operation of a node, USD a month.")] = None,
+    availability: Annotated[Number, typer.Option(help="Share of the hours in which an owned node is in order.")] = None,
+    cost_of_capital: Annotated[Number, typer.Option(help="What money costs in a year, such as 0.08.")] = None,
+    reserved_1y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for a year.")] = None,
+    reserved_3y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for three years.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plot here, as .png and .svg.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
+) -> None:
+    """Compare renting with owning: both bills over the years, and from which use or month on owning is cheaper."""
+    given: dict[str, Number] = {
+        "usd_per_hour": usd_per_hour,
+        "fixed": fixed,
+        "utilisation": utilisation,
+        "capex": capex,
+        "resale": resale,
+        "kw": kw,
+        "pue": pue,
+        "usd_per_kwh": usd_per_kwh,
+        "colo": colo,
+        "ops": ops,
+        "availability": availability,
+        "cost_of_capital": cost_of_capital,
+        "reserved-1y": reserved_1y,
+        "reserved-3y": reserved_3y,
+    }
+    for name, value in {"nodes": nodes, "years": years, **given}.items():
+        _check(name, value)
+    from components.estimate.offers import find_offers
+    from gangway.cli.quote import carriers, chosen_providers
+    from gangway.finops.quotes.tco_inputs import gather
+    from gangway.finops.quotes.tco_tables import compare, plot_files
+
+    if out is not None:
+        check_new_file(out, overwrite=overwrite, written=plot_files)
+    offers = find_offers(carriers(accelerator, chosen_providers(providers)))
+    _tell(compare(gather(accelerator, nodes, years, offers, given)), out, as_json)
+
+
+def _tell(answer: "Tco", out: Path | None, as_json: bool) -> None:
+    """Writes the plot, where one is asked for, and prints the comparison."""
+    from gangway.finops.quotes.tco_tables import show, to_json
+
+    written = []
+    if out is not None:
+        from gangway.finops.quotes.tco_tables import write_plot
+
+        written = write_plot(answer, out)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({**to_json(answer), "files": [str(path) for path in written]}, indent=2))
+        return
+    from rich.console import Console
+
+    console = Console()
+    show(answer, console)
+    for path in written:
+        console.print(f"wrote {path}", highlight=False)
+
+
+def _check(name: str, value: float | None) -> None:
+    least, greatest, allowed = _RANGES[name]
+    # A comparison with NaN is false, so NaN is refused too.
+    if value is not None and not (least <= value <= greatest and value < math.inf):
+        option = f"--{name.replace('_', '-')}"
+        nearest = number_for(name, value, Span(low=least, high=greatest, whole=name == "nodes"))
+        if nearest is None:
+            nearest = least if not value > least else greatest
+        fix = "write a finite number" if math.isinf(nearest) else f"write {option} {nearest:.10g}"
+        raise InputError(option, "out of range", value=value, allowed=allowed, fix=fix)

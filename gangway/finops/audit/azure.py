@@ -1,0 +1,176 @@
+"""What carries a stack's tag on Azure: a query of Resource Graph over one subscription, and over its resource groups.
+
+The token is `az`'s own: no SDK for one request. Resource Graph lags some seconds behind; nodes of a uniform scale set
+are parts of it and not listed. Permissions: Reader on the subscription.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from components.azure.names import letters
+from components.azure.pricing import GIB_PER_TIB, disk_tier
+from components.core.findings import InputError
+from components.core.query_text import kql_text
+from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
+from gangway.finops.audit.state import StateResource
+from gangway.sessions.azure import Poster
+
+API_URL = "https://management.azure.com"
+API_VERSION = "2024-04-01"
+TAG = "gangway-stack"
+PAGE_SIZE = 1000
+TIMEOUT_SEC = 60.0
+# As in components.azure.storage, which loads Pulumi's whole provider.
+MAX_ACCOUNT_NAME = 24
+FLOW_LOGS = "flows"
+_MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
+# Groups of resources stand in a table of their own.
+QUERY = """Resources
+| union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
+| where tags[{tag}] =~ {stack}
+| project id, name, type, location, sku, properties, managedBy
+| order by id asc"""
+_FREE = frozenset(
+    {
+        *("microsoft.compute/diskencryptionsets", "microsoft.compute/proximityplacementgroups"),
+        *("microsoft.compute/sshpublickeys", "microsoft.insights/datacollectionrules"),
+        *("microsoft.managedidentity/userassignedidentities", "microsoft.network/networkinterfaces"),
+        *("microsoft.network/networksecuritygroups", "microsoft.network/routetables"),
+        *("microsoft.network/virtualnetworks", "microsoft.resources/subscriptions/resourcegroups"),
+    }
+)
+
+
+def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:
+    """Everything with the stack's tag in a subscription, as far as the caller may read it. InputError: nobody answers,
+    or a right is missing.
+    """
+    found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
+    notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)
+    return Listing(tuple(_counted_once(found)), f"subscription {subscription}", notes)
+
+
+def state_keys(resource: StateResource) -> set[str]:
+    """What a resource of the state is called in the list: its id, in lower case."""
+    return {resource.id.lower()}
+
+
+def _rows(session: Poster, subscription: str, stack: str, api_url: str) -> Iterator[Mapping[str, Any]]:
+    url = f"{api_url}/providers/Microsoft.ResourceGraph/resources"
+    options: dict[str, Any] = {"resultFormat": "objectArray", "$top": PAGE_SIZE}
+    while True:
+        body = {
+            "subscriptions": [subscription],
+            "query": QUERY.format(tag=kql_text(TAG), stack=kql_text(stack)),
+            "options": options,
+        }
+        page = _page(session, url, body, subscription)
+        yield from page["data"]
+        if not page.get("$skipToken"):
+            return
+        options = {**options, "$skipToken": page["$skipToken"]}
+
+
+def _page(session: Poster, url: str, body: Mapping[str, Any], subscription: str) -> Any:
+    place = f"Azure, subscription {subscription}"
+    fix = f"az login, and the role Reader: az account show --subscription {subscription}"
+    try:
+        reply = session.post(url, params={"api-version": API_VERSION}, json=body, timeout=TIMEOUT_SEC)
+        answer = reply.json()
+    except (OSError, ValueError) as problem:  # every exception of requests is an OSError
+        raise InputError(place, f"cannot be asked: {type(problem).__name__}", fix=fix) from None
+    if reply.status_code != 200 or not isinstance(answer, dict) or "data" not in answer:
+        said = " ".join(reply.text[:300].split())
+        raise InputError(place, "cannot be asked", value=f"{reply.status_code}: {said}", fix=fix)
+    return answer
+
+
+def _counted_once(resources: Sequence[CloudResource]) -> Iterator[CloudResource]:
+    """A flexible scale set and its machines are both listed, and billed once: as machines."""
+    holders = frozenset(owner for each in resources if each.kind == _MACHINE for owner in each.owners)
+    for each in resources:
+        is_listed = each.kind == _SCALE_SET and not each.keys.isdisjoint(holders)
+        yield replace(each, billed=()) if is_listed else each
+
+
+def _resource(row: Mapping[str, Any], stack: str) -> CloudResource:
+    kind, properties = row["type"].lower(), row.get("properties") or {}
+    return CloudResource(
+        id=row["id"],
+        keys=frozenset({row["id"].lower()}),
+        kind=kind,
+        name=row["name"],
+        region=row.get("location") or "",
+        owners=frozenset(owner.lower() for owner in _owners(row, properties) if owner),
+        gone="deleting" if str(properties.get("provisioningState")).lower() == "deleting" else "",
+        kept=_kept(kind, row["name"], stack),
+        billed=_billed(kind, (row.get("sku") or {}), properties),
+    )
+
+
+def _owners(row: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
+    """Ids of what holds it: a machine of its disk and its interface, a scale set of its machine."""
+    yield row.get("managedBy") or ""
+    for holder in ("virtualMachine", "virtualMachineScaleSet", "privateEndpoint"):
+        yield (properties.get(holder) or {}).get("id") or ""
+
+
+def _billed(kind: str, sku: Mapping[str, Any], properties: Mapping[str, Any]) -> tuple[Billed, ...] | None:
+    if kind in _FREE:
+        return ()
+    name = str(sku.get("name", ""))
+    match kind:
+        case "microsoft.compute/virtualmachines" if _power(properties) == "powerstate/deallocated":
+            return ()  # its disks cost, and are listed; one that is merely stopped is paid for
+        case "microsoft.compute/virtualmachines":
+            return (_machine(properties.get("hardwareProfile", {}).get("vmSize", ""), properties, 1),)
+        case "microsoft.compute/virtualmachinescalesets":
+            profile = properties.get("virtualMachineProfile") or {}
+            return (_machine(name, profile, float(sku.get("capacity") or 0)),)
+        case "microsoft.compute/disks" if name.startswith("Premium_") and "diskSizeGB" in properties:
+            return (Billed(f"premium-ssd-p{disk_tier(properties['diskSizeGB'])}"),)
+        case "microsoft.storagecache/amlfilesystems":
+            service = f"managed-lustre-{name.rpartition('-')[2]}"
+            return (Billed(service, float(properties.get("storageCapacityTiB") or 0) * GIB_PER_TIB),)
+        case "microsoft.containerregistry/registries":
+            return (Billed(f"acr-{name.lower()}"),)
+        case "microsoft.network/bastionhosts":
+            return (Billed(f"bastion-{name.lower()}"),)
+        case _ if kind in _SERVICES:
+            return (Billed(_SERVICES[kind]),)
+    return None
+
+
+_SERVICES: Mapping[str, str] = {
+    "microsoft.network/natgateways": "nat-gateway",
+    "microsoft.network/publicipaddresses": "public-ip",
+    "microsoft.network/privateendpoints": "private-endpoint",
+    "microsoft.network/privatednszones": "private-dns-zone",
+}
+
+
+def _machine(machine_type: str, profile: Mapping[str, Any], quantity: float) -> Billed:
+    spot = profile.get("priority") == "Spot"
+    return Billed(machine_type, quantity, kind="machine", market="spot" if spot else "on-demand")
+
+
+def _power(properties: Mapping[str, Any]) -> str:
+    """The state that Resource Graph adds to a machine, in small letters; empty where it does not say."""
+    view = (properties.get("extended") or {}).get("instanceView") or {}
+    return str((view.get("powerState") or {}).get("code", "")).lower()
+
+
+def _kept(kind: str, name: str, stack: str) -> str:
+    """Why it stays when its stack goes; empty for what should not. The same as the components retain."""
+    if kind == "microsoft.resources/subscriptions/resourcegroups" and name.startswith(f"{stack}-gangway"):
+        return "the resource group, which holds what is kept"
+    account = letters(stack, MAX_ACCOUNT_NAME)
+    of_runs = name.startswith(account) and not name.startswith(f"{account}{FLOW_LOGS}")
+    if kind == "microsoft.storage/storageaccounts" and of_runs:
+        return "the account of the run bucket: what a stack's runs leave outlives it"
+    if kind in ("microsoft.keyvault/vaults", "microsoft.managedidentity/userassignedidentities"):
+        return (
+            "the stack's key and who may use it: without them the run bucket cannot be read" if "-key" in name else ""
+        )
+    return ""

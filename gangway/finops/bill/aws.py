@@ -1,0 +1,82 @@
+"""Rows of AWS's Cost and Usage Report 2.0, as Data Exports writes it, in the words of FOCUS: unblended costs, before
+discounts that are agreed apart (the `net_` columns). A row's amortised cost follows the query of the user guide,
+"Understanding your amortized cost": what was paid before is shared out over the hours that used it, what nobody used
+stays with the fee.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gangway.finops.bill.charge import Charge, amount, moment, optional_amount, tags_of, value_of
+
+MARK = "line_item_unblended_cost"
+OLD_MARK = "lineItem/UnblendedCost"
+"""Of the report before 2.0, whose columns change from month to month."""
+
+NEEDED: tuple[tuple[str, ...], ...] = (
+    ("line_item_unblended_cost",),
+    ("line_item_currency_code",),
+    ("line_item_line_item_type",),
+    ("line_item_usage_start_date",),
+    ("line_item_usage_end_date",),
+    ("line_item_product_code",),
+    ("resource_tags", "tags"),
+)
+
+# Usage types are a region's short name and what was used: `USE2-SpotUsage:p5.48xlarge`. Disks and gateways are EC2 too.
+_MACHINES = re.compile(r"(^|-)(BoxUsage|SpotUsage|DedicatedUsage|HostBoxUsage)\b")
+_COVERED = ("SavingsPlanCoveredUsage", "SavingsPlanNegation")
+_PURCHASES = ("Fee", "RIFee", "SavingsPlanRecurringFee", "SavingsPlanUpfrontFee")
+_USAGE = ("DiscountedUsage", "Refund", "Usage", *_COVERED)
+
+
+def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
+    """The one charge of a row. InputError: a value that is none; its place is the column."""
+    kind = str(row.get("line_item_line_item_type") or "")
+    period = row.get("bill_billing_period_start_date")
+    yield Charge(
+        service_provider_name="aws",
+        billing_account_id=str(row.get("bill_payer_account_id") or ""),
+        sub_account_id=str(row.get("line_item_usage_account_id") or ""),
+        billing_period=value_of(row, "bill_billing_period_start_date", moment).date().isoformat() if period else "",
+        service_category="Compute" if _MACHINES.search(str(row.get("line_item_usage_type") or "")) else "Other",
+        service_name=str(row.get("line_item_product_code") or ""),
+        region_id=str(row.get("product_region_code") or ""),
+        resource_id=str(row.get("line_item_resource_id") or ""),
+        charge_category=_category(kind),
+        # FOCUS has no category for refunds: they correct a charge of its own category.
+        charge_class="Correction" if kind == "Refund" else "",
+        charge_period_start=value_of(row, "line_item_usage_start_date", moment),
+        charge_period_end=value_of(row, "line_item_usage_end_date", moment),
+        # A savings plan's usage stands there at the public price, and a second row takes it away again.
+        billed_cost=0.0 if kind in _COVERED else value_of(row, "line_item_unblended_cost", amount),
+        effective_cost=_effective(kind, row),
+        billing_currency=str(row.get("line_item_currency_code") or ""),
+        tags=value_of(row, "resource_tags" if "resource_tags" in row else "tags", tags_of),
+    )
+
+
+def _category(kind: str) -> str:
+    if kind in _USAGE:
+        return "Usage"
+    return "Purchase" if kind in _PURCHASES else kind if kind in ("Tax", "Credit") else "Adjustment"
+
+
+def _effective(kind: str, row: Mapping[str, Any]) -> float:
+    match kind:
+        case "SavingsPlanCoveredUsage":
+            return value_of(row, "savings_plan_savings_plan_effective_cost", optional_amount)
+        case "SavingsPlanNegation" | "SavingsPlanUpfrontFee":
+            return 0.0
+        case "SavingsPlanRecurringFee":
+            committed = value_of(row, "savings_plan_total_commitment_to_date", optional_amount)
+            return committed - value_of(row, "savings_plan_used_commitment", optional_amount)
+        case "DiscountedUsage":
+            return value_of(row, "reservation_effective_cost", optional_amount)
+        case "RIFee":
+            upfront = value_of(row, "reservation_unused_amortized_upfront_fee_for_billing_period", optional_amount)
+            return upfront + value_of(row, "reservation_unused_recurring_fee", optional_amount)
+        case "Fee" if row.get("reservation_reservation_a_r_n"):
+            return 0.0
+    return value_of(row, "line_item_unblended_cost", amount)

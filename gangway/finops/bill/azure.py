@@ -1,0 +1,75 @@
+"""Rows of Azure's own export of actual cost ("cost and usage details (actual)"), of an Enterprise Agreement or a
+Microsoft Customer Agreement, in the words of FOCUS. Both spell their columns differently, some in another case:
+learn.microsoft.com/azure/cost-management-billing/dataset-schema, cost-usage-details-ea and -mca, read in November 2026.
+What becomes which category is as in Microsoft's own conversion (finops-toolkit, docs/focus/convert).
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from components.core.findings import InputError
+from gangway.finops.bill.charge import Charge, amount, moment, tags_of, value_of
+
+NAME = "Azure actual cost export"
+MARK = "costinbillingcurrency"
+
+NEEDED: tuple[tuple[str, ...], ...] = (
+    ("costinbillingcurrency",),
+    ("billingcurrency", "billingcurrencycode"),
+    ("date",),
+    ("chargetype",),
+    ("metercategory",),
+    ("tags",),
+)
+"""In lower case, as `charges` looks for them."""
+
+_UNUSED = ("UnusedReservation", "UnusedSavingsPlan")
+_COMMITTED = ("reservation", "savingsplan")
+_CATEGORIES = {"Usage": "Usage", "Purchase": "Purchase", "Credit": "Credit", "Tax": "Tax", "Refund": "Purchase"}
+_DAY = timedelta(days=1)
+
+
+def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
+    """The one charge of a row, a day long. InputError: a value that is none, its place the column; or a row of
+    amortized cost, which counts what was paid before a second time.
+    """
+    low = {column.lower(): value for column, value in row.items()}
+    cost, kind = value_of(low, MARK, amount), str(low.get("chargetype") or "")
+    committed = str(low.get("pricingmodel") or "").lower().replace(" ", "") in _COMMITTED
+    if kind in _UNUSED or (kind == "Usage" and committed and cost):
+        raise InputError(
+            "chargeType",
+            "is a row of amortized cost, which spreads what was bought over its use",
+            value=kind,
+            allowed="Azure's export of actual cost, or of FOCUS, which has both",
+            fix="make such an export in Cost Management",
+        )
+    start, period = value_of(low, "date", _day), low.get("billingperiodstartdate")
+    if low.get("billingperiodenddate"):
+        value_of(low, "billingperiodenddate", _day)  # with the day first, the end of a month would be no date
+    yield Charge(
+        service_provider_name="azure",
+        billing_account_id=str(low.get("billingprofileid") or low.get("billingaccountid") or ""),
+        sub_account_id=str(low.get("subscriptionid") or ""),
+        billing_period=value_of(low, "billingperiodstartdate", _day).date().isoformat() if period else "",
+        service_category="Compute" if str(low.get("metercategory") or "").startswith("Virtual Machines") else "Other",
+        service_name=str(low.get("metercategory") or ""),
+        region_id=str(low.get("resourcelocation") or ""),
+        resource_id=str(low.get("resourceid") or ""),
+        charge_category=_CATEGORIES.get(kind, "Adjustment"),
+        charge_class="Correction" if kind == "Refund" else "",
+        charge_period_start=start,
+        charge_period_end=start + _DAY,
+        billed_cost=cost,
+        effective_cost=cost,
+        billing_currency=str(low.get("billingcurrency") or low.get("billingcurrencycode") or ""),
+        tags=value_of(low, "tags", tags_of),
+    )
+
+
+def _day(value: Any) -> datetime:
+    """A day as CSV has it, 10/05/2026, the month first; or as Parquet has it."""
+    if isinstance(value, str) and value[2:3] == value[5:6] == "/":
+        value = f"{value[6:10]}-{value[:2]}-{value[3:5]}"
+    return moment(value)

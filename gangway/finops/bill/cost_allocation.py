@@ -1,0 +1,190 @@
+"""Charges joined to runs: what each run was billed, what the stacks cost besides, what bears no tag of Gangway's.
+
+A charge belongs to the run that its run tag names; where that says `shared`, or nothing, to those runs of its stack
+that were under way during its period, by their node-hours in it; else to its stack, unexplained: booting, waiting,
+storage between runs. Without a stack's tag it is untagged, unless the same resource bears the tag elsewhere in the bill
+(AWS tags charges only from the day the tag was activated). The places add up to the bill.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from gangway.finops.bill.charge import Charge, word
+
+_SHARED = "shared"
+_SEVERAL = ""
+_INSTANT = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a run: `num_nodes` machines from `start` to `end`, UTC."""
+
+    start: datetime
+    end: datetime
+    num_nodes: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run as charges know it: where it ran and when."""
+
+    run_id: str
+    provider: str
+    stack: str
+    spans: tuple[Span, ...]
+
+    def node_seconds(self, start: datetime, end: datetime) -> float:
+        """What the run used between two moments."""
+        return sum(
+            max(0.0, (min(end, span.end) - max(start, span.start)).total_seconds()) * span.num_nodes
+            for span in self.spans
+        )
+
+
+@dataclass
+class Sums:
+    """US dollars of some charges.
+
+    Attributes:
+        usd: of all.
+        compute_usd: of machines; None as soon as a charge does not say what it is of.
+        num_charges: how many, parts of one counted as one.
+        by_service: US dollars.
+        by_category: US dollars, by Usage, Purchase, Tax, Credit, Adjustment.
+        first: beginning of the earliest; None without any.
+        last: end of the latest.
+        longest_sec: period of usage.
+    """
+
+    usd: float = 0.0
+    compute_usd: float | None = 0.0
+    num_charges: int = 0
+    by_service: Counter[str] = field(default_factory=Counter)
+    by_category: Counter[str] = field(default_factory=Counter)
+    first: datetime | None = None
+    last: datetime | None = None
+    longest_sec: float = 0.0
+
+    def add(self, charge: Charge, usd: float) -> None:
+        """Counts `usd` of a charge."""
+        start, end = charge.charge_period_start, charge.charge_period_end
+        self.usd += usd
+        if not charge.service_category:
+            self.compute_usd = None
+        elif self.compute_usd is not None and charge.service_category == "Compute":
+            self.compute_usd += usd
+        self.num_charges += 1
+        self.by_service[charge.service_name] += usd  # type: ignore[assignment]  # a Counter of floats adds them up too
+        self.by_category[charge.charge_category] += usd  # type: ignore[assignment]  # as above
+        self.first = start if self.first is None else min(self.first, start)
+        self.last = end if self.last is None else max(self.last, end)
+        if charge.charge_category == "Usage":
+            self.longest_sec = max(self.longest_sec, (end - start).total_seconds())
+
+
+def effective(charge: Charge) -> float:
+    """What a charge is worth: prepaid capacity shared out over its use."""
+    return charge.effective_cost
+
+
+def billed(charge: Charge) -> float:
+    """What a charge adds to an invoice."""
+    return charge.billed_cost
+
+
+class CostAllocation:
+    """Where each charge belongs. `windows`: of the runs that have a record; `cost`: `effective` or `billed`; `rates`:
+    US dollars for one unit of a currency other than the dollar; `known`: stacks by resource, of resources that bear
+    the tag elsewhere.
+
+    Attributes:
+        runs: sums by run.
+        unexplained: sums by provider and stack, of charges with a stack's tag while no run was under way.
+        untagged: sums by provider, of charges without a stack's tag.
+        total: of all charges in dollars.
+        foreign: costs by currency, of charges in a currency without a rate; in no other sum.
+        foreign_runs: the currencies of such charges, by the run whose they are.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[Window],
+        cost: Callable[[Charge], float] = effective,
+        rates: Mapping[str, float] | None = None,
+        known: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cost, self._rates, self._known = cost, {**(rates or {}), "USD": 1.0}, known or {}
+        self._by_stack: dict[tuple[str, str], list[Window]] = {}
+        self._by_run = {(window.provider, word(window.run_id)): window for window in windows}
+        for window in windows:
+            self._by_stack.setdefault((window.provider, word(window.stack)), []).append(window)
+        self.runs = {window.run_id: Sums() for window in windows}
+        self.unexplained: dict[tuple[str, str], Sums] = {}
+        self.untagged: dict[str, Sums] = {}
+        self.total = Sums()
+        self.foreign: dict[str, float] = {}
+        self.foreign_runs: dict[str, set[str]] = {}
+        self._stack_by_resource: dict[str, str] = {}
+        self._untagged_resources: set[str] = set()
+
+    def add(self, charge: Charge) -> None:
+        """Puts a charge where it belongs."""
+        rate = self._rates.get(charge.billing_currency)
+        stack, provider = self._stack_of(charge), charge.service_provider_name
+        if rate is None:
+            self._add_foreign(charge, stack)
+            return
+        usd = self._cost(charge) * rate
+        self.total.add(charge, usd)
+        if stack is None:
+            self.untagged.setdefault(provider, Sums()).add(charge, usd)
+            return
+        shares = self._shares(charge, stack)
+        for run_id, share in shares.items():
+            self.runs[run_id].add(charge, usd * share)
+        if not shares:
+            self.unexplained.setdefault((provider, stack), Sums()).add(charge, usd)
+
+    def _add_foreign(self, charge: Charge, stack: str | None) -> None:
+        currency = charge.billing_currency
+        self.foreign[currency] = self.foreign.get(currency, 0.0) + self._cost(charge)
+        for run_id in {} if stack is None else self._shares(charge, stack):
+            self.foreign_runs.setdefault(run_id, set()).add(currency)
+
+    def _stack_of(self, charge: Charge) -> str | None:
+        stack = charge.tags.get("gangway_stack")
+        resource = charge.resource_id
+        if stack:
+            if resource and self._stack_by_resource.setdefault(resource, stack) != stack:
+                self._stack_by_resource[resource] = _SEVERAL
+            return stack
+        if resource:
+            self._untagged_resources.add(resource)
+        return self._known.get(resource)
+
+    def _shares(self, charge: Charge, stack: str) -> dict[str, float]:
+        """The parts of a charge that are runs', by run; they add up to 1, or there are none."""
+        provider = charge.service_provider_name
+        named = charge.tags.get("gangway_run", _SHARED)
+        if named != _SHARED:
+            run = self._by_run.get((provider, word(named)))
+            return {} if run is None else {run.run_id: 1.0}
+        start = charge.charge_period_start
+        end = max(charge.charge_period_end, start + _INSTANT)
+        used = {
+            window.run_id: window.node_seconds(start, end) for window in self._by_stack.get((provider, word(stack)), ())
+        }
+        whole = sum(used.values())
+        return {run_id: seconds / whole for run_id, seconds in used.items() if seconds}
+
+    @property
+    def late(self) -> dict[str, str]:
+        """Resources that were charged with a stack's tag and without: their stack, where it is always the same."""
+        return {
+            resource: stack
+            for resource, stack in self._stack_by_resource.items()
+            if stack != _SEVERAL and resource in self._untagged_resources
+        }

@@ -1,0 +1,341 @@
+"""FOCUS, the FinOps Foundation's format of bills: its columns, and a run's record written in it, as rows that add
+nothing to any column of the bill they lie beside.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from components.core.findings import InputError
+from gangway.finops.bill.charge import CATEGORIES, Charge, amount, moment, provider_key, tags_of, value_of
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
+
+MARK = "BilledCost"
+"""A column that FOCUS alone has."""
+
+NEEDED: tuple[tuple[str, ...], ...] = (
+    ("BilledCost",),
+    ("EffectiveCost",),
+    ("BillingCurrency",),
+    ("ChargeCategory",),
+    ("ChargePeriodStart",),
+    ("ChargePeriodEnd",),
+    ("ServiceProviderName", "ProviderName"),
+    ("ServiceName",),
+    ("Tags", "x_Labels"),
+)
+"""Columns that a bill must have, each under one of these names."""
+CUSTOM_PREFIX = "x_"
+_JOULES_PER_KWH = 3.6e6
+_NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
+_SERVICES = MappingProxyType(
+    {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
+)
+_DYNAMIC = ("spot", "capacity-block")
+"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
+discount, which has an id and takes something off other charges."""
+TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
+COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
+QUANTITIES = ("ConsumedQuantity", "PricingQuantity")
+NUMBERS = (
+    *(*COSTS, *QUANTITIES),
+    *("x_cost_usd", "x_embodied_gco2e", "x_energy_kwh", "x_gco2e", "x_node_hours", "x_usd_per_node_hour"),
+)
+
+
+def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
+    """The one charge of a row. InputError: a value that is none; its place is the column."""
+    # Google's view of FOCUS 1.0 has its words in lower case, and labels apart from tags.
+    category = str(row.get("ChargeCategory") or "").capitalize()
+    if category not in CATEGORIES:
+        raise InputError(
+            "ChargeCategory", "no category of FOCUS", value=row.get("ChargeCategory"), allowed=", ".join(CATEGORIES)
+        )
+    provider = row.get("ServiceProviderName") or row.get("ProviderName") or ""
+    period = row.get("BillingPeriodStart")
+    yield Charge(
+        service_provider_name=provider_key(str(provider)),
+        billing_account_id=str(row.get("BillingAccountId") or ""),
+        sub_account_id=str(row.get("SubAccountId") or ""),
+        billing_period=value_of(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
+        service_category=str(row.get("ServiceCategory") or ""),
+        service_name=str(row.get("ServiceName") or ""),
+        region_id=str(row.get("RegionId") or ""),
+        resource_id=str(row.get("ResourceId") or ""),
+        charge_category=category,
+        charge_class=str(row.get("ChargeClass") or "").capitalize(),
+        charge_period_start=value_of(row, "ChargePeriodStart", moment),
+        charge_period_end=value_of(row, "ChargePeriodEnd", moment),
+        billed_cost=value_of(row, "BilledCost", amount),
+        effective_cost=value_of(row, "EffectiveCost", amount),
+        billing_currency=str(row.get("BillingCurrency") or ""),
+        tags=value_of(row, "Tags" if "Tags" in row else "x_Labels", tags_of),
+    )
+
+
+class Column(NamedTuple):
+    """A column that every dataset has. `kind`: text, number, time or json; `nullable`: may be left out."""
+
+    kind: str
+    nullable: bool
+
+
+MANDATORY: Mapping[str, Column] = MappingProxyType(
+    {
+        "BilledCost": Column("number", False),
+        "BillingAccountId": Column("text", False),
+        "BillingAccountName": Column("text", True),
+        "BillingCurrency": Column("text", False),
+        "BillingPeriodEnd": Column("time", False),
+        "BillingPeriodStart": Column("time", False),
+        "ChargeCategory": Column("text", False),
+        "ChargeClass": Column("text", True),
+        "ChargeDescription": Column("text", True),
+        "ChargePeriodEnd": Column("time", False),
+        "ChargePeriodStart": Column("time", False),
+        "ContractedCost": Column("number", False),
+        "EffectiveCost": Column("number", False),
+        "HostProviderName": Column("text", False),
+        "InvoiceIssuerName": Column("text", False),
+        "ListCost": Column("number", False),
+        "PricingQuantity": Column("number", True),
+        "PricingUnit": Column("text", True),
+        "ServiceCategory": Column("text", False),
+        "ServiceName": Column("text", False),
+        "ServiceProviderName": Column("text", False),
+    }
+)
+
+_FURTHER = """
+AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
+BillingAccountType CapacityReservationId CapacityReservationStatus ChargeFrequency CommitmentDiscountCategory
+CommitmentDiscountId CommitmentDiscountName CommitmentDiscountQuantity CommitmentDiscountStatus CommitmentDiscountType
+CommitmentDiscountUnit CommitmentProgramEligibilityDetails ConsumedQuantity ConsumedUnit ContractApplied
+ContractedUnitPrice InvoiceDetailId InvoiceId ListUnitPrice PricingCategory PricingCurrency
+PricingCurrencyContractedUnitPrice PricingCurrencyEffectiveCost PricingCurrencyListUnitPrice RegionId RegionName
+ResourceId ResourceName ResourceType ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+SubAccountName SubAccountType Tags
+"""
+COLUMNS = frozenset({*MANDATORY, *_FURTHER.split()})
+"""All columns of the dataset."""
+
+ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "ChargeCategory": frozenset({"Adjustment", "Credit", "Purchase", "Tax", "Usage"}),
+        "ChargeClass": frozenset({"Correction"}),
+        "ChargeFrequency": frozenset({"One-Time", "Recurring", "Usage-Based"}),
+        "PricingCategory": frozenset({"Committed", "Dynamic", "Other", "Standard"}),
+    }
+)
+
+
+class Version(StrEnum):
+    """Of FOCUS, in which rows are written. 1.3 has the providers' columns of both, the older ones deprecated."""
+
+    V1_2 = "1.2"
+    V1_4 = "1.4"
+
+
+_PROVIDERS_SINCE_1_3 = ("HostProviderName", "ServiceProviderName")
+_PROVIDERS_TO_1_3 = ("ProviderName", "PublisherName")
+_SINCE_1_3 = frozenset(
+    {
+        *(column for column in _FURTHER.split() if column.startswith("Allocated")),
+        *("CommitmentProgramEligibilityDetails", "ContractApplied", "InvoiceDetailId", *_PROVIDERS_SINCE_1_3),
+    }
+)
+"""Columns that 1.2 does not know."""
+
+
+def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
+    """The columns that every dataset of a version has."""
+    if version is Version.V1_4:
+        return MANDATORY
+    older = {name: column for name, column in MANDATORY.items() if name not in _PROVIDERS_SINCE_1_3}
+    return {**older, **dict.fromkeys(_PROVIDERS_TO_1_3, Column("text", False))}
+
+
+def columns_of(version: Version = Version.V1_4) -> frozenset[str]:
+    """All columns of a version's dataset."""
+    return COLUMNS if version is Version.V1_4 else (COLUMNS - _SINCE_1_3) | set(_PROVIDERS_TO_1_3)
+
+
+def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
+    """What keeps rows from being FOCUS; empty when nothing does. `rows`: values by column, None for null."""
+    own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
+    needed, known = mandatory(version), columns_of(version)
+    found = [f"lacks {column}" for column in needed if column not in columns]
+    found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
+    if list(columns[len(columns) - len(own) :]) != own:
+        found.append("custom columns stand before others")
+    not_null = [column for column in columns if column in needed and not needed[column].nullable]
+    for number, row in enumerate(rows, 1):
+        found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
+        found += [
+            f"row {number}: {column} is {row[column]!r}"
+            for column, allowed in ALLOWED.items()
+            if row.get(column) is not None and row[column] not in allowed
+        ]
+    return found
+
+
+_EXPORTED = (
+    *("BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"),
+    *("BillingPeriodStart", "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency"),
+    *("ChargePeriodEnd", "ChargePeriodStart", "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "EffectiveCost"),
+    *("InvoiceIssuerName", "ListCost", "PricingCategory", "PricingQuantity", "PricingUnit", "RegionId", "RegionName"),
+    *("ServiceCategory", "ServiceName", "ServiceSubcategory", "Tags"),
+)
+_OWN = (
+    *("x_capacity", "x_cost_provenance", "x_cost_source", "x_cost_usd", "x_embodied_gco2e", "x_energy_kwh"),
+    *("x_energy_provenance", "x_gco2e", "x_machine_type", "x_node_hours", "x_run_id", "x_session"),
+    "x_usd_per_node_hour",
+)
+
+
+def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
+    """Of our rows, in alphabetical order; those of our own at the end."""
+    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    return (*sorted((*_EXPORTED, *providers)), *_OWN)
+
+
+def without_rows(record: RunRecord) -> str:
+    """Why a record has no rows; empty where it has."""
+    if not record.cost.uses:
+        return "recorded by an older version: `python -m trainer record --run-dir DIR` writes it anew"
+    if record.cost.total_usd.value is None:
+        return f"no dollars recorded ({record.cost.total_usd.source}), and FOCUS has no cost that is null"
+    of_sessions = len({use.session for use in record.cost.uses})
+    if of_sessions > len(record.sessions) or any(session.num_nodes < 1 for session in record.sessions):
+        return "damaged: it has machines of sessions that it does not have, or a session without machines"
+    if any(use.usd.value is None or use.node_hours.value is None for use in record.cost.uses):
+        return "damaged: it has a sum of dollars, of which a part is not known"
+    return ""
+
+
+def priced(record: RunRecord, usd_per_hour: float) -> RunRecord:
+    """The record with a price of somebody's word where it has none."""
+    price = Quantity(value=usd_per_hour, unit="USD/h", provenance="assumed", source="--usd-per-hour")
+    uses = tuple(use if use.usd.value is not None else _priced(use, price) for use in record.cost.uses)
+    usd = math.fsum(use.usd.value or 0.0 for use in uses)
+    total = Quantity(value=usd, unit="USD", provenance="estimated", source="node hours x price of a node")
+    return record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses, "total_usd": total})})
+
+
+def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
+    assert use.node_hours.value is not None
+    assert price.value is not None
+    usd = Quantity(value=use.node_hours.value * price.value, unit="USD", provenance="estimated", source=price.source)
+    return use.model_copy(update={"usd_per_hour": price, "usd": usd})
+
+
+def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
+    """The rows of a record that has some; see `without_rows`. The bill charges for the same node hours: what FOCUS adds
+    up is 0 here, and the record's figures stand in columns of our own. `billing_account`: who pays, as the invoice's
+    issuer knows them.
+    """
+    rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
+    found = problems(exported_columns(version), rows, version)
+    assert not found, found
+    return rows
+
+
+def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> Iterator[dict[str, Any]]:
+    session, price = _session(record, use), use.usd_per_hour
+    assert use.usd.value is not None
+    assert use.node_hours.value is not None
+    nodes = use.num_nodes / session.num_nodes
+    joules, grams = _energy(record, session.it_joules)
+    embodied = record.carbon.embodied_gco2e.value
+    hours = math.fsum(other.node_hours.value or 0.0 for other in record.cost.uses)
+    common = _common(record, use, billing_account, version)
+    for start, end, share in _months(datetime.fromisoformat(use.start), datetime.fromisoformat(use.end)):
+        usd, node_hours = use.usd.value * share, use.node_hours.value * share
+        yield {
+            **common,
+            "BillingPeriodStart": _time(_month(start)),
+            "BillingPeriodEnd": _time(_next_month(start)),
+            "ChargePeriodStart": _time(start),
+            "ChargePeriodEnd": _time(end),
+            "x_cost_usd": usd,
+            "x_node_hours": node_hours,
+            "x_usd_per_node_hour": price.value,
+            "x_energy_kwh": None if joules is None else joules / _JOULES_PER_KWH * nodes * share,
+            "x_gco2e": None if grams is None else grams * nodes * share,
+            "x_embodied_gco2e": None if embodied is None or not hours else embodied * node_hours / hours,
+        }
+
+
+def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
+    provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
+    kind = use.capacity or "capacity not told"
+    whose = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    return {
+        **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),
+        **dict.fromkeys(whose, provider),
+        "BillingAccountId": billing_account,
+        "BillingAccountName": None,
+        "BillingCurrency": "USD",
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"run {record.id}, session {use.session}: {use.num_nodes} x {record.machine_type}, {kind}",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedUnit": "Hours",
+        "InvoiceIssuerName": provider,
+        "PricingCategory": "Dynamic" if use.capacity in _DYNAMIC else "Standard",
+        "PricingUnit": "Hours",
+        "RegionId": record.region or None,
+        "RegionName": record.region or None,
+        "ServiceCategory": "Compute",
+        "ServiceName": _SERVICES.get(record.provider, "Machines"),
+        "ServiceSubcategory": "Virtual Machines",
+        "Tags": json.dumps({"gangway-stack": record.stack, "gangway-run": record.id}),
+        "x_capacity": use.capacity or None,
+        "x_cost_provenance": use.usd.provenance,
+        "x_cost_source": f"{price.source}{f', {price.as_of}' if price.as_of else ''}",
+        "x_energy_provenance": _session(record, use).it_joules.provenance,
+        "x_machine_type": record.machine_type or None,
+        "x_run_id": record.id,
+        "x_session": str(use.session),
+    }
+
+
+def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
+    """The session of a use. Numbers have gaps where stats.jsonl has lost a session; each that is left has uses."""
+    numbers = sorted({each.session for each in record.cost.uses})
+    return record.sessions[numbers.index(use.session)]
+
+
+def _energy(record: RunRecord, it_joules: Quantity) -> tuple[float | None, float | None]:
+    """Joules of the data centre and grams of CO2e, of a session's IT energy."""
+    pue, intensity = record.energy.pue.value, record.carbon.intensity_g_per_kwh.value
+    joules = None if it_joules.value is None or pue is None else it_joules.value * pue
+    return joules, None if joules is None or intensity is None else joules / _JOULES_PER_KWH * intensity
+
+
+def _months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, float]]:
+    """The parts of a period by months of UTC, each with its share of the whole; one of no length is one second."""
+    start, end = start.astimezone(UTC), max(end, start + timedelta(seconds=1)).astimezone(UTC)
+    whole = (end - start).total_seconds()
+    while start < end:
+        until = min(end, _next_month(start))
+        yield start, until, (until - start).total_seconds() / whole
+        start = until
+
+
+def _month(moment: datetime) -> datetime:
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _next_month(moment: datetime) -> datetime:
+    return _month(_month(moment) + timedelta(days=32))
+
+
+def _time(moment: datetime) -> str:
+    """FOCUS's form, which has whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

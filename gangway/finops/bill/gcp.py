@@ -1,0 +1,78 @@
+"""Rows of Google Cloud's billing export to BigQuery, standard or detailed, in the words of FOCUS. As JSON they are
+nested (`service: {description}`), as CSV flat (`service_description`) with labels and credits as JSON in a field
+(`TO_JSON_STRING(labels) AS labels`). Credits inside a row become charges of their own. Times are in UTC; invoices
+run by the months of the US's Pacific coast.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from components.core.findings import InputError
+from gangway.finops.bill.charge import Charge, amount, moment, tags_of, value_of
+
+MARK = "usage_start_time"
+
+NEEDED: tuple[tuple[str, ...], ...] = (
+    ("usage_start_time",),
+    ("usage_end_time",),
+    ("cost",),
+    ("currency",),
+    ("service", "service_description", "service.description"),
+    ("labels",),
+    ("credits",),
+)
+"""Of JSON, whose rows leave out what is empty, labels and credits need not be there."""
+
+# Machines are billed by their parts: `Spot Preemptible A3 Instance Core running in Americas`. Disks stand beside them.
+_MACHINES = re.compile(r"\b(Instance (Core|Ram)|GPU|TPU)\b", re.IGNORECASE)
+_CATEGORIES = {"regular": "Usage", "tax": "Tax"}
+
+
+def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
+    """The charge of a row, and one for all of its credits. InputError, at its column: a value that is none."""
+    cost = value_of(row, "cost", amount)
+    month = str(_inner(row, "invoice", "month") or "")
+    kind = str(row.get("cost_type") or "regular")
+    charge = Charge(
+        service_provider_name="gcp",
+        billing_account_id=str(row.get("billing_account_id") or ""),
+        sub_account_id=str(_inner(row, "project", "id") or ""),
+        billing_period=f"{month[:4]}-{month[4:6]}-01" if len(month) == 6 else "",
+        service_category="Compute" if _MACHINES.search(str(_inner(row, "sku", "description") or "")) else "Other",
+        service_name=str(_inner(row, "service", "description") or ""),
+        region_id=str(_inner(row, "location", "region") or ""),
+        resource_id=str(_inner(row, "resource", "global_name") or _inner(row, "resource", "name") or ""),
+        charge_category=_CATEGORIES.get(kind, "Adjustment"),
+        charge_class="Correction" if _inner(row, "adjustment_info", "type") else "",
+        charge_period_start=value_of(row, "usage_start_time", moment),
+        charge_period_end=value_of(row, "usage_end_time", moment),
+        billed_cost=cost,
+        effective_cost=cost,
+        billing_currency=str(row.get("currency") or ""),
+        tags=value_of(row, "labels", tags_of),
+    )
+    yield charge
+    credit = value_of(row, "credits", _credits)
+    if credit:
+        yield charge._replace(charge_category="Credit", billed_cost=credit, effective_cost=credit)
+
+
+def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
+    """A nested field, or the flat column that a query made of it."""
+    value = row.get(column)
+    if isinstance(value, Mapping):
+        return value.get(field)
+    if value:
+        raise InputError(column, "neither a record nor left out", value=value, fix=f"export {column}.{field}")
+    return row.get(f"{column}_{field}", row.get(f"{column}.{field}"))
+
+
+def _credits(value: Any) -> float:
+    """The sum of a row's credits, below 0."""
+    items = json.loads(value) if isinstance(value, str) and value else value or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise ValueError("no list of credits")
+    return math.fsum(amount(item.get("amount")) for item in items)

@@ -1,0 +1,180 @@
+"""Jobs of a cluster with a queue beside its bill: who had how many node-hours, and what that came to by team."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from rich.markup import escape
+from rich.table import Table
+
+from components.catalog.loader import PROVIDERS
+from components.core.findings import InputError, nearest_hint
+from components.core.first_wrong import first_wrong
+from components.core.foreign_files import foreign_path
+from gangway.finops.bill.cost_allocation import Span, Sums, Window
+from gangway.jobs.base import JobStatus
+
+_WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
+_LISTED = TypeAdapter(list[JobStatus])
+_NOBODY = "(none)"
+
+
+@dataclass(frozen=True)
+class QueueJob:
+    """A job that was on nodes. `spans`: of them; one that went on ends with its listing."""
+
+    job_id: str
+    user: str
+    team: str
+    provider: str
+    stack: str
+    spans: tuple[Span, ...]
+    submitted_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Of it alone: the id of another stack's job may be the same, and of another namespace's or folder's."""
+        return f"{self.stack}/{self.job_id} of {self.submitted_at}"
+
+    @property
+    def window(self) -> Window:
+        """As charges know it."""
+        return Window(self.key, self.provider, self.stack, self.spans)
+
+    @property
+    def node_hours(self) -> float:
+        """Of all its time on nodes."""
+        return sum((span.end - span.start).total_seconds() * span.num_nodes for span in self.spans) / 3600
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """A job and what the bill has for it."""
+
+    job: QueueJob
+    billed: Sums
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        job = self.job
+        return {
+            "job": job.job_id,
+            "stack": job.stack,
+            "provider": job.provider,
+            "user": job.user,
+            "team": job.team,
+            "node_hours": job.node_hours,
+            "usd": self.billed.usd,
+        }
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one user of one team used of one cluster."""
+
+    provider: str
+    stack: str
+    team: str
+    user: str
+    jobs: int
+    node_hours: float
+    usd: float
+
+
+def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
+    """Of several `PROVIDER:STACK=FILE`, each file what `gangway job list --json` printed when it was last written.
+    InputError: one is none.
+    """
+    found, seen = list[QueueJob](), set[str]()
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match is None or match["provider"] not in PROVIDERS:
+            providers = ", ".join(PROVIDERS)
+            raise InputError(
+                "--jobs", "no jobs of a stack", value=word,
+                allowed=f"PROVIDER:STACK=FILE, the provider one of {providers}",
+                fix="gangway job list --json > jobs.json, then --jobs aws:my-stack=jobs.json"
+                if match is None
+                else nearest_hint(match["provider"], PROVIDERS),
+            )  # fmt: skip
+        file = Path(match["file"])
+        statuses = _listed(file)
+        listed_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        for status in statuses:
+            spans = _spans(status, match["file"], listed_at)
+            whose = status.id, status.user, status.team, match["provider"], match["stack"]
+            job = QueueJob(*whose, spans, status.submitted_at)
+            if job.key in seen:
+                raise InputError(
+                    "--jobs", "a job that stands there twice", value=f"{job.stack}, {job.job_id}",
+                    allowed="each listing of a stack once", fix="leave one of the files out",
+                )  # fmt: skip
+            seen.add(job.key)
+            if spans:
+                found.append(job)
+    return found
+
+
+def _spans(status: JobStatus, file: str, listed_at: datetime) -> tuple[Span, ...]:
+    if status.stretches is None:
+        raise InputError(
+            file, "nobody knows when this job was on nodes", value=status.id,
+            allowed="jobs whose stretches are known",
+            fix="have the list made by who may read it; or take it out of the file: what it cost is then of the jobs "
+            "beside it, or unexplained",
+        )  # fmt: skip
+    for each in status.stretches:
+        times = (each.start, each.until(listed_at))
+        if None in (time.tzinfo for time in times) or times[1] < times[0] or each.nodes < 1:
+            raise InputError(
+                f"{file}: {status.id}", "no time on nodes", value=f"{each.start} to {times[1]}, {each.nodes} nodes",
+                allowed="a start, an end that is not before it, both with their zones, and 1 node at least",
+                fix="gangway job list --json > jobs.json; one that goes on ends when the file was written",
+            )  # fmt: skip
+    return tuple(Span(each.start, each.until(listed_at), each.nodes) for each in status.stretches)
+
+
+def _listed(path: Path) -> list[JobStatus]:
+    try:
+        if foreign := foreign_path(path, "reconcile --jobs"):
+            raise foreign.within("--jobs", " ")
+        return _LISTED.validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--jobs {path}", f"cannot be read: {error.strerror}", fix="check the path") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--jobs {path}",
+            f"no listing of jobs: {first_wrong(error)}",
+            allowed="what `gangway job list --json` printed",
+            fix="gangway job list --json > jobs.json",
+        ) from None
+
+
+def shares(lines: Iterable[JobLine]) -> list[Share]:
+    """By cluster, team and user; the most dollars first."""
+    groups = dict[tuple[str, str, str, str], list[JobLine]]()
+    for line in lines:
+        job = line.job
+        groups.setdefault((job.provider, job.stack, job.team, job.user), []).append(line)
+    found = [
+        Share(*key, len(own), sum(line.job.node_hours for line in own), sum(line.billed.usd for line in own))
+        for key, own in groups.items()
+    ]
+    return sorted(found, key=lambda share: (-share.usd, share.stack, share.team, share.user))
+
+
+def shares_table(lines: Iterable[JobLine]) -> Table:
+    """As a person reads it."""
+    table = Table(title="jobs of queues, by team and user", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
+    for column in ("cluster", "team", "user", "jobs", "node-hours", "USD"):
+        table.add_column(column, justify="right" if column in ("jobs", "node-hours", "USD") else "left")
+    for share in shares(lines):
+        table.add_row(
+            escape(f"{share.stack}, {share.provider}"), escape(share.team or _NOBODY), escape(share.user),
+            f"{share.jobs:,}", f"{share.node_hours:,.1f}", f"{share.usd:,.2f}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,435 @@
+"""Bills in files of whatever format and cloud (CSV, JSON, Parquet), read row by row and never whole, one charge
+after another.
+"""
+
+import csv
+import gzip
+import importlib
+import io
+import itertools
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.core.findings import InputError, nearest
+from components.core.foreign_files import foreign_file
+from components.core.visible import all_visible
+from gangway.finops.bill import aws, azure, focus, gcp
+from gangway.finops.bill.charge import Charge, moment, value_of
+from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
+
+_NULL = "NULL"
+"""How databases write that a cell has no value, in any column; the FinOps Foundation's sample of FOCUS 1.0 does."""
+_EXPORT_AGAIN = "download or export it again"
+_CHUNK = 1 << 18
+_HEAD = 4096
+_MAX_ROW = 1 << 20
+"""Characters of a row. Those of real exports have some thousand; one without an end would be read into memory whole."""
+_BATCH_ROWS = 4096
+_TOO_LONG = f"a row of more than {_MAX_ROW:,} characters, which no export has"
+OWN_MARK = "x_run_id"
+"""A column that `gangway report --format focus` writes: what was recorded, and no bill."""
+
+
+class Table(NamedTuple):
+    """An open table. `columns`: their names; of JSON the keys of the first row, since rows leave out what is null;
+    `rows`: each with its number, from 1, and its values by column.
+    """
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[int, dict[str, Any]]]
+
+
+def open_table(path: Path) -> Table:
+    """Opens a table by its file's suffix. InputError: the file cannot be read, is empty, or is none of these kinds;
+    also while rows are read.
+    """
+    name = path.name.lower()
+    if foreign := foreign_file(str(path), _head(path), "reconcile"):
+        raise foreign
+    if not name.endswith(SUFFIXES):
+        raise InputError(
+            str(path),
+            "no kind of table that is known",
+            value=path.name,
+            allowed=", ".join(SUFFIXES),
+            fix="unpack or convert it",
+        )
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name a file of a bill") from None
+    if not size:
+        raise _empty(path)
+    if name.endswith(".parquet"):
+        return _parquet(path)
+    is_csv = ".csv" in name
+    rows = _guarded(path, _csv(path) if is_csv else _json(path))
+    first = next(rows, None)
+    if first is None:
+        raise _empty(path)
+    # CSV tells its header before its rows; of JSON the first row is the header too.
+    return Table(tuple(first[1]), rows if is_csv else itertools.chain([first], rows))
+
+
+def _empty(path: Path) -> InputError:
+    return InputError(str(path), "is empty: not even a header", fix=_EXPORT_AGAIN)
+
+
+def _text(path: Path) -> io.TextIOWrapper:
+    binary = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # noqa: SIM115 - the text closes it
+    return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+
+
+def _head(path: Path) -> str:
+    """The beginning of a text; empty where it cannot be read, which whoever reads it says."""
+    try:
+        with _text(path) as text:
+            return "" if path.name.lower().endswith(".parquet") else text.read(_HEAD)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return ""
+
+
+def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Turns what reading may raise into the user's words."""
+    try:
+        yield from rows
+    except InputError:
+        raise
+    except (csv.Error, EOFError, zlib.error, OSError, RecursionError, ValueError) as error:
+        raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
+
+
+def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _text(path) as text:
+        bounded = _BoundedRows(text)
+        lines = csv.reader(bounded, strict=True)
+        header = next(lines, None)
+        if header is None:
+            return
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(
+                str(path), "has a column twice", value=", ".join(twice), allowed="each once", fix=_EXPORT_AGAIN
+            )
+        yield 0, dict.fromkeys(header)
+        for number, line in enumerate(lines, 1):
+            bounded.length = 0
+            if len(line) == len(header):
+                yield number, dict(zip(header, line, strict=True))
+            elif line:
+                raise InputError(
+                    f"{path}: row {number}",
+                    "has another number of fields than the header",
+                    value=len(line),
+                    allowed=str(len(header)),
+                    fix=_EXPORT_AGAIN,
+                )
+
+
+def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _text(path) as text:
+        begin = text.read(1)
+        while begin.isspace():
+            begin = text.read(1)
+        values = _array(text) if begin == "[" else _lines(begin, text)
+        for number, value in enumerate(values, 1):
+            if not isinstance(value, dict):
+                raise InputError(
+                    f"{path}: row {number}", "is no JSON object", value=value, fix="export rows as objects"
+                )
+            yield number, value
+
+
+class _BoundedRows:
+    """The lines of a text for csv, whose rows may have several: csv itself bounds a field, not how many there are.
+    `length`: of the row so far; whoever has the row sets it to 0.
+    """
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._lines = _short_lines(text)
+        self.length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self.length += len(line)
+            if self.length > _MAX_ROW:
+                raise csv.Error(_TOO_LONG)
+            yield line
+
+
+def _short_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text; csv.Error: one is too long for a row."""
+    while line := text.readline(_MAX_ROW + 1):
+        if len(line) > _MAX_ROW:
+            raise csv.Error(_TOO_LONG)
+        yield line
+
+
+def _lines(begin: str, text: io.TextIOWrapper) -> Iterator[Any]:
+    for line in _short_lines(text):
+        whole, begin = begin + line, ""
+        if whole.strip():
+            yield json.loads(whole)
+
+
+def _array(text: io.TextIOWrapper) -> Iterator[Any]:
+    """The items of a JSON array, of which never more than a chunk and an item is held."""
+    decoder, buffer, at = json.JSONDecoder(), "", 0
+    while True:
+        while at < len(buffer) and buffer[at] in " \t\r\n,":
+            at += 1
+        if buffer[at : at + 1] == "]":
+            return
+        try:
+            value, at = decoder.raw_decode(buffer, at)
+        except json.JSONDecodeError:
+            # Each try begins the item anew: without an end to it, time would grow with the square of its length.
+            if len(buffer) - at > _MAX_ROW:
+                raise csv.Error(_TOO_LONG) from None
+            more = text.read(_CHUNK)
+            if not more:
+                raise
+            buffer, at = buffer[at:] + more, 0
+            continue
+        yield value
+
+
+def pyarrow_missing(path: Path) -> InputError:
+    """What to say where Parquet is wanted and pyarrow is not installed."""
+    return InputError(
+        str(path),
+        "Parquet needs pyarrow, which is not installed",
+        allowed="CSV or JSON without it",
+        fix="pip install 'pyarrow>=22' (Gangway's extra `billing`)",
+    )
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        # By name: it has no types, and so no business in the type checker.
+        pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise pyarrow_missing(path) from None
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(str(path), f"is no Parquet file: {error}", fix=_EXPORT_AGAIN) from None
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        number = 0
+        with file:
+            try:
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                    for number, row in enumerate(batch.to_pylist(), number + 1):  # noqa: B020 - it counts on
+                        yield number, row
+            except (pyarrow.ArrowException, OSError) as error:
+                raise InputError(str(path), f"is damaged or cut short: {error}", fix=_EXPORT_AGAIN) from None
+
+    return Table(tuple(file.schema_arrow.names), rows())
+
+
+class _Format(NamedTuple):
+    name: str
+    mark: str
+    needed: tuple[tuple[str, ...], ...]
+    charges: Callable[[Mapping[str, Any]], Iterator[Charge]]
+    exported_at: str = ""
+    """Column with the time at which a row was exported, where rows have one."""
+    fold: Callable[[str], str] = str
+    """What makes one column of those that its versions spell differently."""
+
+
+FORMATS = (
+    _Format("FOCUS", focus.MARK, focus.NEEDED, focus.charges, "x_ExportTime"),
+    _Format("AWS Cost and Usage Report 2.0", aws.MARK, aws.NEEDED, aws.charges),
+    _Format("Google Cloud billing export", gcp.MARK, gcp.NEEDED, gcp.charges, "export_time"),
+    _Format(azure.NAME, azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
+)
+_Key = tuple[str, str, str, str]
+"""Provider, account that pays, account that used, and billing period of a charge."""
+
+
+class Bills:
+    """Bills in files and folders. `deliveries`: those that count, and those that newer ones replace. After a pass over
+    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their period.
+    InputError: as `find_deliveries` has it.
+    """
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.deliveries = find_deliveries(places)
+        self._exports = Counter(delivery.export for delivery in self.deliveries.used)
+        self._start()
+
+    def _start(self) -> None:
+        self.num_rows = self.num_replaced = 0
+        self._keys: dict[Delivery, dict[_Key, Delivery | None]] = {}
+        self._first_exported: dict[Delivery, datetime] = {}
+        self._formats: set[str] = set()
+
+    def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
+        """One charge after another, over all files, of the newest delivery of each account and billing period; no row
+        of it is left out. `progress`: told every thousand rows how many there have been. InputError: a file that is no
+        bill, a row with a value that is none, or two deliveries of one period of which nothing tells the newer one.
+        """
+        self._start()
+        for delivery in self.deliveries.used:
+            keys = self._keys[delivery] = {}
+            for kind, place, row in self._rows(delivery):
+                self.num_rows += 1
+                if not (self.num_rows + self.num_replaced) % 1000:
+                    progress(self.num_rows + self.num_replaced)
+                exported = self._exported(delivery, kind, row)
+                for number, charge in enumerate(self._charges(kind, place, row)):
+                    key = _key(charge)
+                    if key not in keys:
+                        keys[key] = self._newer(delivery, key)
+                    newer = keys[key]
+                    if newer is None:
+                        yield charge
+                        continue
+                    if not number:
+                        self.num_rows, self.num_replaced = self.num_rows - 1, self.num_replaced + 1
+                    if exported is not None and exported < self._first_exported.get(newer, exported):
+                        raise conflict(newer, delivery, ", but lacks rows of it, as a part of a table does")
+
+    def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
+        """The rows of all parts of a delivery, each with its format and place."""
+        for number, path in enumerate(delivery.paths):
+            if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
+                continue
+            table = open_table(path)
+            kind = _format_of(path, table)
+            self._formats.add(kind.name)
+            for line, row in table.rows:
+                if _NULL in row.values():
+                    row = {column: None if value == _NULL else value for column, value in row.items()}
+                yield kind, f"{path}: row {line}", row
+
+    def _charges(self, kind: _Format, place: str, row: Mapping[str, Any]) -> Iterator[Charge]:
+        try:
+            for charge in map(_shown, kind.charges(row)):
+                _check_period(charge)
+                yield charge
+        except InputError as mistake:
+            raise mistake.within(place) from None
+
+    def _newer(self, delivery: Delivery, key: _Key) -> Delivery | None:
+        """The newer delivery that has a charge's account and period; None where this one counts. InputError: another
+        one has it that is no newer one of the same export.
+        """
+        for other, keys in self._keys.items():
+            if other is delivery:
+                continue
+            if other.export != delivery.export:
+                if keys.get(key, delivery) is None:
+                    raise conflict(delivery, other)
+            elif not (other.days and delivery.days) and any(
+                counts is None and (*mine[:2], mine[3]) == (*key[:2], key[3]) for mine, counts in keys.items()
+            ):
+                if not other.is_newer(delivery):
+                    raise conflict(delivery, other)
+                return other
+        return None
+
+    def _exported(self, delivery: Delivery, kind: _Format, row: Mapping[str, Any]) -> datetime | None:
+        """When a row was exported; only where another delivery of the same export may have its period."""
+        if self._exports[delivery.export] < 2 or not row.get(kind.exported_at):
+            return None
+        exported = value_of(row, kind.exported_at, moment)
+        first = self._first_exported.setdefault(delivery, exported)
+        self._first_exported[delivery] = min(first, exported)
+        return exported
+
+    def notes(self) -> Iterator[str]:
+        """What a reader must know of the last pass."""
+        replaced = Counter(newer for _, newer in self.deliveries.replaced)
+        for newer, number in replaced.items():
+            at = f", of {newer.delivered_at:%Y-%m-%d %H:%M}" if newer.delivered_at else ""
+            yield f"{newer.place}: the newest delivery of its period{at}; {number} older are left out"
+        if self.num_replaced:
+            yield f"{self.num_replaced:,} rows are left out: newer deliveries have their billing period"
+        if azure.NAME in self._formats:
+            yield "Azure's actual cost has a reservation when it is bought, not when it is used; FOCUS has both"
+
+
+def _key(charge: Charge) -> _Key:
+    period = charge.billing_period or f"{charge.charge_period_start:%Y-%m}-01"
+    return charge.service_provider_name, charge.billing_account_id, charge.sub_account_id, period
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether there is nothing in a file, as unpacked."""
+    if path.name.lower().endswith(".parquet"):
+        return not path.stat().st_size
+    return not _head(path)
+
+
+def _shown(charge: Charge) -> Charge:
+    """The charge with texts that a terminal shows as they are; a bill repeats few, and nearly all do already."""
+    texts = (each for each in charge if isinstance(each, str))
+    if all(map(str.isprintable, texts)) and all(map(str.isprintable, charge.tags.values())):
+        return charge
+    return Charge._make(all_visible(each) for each in charge)
+
+
+def _check_period(charge: Charge) -> None:
+    """A charge that ends before it begins would be of no run, and nobody would see that it is damaged."""
+    start, end = charge.charge_period_start, charge.charge_period_end
+    if end < start:
+        raise InputError(
+            "charge period",
+            "ends before it begins",
+            value=f"from {start.isoformat()} to {end.isoformat()}",
+            allowed="an end that is not before its start",
+            fix="download or export it again",
+        )
+
+
+def _format_of(path: Path, table: Table) -> _Format:
+    """Which export this is. InputError: none that is known, one without a column that is needed, or no bill at all."""
+    columns = table.columns
+    if OWN_MARK in columns:
+        raise InputError(
+            str(path), "is no bill: `gangway report` wrote it", value=OWN_MARK, fix="give the cloud's own export"
+        )
+    if aws.OLD_MARK in columns:
+        raise InputError(
+            str(path),
+            "is a Cost and Usage Report of before 2.0, whose columns change from month to month",
+            allowed="Cost and Usage Report 2.0, or FOCUS with AWS columns",
+            fix="make such an export in AWS Data Exports",
+        )
+    for kind in FORMATS:
+        folded = [kind.fold(column) for column in columns]
+        if kind.mark in folded:
+            _check(path, kind, folded)
+            return kind
+    marks = {kind.mark: kind.name for kind in FORMATS}
+    close = next((near for column in columns if (near := nearest(column, marks))), None)
+    raise InputError(
+        str(path),
+        "is no bill that is known",
+        value=", ".join(columns[:8]),
+        allowed="; ".join(f"{name} (column {mark})" for mark, name in marks.items()),
+        fix=f"is one of its columns meant to be {close}?" if close else "export the bill in one of these formats",
+    )
+
+
+def _check(path: Path, kind: _Format, columns: Sequence[str]) -> None:
+    # Rows of JSON leave out what is empty, and a row without a needed value is refused by its number.
+    if ".json" in path.name.lower():
+        return
+    for names in kind.needed:
+        if not set(names) & set(columns):
+            close = nearest(names[0], columns)
+            raise InputError(
+                str(path),
+                f"lacks a column of {kind.name}",
+                value=" or ".join(names),
+                allowed=", ".join(" or ".join(names) for names in kind.needed),
+                fix=f"is {close!r} meant to be it?" if close else f"export it with {names[0]}",
+            )

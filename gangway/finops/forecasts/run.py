@@ -1,0 +1,78 @@
+"""The remaining time of a run: from its folder, what it has done and at which pace, to when it will be done."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from components.core.findings import InputError
+from gangway.runs.stats import read_stats
+from gangway.sim.forecast.remaining import FEWEST_WINDOWS, Remaining, remaining
+from trainer.core.regular_files import read_regular
+
+_MOST_BYTES = 2**20
+
+
+class _Length(BaseModel):
+    """What of config.json is needed here."""
+
+    model_config = ConfigDict(extra="ignore")
+    kimg: float = Field(gt=0, le=1e9)
+
+
+class RunAhead(NamedTuple):
+    """What is done of a run, and how long the rest takes; None where nothing is left."""
+
+    images: int
+    total: int
+    ahead: Remaining | None
+
+
+def run_ahead(run_dir: Path, level: float) -> RunAhead:
+    """Looks at a run's folder. InputError: it holds no run, or one that has not shown its pace yet."""
+    total = round(_length(run_dir) * 1000)
+    place = str(run_dir / "stats.jsonl")
+    stats = [line for line in read_stats(run_dir / "stats.jsonl", ("time",)) if line.get("event") is None]
+    if odd := [line["time"] for line in stats if not isinstance(line["time"], int | float)]:
+        raise InputError(place, "has a line whose time is no number", value=odd[0], fix="fetch it anew")
+    windows = windows_of(stats)
+    if len(windows) < FEWEST_WINDOWS:
+        raise InputError(
+            place,
+            "too few lines of statistics to know the pace",
+            value=len(windows),
+            allowed=f"{FEWEST_WINDOWS} stretches at least from one to the next, of one session",
+            fix="wait until the run has gone on for a while",
+        )
+    images = stats[-1]["images"]
+    left = total - images
+    return RunAhead(images, total, remaining(windows, left, level) if left > 0 else None)
+
+
+def windows_of(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """Seconds and images from each line of statistics to the next of the same session: stops are left out, and so is a
+    clock that went back.
+    """
+    pairs = ((earlier, later) for earlier, later in pairwise(stats) if earlier["session"] == later["session"])
+    found = ((later["time"] - earlier["time"], later["images"] - earlier["images"]) for earlier, later in pairs)
+    return [(seconds, images) for seconds, images in found if seconds > 0 and images > 0]
+
+
+def _length(run_dir: Path) -> float:
+    place = str(run_dir / "config.json")
+    try:
+        return _Length.model_validate_json(read_regular(run_dir, "config.json", _MOST_BYTES)).kimg
+    except OSError as error:
+        raise InputError(
+            str(run_dir),
+            f"holds no run: config.json: {error.strerror or error}",
+            allowed="a run's folder, or a history",
+            fix="name a folder in which a training has begun, or a file",
+        ) from None
+    except ValidationError as error:
+        why = error.errors(include_url=False)[0]["msg"]
+        raise InputError(
+            place, f"does not say how long the run is: {why}", allowed="kimg", fix="fetch it anew"
+        ) from None

@@ -1,0 +1,219 @@
+"""A forecast as people and programs read it: tables, JSON, and a CSV that the launcher's `--start-when` takes."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from components.core.visible import visible
+from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
+from gangway.sim.forecast.drift import FALSE_ALARM_EVERY, Drift
+from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
+from gangway.sim.forecast.ledger import Ledger, Settled, overlapping
+from gangway.sim.forecast.series import Series, format_time, said_length
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_MOST_ROWS = 24
+_MOST_OTHERS = 10
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the ledger said. `added`: whether this forecast is new in it; `others`: see `Entries.others`; the rest of
+    those whose truth is known.
+    """
+
+    added: bool
+    others: tuple[str, ...]
+    settled: Settled
+    model: Accuracy | None
+    baseline: Accuracy | None
+    gain: Skill | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One forecast and all that is said with it. `published`: None without a ledger."""
+
+    series: Series
+    setting: Setting
+    model: Forecast
+    baseline: Forecast
+    tested: Backtest
+    published: Published | None = None
+
+    def rows(self) -> Iterator[tuple[str, float, float, float, float]]:
+        """Time, middle, low, high and baseline of each step."""
+        steps = zip(self.model.middle, self.model.low, self.model.high, self.baseline.middle, strict=True)
+        for index, values in enumerate(steps):
+            yield (format_time(self.series.time_of(self.model.origin + index)), *values)
+
+
+def figures_of(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
+    """How the ledger's forecasts of this series and level have done."""
+    scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
+    model, baseline = [each.model for each in scored], [each.baseline for each in scored]
+
+    def of(judged: Sequence[Judged]) -> Accuracy | None:
+        return accuracy(judged, answer.setting.level) if judged else None
+
+    gain = skill(model, baseline, overlapping(scored)) if scored else None
+    return Published(added, others, settled, of(model), of(baseline), gain)
+
+
+def to_csv(answer: Answer) -> str:
+    """Times and middles under the series' own name, the interval's ends and the baseline beside them; above them where
+    the history comes from, as a note that every reader of ours skips.
+    """
+    notes = [f"# {line}" for line in answer.series.note.splitlines()]
+    head = f"time,{answer.series.name},low,high,baseline"
+    lines = (",".join([time, *(f"{value:.10g}" for value in values)]) for time, *values in answer.rows())
+    return "\n".join([*notes, head, *lines, ""])
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """Plain data; what is not known is null."""
+    series, setting, tested = answer.series, answer.setting, answer.tested
+    published = answer.published
+    return {
+        "series": series.name,
+        "of": series.of,
+        "note": series.note,
+        "history": {
+            "first": format_time(series.start),
+            "last": format_time(series.time_of(len(series.values) - 1)),
+            "values": len(series.values),
+            "step_sec": series.step.total_seconds(),
+        },
+        "season": {"steps": setting.season, "reason": setting.season_reason},
+        "level": setting.level,
+        "forecast": [
+            {"time": time, "middle": middle, "low": low, "high": high, "baseline": naive}
+            for time, middle, low, high, naive in answer.rows()
+        ],
+        "backtest": {
+            "baseline": asdict(tested.naive),
+            "model": asdict(tested.model),
+            "skill": skill_json(tested.gain),
+        },
+        "drift": {**asdict(tested.drift), "false_alarm_every": FALSE_ALARM_EVERY},
+        "ledger": published
+        and {
+            "added": published.added,
+            "others": published.others,
+            **asdict(published.settled),
+            "baseline": published.baseline and asdict(published.baseline),
+            "model": published.model and asdict(published.model),
+            "skill": skill_json(published.gain),
+        },
+    }
+
+
+def skill_json(gain: Skill | None) -> dict[str, Any] | None:
+    """Plain data, what is infinite or not known as null; null where the baseline never errs."""
+    if gain is None:
+        return None
+    found = {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.compared.p_value}
+    values = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+    return {**values, "blocks": gain.compared.pairs, "verdict": gain.verdict}
+
+
+def show(answer: Answer, console: "Console") -> None:
+    """Prints it all: where the history comes from, the next steps, and how good such forecasts have been."""
+    series, setting = answer.series, answer.setting
+    if series.note:
+        console.print(series.note, markup=False, highlight=False)
+    last = format_time(series.time_of(len(series.values) - 1))
+    ahead = said_length(setting.horizon * series.step)
+    history = f"{series.name}: {len(series.values):,} values each {said_length(series.step)}"
+    told = f"{history}, the last of {last}; {ahead} ahead"
+    console.print(told, markup=False, highlight=False)
+    console.print(f"season: {setting.season_reason}", markup=False, highlight=False)
+    console.print(_forecast_table(answer))
+    title = f"back-test: {answer.tested.model.forecasts} earlier forecasts of {setting.horizon} steps"
+    console.print(_accuracy_table(title, answer.tested.naive, answer.tested.model, setting.level))
+    console.print(_skill_line(answer.tested.gain), markup=False, highlight=False)
+    console.print(_drift_line(answer), markup=False, highlight=False)
+    if answer.published is not None:
+        _show_published(answer.published, series, setting, console)
+
+
+def _forecast_table(answer: Answer) -> "Table":
+    rows = list(answer.rows())
+    every = -(-len(rows) // _MOST_ROWS)
+    thinned = f", every {every} steps (--out and --json have all)" if every > 1 else ""
+    table = _table(f"forecast, with {answer.setting.level:.0%} intervals{thinned}", "time")
+    for name in ("baseline", "low", "middle", "high"):
+        table.add_column(name, justify="right")
+    for time, middle, low, high, naive in rows[every - 1 :: every]:
+        table.add_row(time, *(_number(value) for value in (naive, low, middle, high)))
+    return table
+
+
+def _accuracy_table(title: str, baseline: Accuracy, model: Accuracy, level: float) -> "Table":
+    table = _table(title, "figure")
+    for name in ("seasonal naive", "quantile boosting"):
+        table.add_column(name, justify="right")
+    table.add_row("mean absolute error", _number(baseline.mae), _number(model.mae))
+    table.add_row("pinball loss", _number(baseline.pinball), _number(model.pinball))
+    table.add_row(f"truths within {level:.0%} intervals", f"{baseline.coverage:.1%}", f"{model.coverage:.1%}")
+    table.add_row("mean width", _number(baseline.width), _number(model.width))
+    return table
+
+
+def _table(title: str, first: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column(first)
+    return table
+
+
+def _skill_line(gain: Skill | None) -> str:
+    if gain is None:
+        return "skill: none to tell, the baseline never errs"
+    told = f"skill: {gain.value:.0%} less error than the baseline"
+    interval = "" if gain.low is None or gain.high is None else f" (95 %: {gain.low:.0%} to {gain.high:.0%})"
+    means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that"}
+    return f"{told}{interval}: {means.get(gain.verdict, gain.verdict)}"
+
+
+def _drift_line(answer: Answer) -> str:
+    drift: Drift = answer.tested.drift
+    often = f"by chance at most about once in {FALSE_ALARM_EVERY:,.0f}"
+    if drift.alarm is None:
+        return f"drift: none in {drift.seen} forecasts ({often})"
+    assert drift.began is not None, "an alarm has a beginning"
+    began = answer.series.time_of(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
+    where = "above" if drift.upward else "below"
+    return f"drift: since about {format_time(began)} values lie {where} what is expected ({often})"
+
+
+def _show_published(published: Published, series: Series, setting: Setting, console: "Console") -> None:
+    new = "this forecast is written" if published.added else "a forecast from this time stands already, and counts"
+    told = f"ledger: {new}; {published.settled.new} truths are new"
+    if published.settled.revised:
+        told += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
+    console.print(told, markup=False, highlight=False)
+    if published.others:
+        this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
+        told = (
+            f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
+        )
+        console.print(told, markup=False, highlight=False)
+    if published.model is not None and published.baseline is not None:
+        title = f"ledger: {published.model.forecasts} published forecasts whose truth is known"
+        console.print(_accuracy_table(title, published.baseline, published.model, setting.level))
+        console.print(_skill_line(published.gain), markup=False, highlight=False)
+
+
+def _number(value: float) -> str:
+    """Four digits, thousands apart.
+
+    >>> _number(0.0123456), _number(12345.6), _number(20)
+    ('0.01235', '12,346', '20')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

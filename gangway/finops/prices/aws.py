@@ -1,0 +1,425 @@
+"""AWS's prices: with the caller's credentials (Price List Query API, spot history, capacity blocks), or from the
+public offer files.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from itertools import islice
+from statistics import median
+from typing import Any
+
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.finops.prices.aws_services import AWS_SERVICES, AWS_UNREAD, Product, holds
+from gangway.finops.prices.source import (
+    INSTANCE,
+    Answer,
+    Gap,
+    Query,
+    SourceError,
+    UnreachableError,
+    Web,
+    as_service,
+    unread_gaps,
+)
+
+Clients = Callable[[str, str], Any]
+"""Makes a boto3 client from the names of a service and a region."""
+API_URL = "https://api.pricing.us-east-1.amazonaws.com"
+EC2_URL = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/"
+PRICING_REGION = "us-east-1"
+"""The Price List Query API answers for every region from here."""
+FILTERS: Mapping[str, str] = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "licenseModel": "No License required",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+TERMS: Mapping[str, PriceField] = {"1yr": "reserved_1y", "3yr": "reserved_3y"}
+PLATFORM = "Linux/UNIX"
+BLOCK_HOURS = 24
+BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "trn1.", "trn2.")
+"""Families that are sold in capacity blocks."""
+SPOT_BATCH = 50
+"""Machine types that one request about spot names."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
+EC2 = "AmazonEC2"
+LINES_BEFORE = 5
+
+
+class AwsSource:
+    """AWS's own APIs. `now`: the moment whose spot prices are asked for, and the day of what bears no date."""
+
+    name = "aws"
+    how = "the Price List API, spot history and capacity block offerings, with your credentials"
+
+    def __init__(self, clients: Clients, now: datetime) -> None:
+        self._clients, self._now = clients, now
+        self._pricing: Any = None
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`. What EC2 does not tell of a region is a gap: its price list may be read all the same."""
+        if self._pricing is None:
+            self._pricing = self._clients("pricing", PRICING_REGION)
+        machines = [query for query in queries if not query.is_service]
+        for query in machines:
+            yield from self._on_demand(query)
+        for query in (query for query in queries if query.is_service):
+            yield from self._service(query)
+        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+        for region in dict.fromkeys(query.region for query in machines):
+            types = [query.item for query in machines if query.region == region]
+            try:
+                yield from self._spot(region, types)
+            except SourceError as problem:
+                yield Gap(region, "spot prices", str(problem))
+            yield from self._blocks(region, types)
+
+    def _on_demand(self, query: Query) -> Iterator[Answer]:
+        """On demand and reserved."""
+        wanted = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+        for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters):
+            try:
+                product = json.loads(text) if isinstance(text, str) else text
+                yield from self._of_product(product)
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+
+    def _service(self, query: Query) -> Iterator[Answer]:
+        """The price of the tier that holds the service's amount; of a machine, its price on demand."""
+        if query.item.startswith(INSTANCE):
+            for each in self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)):
+                named = as_service(each) if isinstance(each, Observed) else each
+                if named is not None:
+                    yield named
+        elif product := AWS_SERVICES.get(query.item):
+            wanted = product.filters(query.region).items()
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted]
+            request = {"ServiceCode": product.code, "Filters": filters}
+            for text in self._pages(self._pricing, "get_products", "PriceList", **request):
+                try:
+                    listed = json.loads(text) if isinstance(text, str) else text
+                    attributes = listed["product"]["attributes"]
+                    if product.matches(attributes["usagetype"], attributes.get("operation", "")):
+                        yield from self._of_service(query, product, listed)
+                except (KeyError, TypeError, ValueError, AttributeError) as problem:
+                    yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
+
+    def _of_service(self, query: Query, product: Product, listed: Mapping[str, Any]) -> Iterator[Observed]:
+        for term in listed["terms"].get("OnDemand", {}).values():
+            if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
+                continue
+            for rate in term["priceDimensions"].values():
+                ((currency, amount),) = rate["pricePerUnit"].items()
+                if holds(rate["beginRange"], rate["endRange"], product.amount):
+                    yield _service_price(
+                        query,
+                        product,
+                        float(amount),
+                        unit=str(rate["unit"]),
+                        currency=currency,
+                        source=f"AWS Price List API: {product.usage or product.family}",
+                        as_of=_day(listed.get("publicationDate"), self._now.date()),
+                        url=API_URL,
+                    )
+
+    def _of_product(self, product: Mapping[str, Any]) -> Iterator[Observed]:
+        terms = product["terms"]
+        for term in terms.get("OnDemand", {}).values():
+            yield from self._of_term(product, term, "on_demand", "on demand")
+        for term in terms.get("Reserved", {}).values():
+            about = term["termAttributes"]
+            field = TERMS.get(about["LeaseContractLength"])
+            if field and (about["OfferingClass"], about["PurchaseOption"]) == ("standard", "No Upfront"):
+                # Nothing upfront: what an hour costs is the total over the hours.
+                yield from self._of_term(product, term, field, "reserved, standard, no upfront")
+
+    def _of_term(
+        self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
+    ) -> Iterator[Observed]:
+        """The price of a term, unless it is still to come."""
+        if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
+            return
+        attributes = product["product"]["attributes"]
+        for rate in term["priceDimensions"].values():
+            ((currency, amount),) = rate["pricePerUnit"].items()
+            yield Observed(
+                provider=self.name,
+                item=attributes["instanceType"],
+                region=attributes["regionCode"],
+                field=field,
+                value=float(amount),
+                source=f"AWS Price List API: Linux, shared, {description}",
+                as_of=_day(product.get("publicationDate"), self._now.date()),
+                url=API_URL,
+                unit="hour" if rate["unit"] == "Hrs" else str(rate["unit"]),
+                currency=currency,
+            )
+
+    def _spot(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
+        """The lowest and the highest zone, each by its newest price."""
+        client = self._clients("ec2", region)
+        newest: dict[tuple[str, str], tuple[datetime, float]] = {}
+        for start in range(0, len(types), SPOT_BATCH):
+            for row in self._pages(
+                client,
+                "describe_spot_price_history",
+                "SpotPriceHistory",
+                InstanceTypes=list(types[start : start + SPOT_BATCH]),
+                ProductDescriptions=[PLATFORM],
+                # With the time of asking, EC2 answers the last change before it: the price in effect.
+                StartTime=self._now,
+            ):
+                key = row["InstanceType"], row["AvailabilityZone"]
+                if row["ProductDescription"] == PLATFORM and row["Timestamp"] >= newest.get(key, (_NEVER, 0.0))[0]:
+                    newest[key] = row["Timestamp"], float(row["SpotPrice"])
+        for type_ in types:
+            prices = [price for (named, _), (_, price) in newest.items() if named == type_]
+            if prices:
+                description = f"EC2 spot price history, {len(prices)} zones, newest of each"
+                yield self._of_ec2(type_, region, "spot_low", min(prices), description)
+                yield self._of_ec2(type_, region, "spot_typical", median(prices), description)
+                yield self._of_ec2(type_, region, "spot_high", max(prices), description)
+
+    def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
+        """The cheapest block of a day for one node. A region may lack a type; the same reason is told once."""
+        client, reported = self._clients("ec2", region), set()
+        for type_ in (name for name in types if name.startswith(BLOCK_FAMILIES)):
+            try:
+                offers = list(self._block_prices(client, type_))
+            except SourceError as problem:
+                if str(problem) not in reported:
+                    yield Gap(region, f"capacity blocks of {type_}", str(problem))
+                reported.add(str(problem))
+                continue
+            if offers:
+                value, currency = min(offers)
+                description = f"EC2 capacity block offerings: cheapest of {len(offers)}, {BLOCK_HOURS} hours, one node"
+                yield self._of_ec2(type_, region, "block", value, description, currency)
+
+    def _block_prices(self, client: Any, type_: str) -> Iterator[tuple[float, str]]:
+        """Per node and hour, with the currency."""
+        for row in self._pages(
+            client,
+            "describe_capacity_block_offerings",
+            "CapacityBlockOfferings",
+            InstanceType=type_,
+            InstanceCount=1,
+            CapacityDurationHours=BLOCK_HOURS,
+        ):
+            hours = row["CapacityBlockDurationHours"] + row.get("CapacityBlockDurationMinutes", 0) / 60
+            yield float(row["UpfrontFee"]) / (row["InstanceCount"] * hours), row["CurrencyCode"]
+
+    def _of_ec2(
+        self, type_: str, region: str, field: PriceField, value: float, description: str, currency: str = "USD"
+    ) -> Observed:
+        return Observed(
+            self.name, type_, region, field, value, description, self._now.date(), currency=currency, url=EC2_URL
+        )
+
+    def _pages(self, client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
+        """Every row, page by page; boto3 itself tries again while AWS is busy."""
+        from botocore import exceptions
+
+        try:
+            for page in client.get_paginator(operation).paginate(**request):
+                yield from page[key]
+        except exceptions.ConnectionError as problem:
+            raise UnreachableError(str(problem)) from None
+        except (exceptions.BotoCoreError, exceptions.ClientError) as problem:
+            raise SourceError(str(problem)) from None
+
+
+def _service_price(
+    query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
+) -> Observed:
+    """`unit`: the list's."""
+    return Observed(
+        provider="aws",
+        item=query.item,
+        region=query.region,
+        field=SERVICE_FIELD,
+        value=usd * product.factor,
+        source=source,
+        as_of=as_of,
+        url=url,
+        unit=product.unit_of(unit),
+        currency=currency,
+    )
+
+
+def _day(text: Any, else_day: date) -> date:
+    """The day of an ISO timestamp; `else_day` where there is none."""
+    return date.fromisoformat(text[:10]) if isinstance(text, str) else else_day
+
+
+COLUMNS: Mapping[str, str] = {
+    "Operating System": "Linux",
+    "Tenancy": "Shared",
+    "Pre Installed S/W": "NA",
+    "License Model": "No License required",
+    "CapacityStatus": "Used",
+    "MarketOption": "OnDemand",
+}
+"""What a row must say to be of a Linux machine on the open market: `gangway.finops.prices.aws.FILTERS` in the file's
+words.
+"""
+SHARED = ("TermType", "Unit", "PricePerUnit", "Currency", "EffectiveDate")
+MACHINES = ("Instance Type", "Region Code", *COLUMNS)
+SERVICES = ("usageType", "Product Family", "StartingRange", "EndingRange")
+
+
+class AwsPublicSource:
+    """The public offer files. `today`: against which a row is still to come."""
+
+    name = "aws"
+    how = "the public offer files, without credentials: neither spot nor capacity blocks, and they are large"
+
+    def __init__(self, web: Web, today: date, files_url: str = FILES_URL) -> None:
+        self._web, self._today, self._files_url = web, today, files_url
+        self._everywhere: dict[str, list[Answer]] = {}
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`."""
+        for region in dict.fromkeys(query.region for query in queries):
+            own = [query for query in queries if query.region == region]
+            products = {query.item: AWS_SERVICES[query.item] for query in own if query.item in AWS_SERVICES}
+            regional = {name: product for name, product in products.items() if not product.is_global}
+            yield from self._file(EC2, region, _types(own), _of_code(regional, EC2))
+            for code in dict.fromkeys(product.code for product in regional.values() if product.code != EC2):
+                yield from self._service_file(code, region, _of_code(regional, code))
+            for code in dict.fromkeys(product.code for product in products.values() if product.is_global):
+                answers = self._global_file(code)
+                yield from (replace(each, region=region) for each in answers if _is_about(each, products))
+        yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
+
+    def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
+        """A file that a region may lack: not every service is in every region."""
+        try:
+            yield from self._file(code, region, {}, products)
+        except UnreachableError:
+            raise
+        except SourceError as problem:
+            yield Gap(region, ", ".join(products), str(problem))
+
+    def _global_file(self, code: str) -> Sequence[Answer]:
+        """What the file of all regions has without a region, read once."""
+        if code not in self._everywhere:
+            products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
+            self._everywhere[code] = list(self._service_file(code, "", _of_code(products, code)))
+        return self._everywhere[code]
+
+    def _file(
+        self, code: str, region: str, types: Mapping[str, list[Query]], products: Mapping[str, Product]
+    ) -> Iterator[Answer]:
+        """One service's file; of all regions where `region` is empty. `types`: what is asked about a machine type;
+        `products`: by service.
+        """
+        needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
+        lines, columns, published = self._opened(code, region, needed)
+        # Nine in ten lines are of other things: to look for a name is much faster than to take a line apart.
+        names = [*(f'"{name}"' for name in types), *(product.mark for product in products.values())]
+        for cells in csv.reader(line for line in lines if any(name in line for name in names)):
+            row = dict(zip(columns, cells, strict=False))
+            what = row.get("Instance Type") or row.get("usageType") or ""
+            try:
+                if what in types:
+                    yield from self._of_machine(row, region, types[what], published)
+                else:
+                    yield from self._of_service(row, region, products, published)
+            except (KeyError, ValueError) as problem:
+                yield Gap(region, what, f"a row without what the file documents: {problem!r}")
+
+    def _opened(self, code: str, region: str, needed: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
+        """The lines behind the head, the columns, the day. SourceError: no offer file."""
+        url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
+        lines = self._web.lines(url)
+        about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
+        columns = next(csv.reader(islice(lines, 1)), [])
+        lacking = [name for name in needed if name not in columns]
+        if lacking or "Publication Date" not in about:
+            raise SourceError(f"{url} is no offer file: it lacks {', '.join(lacking) or 'its date'}")
+        return lines, columns, date.fromisoformat(about["Publication Date"][:10])
+
+    def _of_machine(
+        self, row: Mapping[str, str], region: str, asked: Sequence[Query], published: date
+    ) -> Iterator[Observed]:
+        # A local zone has a region of its own in the file of the one it belongs to.
+        if any(row.get(name) != value for name, value in {**COLUMNS, "Region Code": region}.items()):
+            return
+        for each in self._of_row(row, published):
+            for query in asked:
+                if (named := as_service(each) if query.is_service else each) is not None:
+                    yield named
+
+    def _of_service(
+        self, row: Mapping[str, str], region: str, products: Mapping[str, Product], published: date
+    ) -> Iterator[Observed]:
+        if row["TermType"] != "OnDemand" or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
+            return
+        for name, product in products.items():
+            is_family = row["Product Family"] == product.family
+            if not is_family or not product.matches(row["usageType"], row.get("operation", "")):
+                continue
+            if holds(row["StartingRange"], row["EndingRange"], product.amount):
+                yield _service_price(
+                    Query(name, region, is_service=True),
+                    product,
+                    float(row["PricePerUnit"]),
+                    unit=row["Unit"],
+                    currency=row["Currency"],
+                    source=f"AWS public offer file: {product.usage or product.family}",
+                    as_of=published,
+                    url=f"{FILES_URL}/{product.code}/current/index.csv",
+                )
+
+    def _of_row(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
+        field = _field(row)
+        if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
+            return
+        description = "on demand" if field == "on_demand" else "reserved, standard, no upfront"
+        yield Observed(
+            provider=self.name,
+            item=row["Instance Type"],
+            region=row["Region Code"],
+            field=field,
+            value=float(row["PricePerUnit"]),
+            source=f"AWS public offer file: Linux, shared, {description}",
+            as_of=published,
+            url=f"{FILES_URL}/{EC2}/current/index.csv",
+            unit="hour" if row["Unit"] == "Hrs" else row["Unit"],
+            currency=row["Currency"],
+        )
+
+
+def _of_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
+    return {name: product for name, product in products.items() if product.code == code}
+
+
+def _is_about(answer: Answer, products: Mapping[str, Product]) -> bool:
+    """Whether a price is one of `products`; a gap always matters."""
+    return isinstance(answer, Gap) or answer.item in products
+
+
+def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
+    """What is asked about each machine type: of itself, and as a service."""
+    found: dict[str, list[Query]] = {}
+    for query in queries:
+        if not query.is_service or query.item.startswith(INSTANCE):
+            found.setdefault(query.item.removeprefix(INSTANCE), []).append(query)
+    return found
+
+
+def _field(row: Mapping[str, str]) -> PriceField | None:
+    """Which price of a machine a row is; None where none."""
+    if row["TermType"] == "OnDemand":
+        return "on_demand"
+    if (row.get("OfferingClass"), row.get("PurchaseOption")) != ("standard", "No Upfront"):
+        return None
+    return TERMS.get(row.get("LeaseContractLength", ""))

@@ -1,0 +1,166 @@
+"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years, priced
+for the whole term; services. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+from urllib.parse import urlsplit
+
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.finops.prices.azure_services import AZURE_SERVICES, AZURE_UNREAD, Meter
+from gangway.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, Web, as_service, unread_gaps
+
+API_URL = "https://prices.azure.com/api/retail/prices"
+VERSION = "2023-01-01-preview"
+TITLE = "Azure retail prices API"
+HOURS_OF_TERM: Mapping[str, tuple[PriceField, int]] = {
+    "1 Year": ("reserved_1y", 8760),
+    "3 Years": ("reserved_3y", 26280),
+}
+UNITS = {"1 Hour": "hour"}
+# Parts of a product's or a meter's name that make it another thing than a Linux machine of one's own.
+LEFT_OUT = ("Windows", "Low Priority", "Dedicated Host", "CloudServices", "Cloud Services")
+
+
+class AzureSource:
+    """The retail prices API. `today`: the day the prices are of; the API has no other."""
+
+    name = "azure"
+    how = "the retail prices API, without credentials"
+
+    def __init__(self, web: Web, today: date, api_url: str = API_URL) -> None:
+        self._web, self._today, self._api_url = web, today, api_url
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`."""
+        for region in dict.fromkeys(query.region for query in queries):
+            own = [query for query in queries if query.region == region]
+            if sizes := [query.item for query in own if not query.is_service]:
+                yield from self._region(region, sizes)
+            yield from self._services(region, [query.item for query in own if query.is_service])
+
+    def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
+        sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
+        for each in self._region(region, sizes) if sizes else ():
+            named = as_service(each) if isinstance(each, Observed) else each
+            if named is not None:
+                yield named
+        meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
+        for place in dict.fromkeys(meter.place for meter in meters.values()):
+            wanted = {name: meter for name, meter in meters.items() if meter.place == place}
+            yield from self._of_meters(region, place or region, wanted)
+        yield from unread_gaps(services, AZURE_UNREAD)
+
+    def _of_meters(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
+        """The tier of each meter that holds its amount. `place`: whose rows are asked for."""
+        named = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
+        where = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({named})"
+        current: dict[str, dict[str, Any]] = {}
+        for row in self._rows(where):
+            try:
+                for name, meter in meters.items():
+                    if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
+                        current[name] = max(current.get(name, row), row, key=_service_ranks)
+            except (KeyError, TypeError, AttributeError, ValueError):
+                yield Gap(region, str(row)[:80], "a meter without what the API documents")
+        for name, row in current.items():
+            meter, listed = meters[name], str(row["unitOfMeasure"])
+            yield Observed(
+                provider=self.name,
+                item=name,
+                region=region,
+                field=SERVICE_FIELD,
+                value=float(row["retailPrice"]) * meter.factor,
+                source=f"{TITLE}, {row['productName']}, {row['meterName']}",
+                as_of=self._today,
+                url=API_URL,
+                unit=meter.unit if listed == meter.listed_unit else listed,
+                currency=str(row["currencyCode"]),
+            )
+
+    def _region(self, region: str, sizes: Sequence[str]) -> Iterator[Answer]:
+        current: dict[tuple[str, PriceField], dict[str, Any]] = {}
+        for meter in self._meters(region, sizes):
+            try:
+                field = self._field(meter)
+                key = (str(meter["armSkuName"]), field) if field else None
+                if key and _ranks(meter) > _ranks(current.get(key, {})):
+                    current[key] = meter
+            except (KeyError, TypeError, AttributeError, ValueError):
+                yield Gap(region, str(meter)[:80], "a meter without what the API documents")
+        for (size, field), meter in current.items():
+            if size in sizes:
+                yield from self._observed(size, field, meter)
+
+    def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Every meter of the sizes in the region."""
+        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})")
+
+    def _rows(self, wanted: str) -> Iterator[dict[str, Any]]:
+        """What a filter leaves, page by page."""
+        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
+        while True:
+            if not isinstance(page.get("Items"), list):
+                raise SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")
+            yield from page["Items"]
+            following = page.get("NextPageLink")
+            if not following:
+                return
+            if urlsplit(following).hostname != urlsplit(self._api_url).hostname:
+                raise SourceError(f"{self._api_url} names a next page elsewhere: {following[:80]!r}")
+            page = self._web.json(following)
+
+    def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
+        """Which price of a machine a meter is; None where none."""
+        names = f"{meter['productName']} {meter['meterName']} {meter['skuName']}"
+        if any(part in names for part in LEFT_OUT) or _effective(meter) > self._today:
+            return None
+        if meter["type"] == "Reservation":
+            term = HOURS_OF_TERM.get(meter.get("reservationTerm", ""))
+            return term[0] if term else None
+        if meter["type"] != "Consumption":
+            return None
+        return "spot_high" if "Spot" in names else "on_demand"
+
+    def _observed(self, size: str, field: PriceField, meter: Mapping[str, Any]) -> Iterator[Observed]:
+        reserved = field in ("reserved_1y", "reserved_3y")
+        hours = HOURS_OF_TERM[meter["reservationTerm"]][1] if reserved else 1
+        term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
+        # Spot has one price a region.
+        ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
+        unit = str(meter["unitOfMeasure"])
+        for end in ends:
+            yield Observed(
+                provider=self.name,
+                item=size,
+                region=str(meter["armRegionName"]),
+                field=end,
+                value=float(meter["retailPrice"]) / hours,
+                source=f"{TITLE}, {meter['meterName']}{term}",
+                as_of=self._today,
+                url=API_URL,
+                unit=UNITS.get(unit, unit),
+                currency=str(meter["currencyCode"]),
+            )
+
+
+def _effective(meter: Mapping[str, Any]) -> date:
+    return date.fromisoformat(str(meter["effectiveStartDate"])[:10])
+
+
+def _tier(meter: Mapping[str, Any]) -> float:
+    return float(meter["tierMinimumUnits"])
+
+
+def _service_ranks(meter: Mapping[str, Any]) -> tuple[float, date]:
+    """Of the tiers up to an amount the last one holds it; of two prices of a tier the newer counts."""
+    return _tier(meter), _effective(meter)
+
+
+def _ranks(meter: Mapping[str, Any]) -> tuple[bool, bool, date]:
+    """Of two meters for one thing the primary one counts, then the newer."""
+    if not meter:
+        return False, False, date.min
+    return True, bool(meter.get("isPrimaryMeterRegion")), _effective(meter)

@@ -1,0 +1,307 @@
+"""Google Cloud's prices from the Cloud Billing Catalog: parts of machines, added up to machines, TPU chips, and
+services.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, TypeAlias
+
+from components.catalog.schema import GcpMachineType
+from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
+from gangway.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, price_of
+from gangway.finops.prices.source import Answer, Gap, Query, SourceError, Web, unread_gaps
+
+DROPPED = (
+    "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
+)  # fmt: skip
+"""Words of descriptions."""
+UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1 / 730}
+"""Usage units, and what makes an hourly price of one."""
+_DESCRIPTION = re.compile(
+    r"(?:spot preemptible )?(?P<part>.+?)(?: attached to spot preemptible vms)?(?: (?:running )?in [^(]+)?"
+)
+API_URL = "https://cloudbilling.googleapis.com/v1"
+COMPUTE_ENGINE = "services/6F81-5844-456A"
+COMPUTE_NAME = "Compute Engine"
+TITLE = "Google Cloud Billing Catalog"
+PAGE_SIZE = 5000
+SSD = "ssd backed local storage"
+E2_CORE, E2_RAM = "e2 instance core", "e2 instance ram"
+TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
+"""Generations whose chips the entries of Compute Engine hold."""
+_FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
+    False: ("on_demand",),
+    True: ("spot_low", "spot_typical", "spot_high"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of machines in one region. `name`: as in the description, in small letters, such as `a3 instance core`;
+    `spot`: whether it is one of a spot machine.
+    """
+
+    name: str
+    region: str
+    spot: bool
+
+
+@dataclass(frozen=True)
+class PartPrice:
+    """US dollars per hour of one core, GiB, card or chip; the identifiers of its entry."""
+
+    usd_per_hour: float
+    sku_id: str
+
+
+def is_dropped(description: str) -> bool:
+    """Whether the description is one of something else than a part of a plain machine."""
+    return any(word in description.lower() for word in DROPPED)
+
+
+def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
+    """The prices of an entry, a region each; nothing where it is dropped. KeyError, TypeError, ValueError, IndexError:
+    it has not the documented shape, or a unit or currency of its own.
+    """
+    description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
+    if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
+        return
+    match = _DESCRIPTION.fullmatch(description)
+    name = match["part"] if match else description
+    spot = "spot preemptible" in description or usage == "Preemptible"
+    price = PartPrice(_usd_per_hour(sku), str(sku.get("skuId", "")))
+    for region in sku["serviceRegions"]:
+        yield Part(name, str(region), spot), price
+
+
+def _usd_per_hour(sku: Mapping[str, Any]) -> float:
+    """The first tier's price: what machines are made of has no others."""
+    # In chronological order, says the API's reference; without a time range there is only one.
+    expression = sku["pricingInfo"][-1]["pricingExpression"]
+    unit, price = expression["usageUnit"], expression["tieredRates"][0]["unitPrice"]
+    if unit not in UNITS:
+        raise ValueError(f"unit {unit!r}")
+    if price.get("currencyCode", "USD") != "USD":
+        raise ValueError(f"currency {price['currencyCode']!r}")
+    return (int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9) * UNITS[unit]
+
+
+@dataclass(frozen=True)
+class Family:
+    """The parts of a family of machines. `cards`: names that its accelerator has had; the first that has a price
+    counts; `instance`: of cores and memory; empty where a card's price holds them; `ssd`: whether local SSDs come
+    with the machine.
+    """
+
+    cards: tuple[str, ...]
+    instance: str = ""
+    ssd: bool = False
+
+
+FAMILIES: Mapping[str, Family] = {
+    "a2-highgpu": Family(("nvidia tesla a100 gpu",), "a2 instance"),
+    "a2-ultragpu": Family(("nvidia tesla a100 80gb gpu",), "a2 instance", ssd=True),
+    "a3-highgpu": Family(("nvidia h100 80gb gpu",), "a3 instance", ssd=True),
+    "a3-megagpu": Family(("nvidia h100 80gb mega gpu", "nvidia h100 80gb plus gpu"), "a3plus instance", ssd=True),
+    "a3-ultragpu": Family(("h200 141gb gpu", "nvidia h200 141gb gpu"), "a3ultra instance", ssd=True),
+    "a4-highgpu": Family(("a4 nvidia b200 (1 gpu slice)",)),
+    "g2-standard": Family(("nvidia l4 gpu",), "g2 instance"),
+}
+
+_Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
+
+
+class GcpSource:
+    """The Cloud Billing Catalog. `web`: asks it, with credentials unless `key` is given; `machines`: what the parts are
+    added up to; `today`: the day the prices are of; the Catalog states current ones.
+    """
+
+    name = "gcp"
+
+    def __init__(
+        self,
+        web: Web,
+        machines: Mapping[str, GcpMachineType],
+        today: date,
+        how: str,
+        key: str | None = None,
+        api_url: str = API_URL,
+    ) -> None:
+        self._web, self._machines, self._today, self._key, self._api_url = web, machines, today, key, api_url
+        self.how = how
+        self._read: _Prices | None = None
+        self._services: dict[tuple[str, str], list[Observed]] = {}
+        self._has_services = False
+        self._odd: list[Gap] = []
+
+    def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
+        """See `PriceSource`."""
+        if self._read is None:
+            self._read = self._walk()
+            yield from self._odd
+        services = [query for query in queries if query.is_service]
+        if services and not self._has_services:
+            yield from self._walk_services()
+            self._has_services = True
+        for query in services:
+            yield from self._service(query, self._read)
+        yield from unread_gaps([query.item for query in services], GCP_UNREAD)
+        for query in (query for query in queries if not query.is_service):
+            for spot in (False, True):
+                if query.item in TPU_PARTS:
+                    yield from self._chip(query, spot, self._read)
+                elif family := FAMILIES.get(query.item.rpartition("-")[0]):
+                    yield from self._machine(query, family, spot, self._read)
+
+    def _walk(self) -> _Prices:
+        """Every entry of Compute Engine, page by page, as parts with all their prices."""
+        found: dict[Part, tuple[PartPrice, ...]] = {}
+        wanted, entries = _wanted(), _listed_in(COMPUTE_NAME)
+        for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
+            try:
+                for part, price in part_prices(sku):
+                    if part.name in wanted:
+                        found[part] = (*found.get(part, ()), price)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+                self._odd += _gap(sku, problem, wanted, ())
+            self._odd += self._keep(sku, entries)
+        return found
+
+    def _rows(self, path: str, key: str) -> Iterator[Any]:
+        """A list of the Catalog, page by page. SourceError: no such list."""
+        query = {"currencyCode": "USD"} if key == "skus" else {}
+        query |= {"pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
+        while True:
+            page = self._web.json(f"{self._api_url}/{path}", query)
+            if not isinstance(page.get(key), list):
+                raise SourceError(f"{self._api_url} answered without {key}: {str(page)[:80]!r}")
+            yield from page[key]
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    def _service(self, query: Query, prices: _Prices) -> Iterator[Answer]:
+        """The price of a service in the region, or in all of them; of a machine, that of its parts."""
+        if query.item in E2_MACHINES:
+            cores, gib = E2_MACHINES[query.item]
+            usd, lacking = _total({E2_CORE: cores, E2_RAM: gib}, query.region, False, prices)
+            if not lacking:
+                (found,) = self._observed(query, False, usd, f"{E2_CORE} + {E2_RAM}", "hour")
+                yield replace(found, field=SERVICE_FIELD)
+        for region in (query.region, EVERY_REGION):
+            yield from (replace(each, region=query.region) for each in self._services.get((query.item, region), ()))
+
+    def _walk_services(self) -> Iterator[Answer]:
+        """The lists of the services besides Compute Engine's."""
+        missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
+        for row in self._rows("services", "services"):
+            display_name = str(row.get("displayName"))
+            entries = {} if display_name == COMPUTE_NAME else _listed_in(display_name)
+            missing = {name: entry for name, entry in missing.items() if name not in entries}
+            for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
+                yield from self._keep(sku, entries)
+        for name, entry in missing.items():
+            yield Gap("", name, f"the Catalog has no service {entry.listed_in!r}")
+
+    def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> Iterator[Gap]:
+        """Keeps the prices of an entry that is one of the services; a gap where it has another shape."""
+        try:
+            for name in (name for name, entry in entries.items() if entry.matches(sku)):
+                for each in self._of_service(name, entries[name], sku):
+                    self._services.setdefault((name, each.region), []).append(each)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
+            yield from _gap(sku, problem, (), entries.values())
+
+    def _of_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
+        usd, unit, currency = price_of(sku, entry)
+        for region in sku["serviceRegions"]:
+            yield Observed(
+                provider=self.name,
+                item=name,
+                region=str(region),
+                field=SERVICE_FIELD,
+                value=usd,
+                source=f"{TITLE}: {sku['description']}",
+                as_of=self._today,
+                url=f"{API_URL}/services",
+                unit=unit,
+                currency=currency,
+            )
+
+    def _machine(self, query: Query, family: Family, spot: bool, prices: _Prices) -> Iterator[Answer]:
+        machine = self._machines[query.item]
+        cards = [name for name in family.cards if Part(name, query.region, spot) in prices]
+        amounts = {cards[0] if cards else family.cards[0]: float(machine.num_accelerators.value)}
+        if family.instance:
+            amounts[f"{family.instance} core"] = machine.vcpus.value
+            amounts[f"{family.instance} ram"] = machine.memory_gib.value
+        if family.ssd:
+            amounts[SSD] = machine.instance_store_gib.value or 0
+        usd, lacking = _total(amounts, query.region, spot, prices)
+        if not lacking:
+            yield from self._observed(query, spot, usd, " + ".join(amounts), "hour")
+        elif cards:
+            # Where there is no card, the machine is not sold, and nothing is missing.
+            what = f"{query.item}, {'spot' if spot else 'on demand'}"
+            yield Gap(query.region, what, f"no price, or several, of its {', '.join(lacking)}")
+
+    def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
+        for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
+            yield from self._observed(query, spot, price.usd_per_hour, TPU_PARTS[query.item], "chip-hour")
+
+    def _observed(self, query: Query, spot: bool, usd: float, parts: str, unit: str) -> Iterator[Observed]:
+        for field in _FIELDS[spot]:
+            yield Observed(
+                provider=self.name,
+                item=query.item,
+                region=query.region,
+                field=field,
+                value=usd,
+                source=f"{TITLE}: {parts}{', spot' if spot else ''}",
+                as_of=self._today,
+                url=f"{API_URL}/{COMPUTE_ENGINE}/skus",
+                unit=unit,
+            )
+
+
+def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
+    """The sum of the parts, and the names of those without a price or with several. Zero where one costs nothing: that
+    is no price.
+    """
+    known = {name: prices.get(Part(name, region, spot), ()) for name in amounts}
+    lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
+    if lacking or not all(found[0].usd_per_hour for found in known.values()):
+        return 0.0, lacking
+    return sum(amounts[name] * found[0].usd_per_hour for name, found in known.items()), []
+
+
+def _listed_in(display_name: str) -> dict[str, Entry]:
+    """The services that a list of the Catalog has."""
+    return {name: entry for name, entry in GCP_SERVICES.items() if entry.is_listed_in(display_name)}
+
+
+def _wanted() -> frozenset[str]:
+    """The names of all parts that matter here; the Catalog has tens of thousands."""
+    instances = {family.instance for family in FAMILIES.values() if family.instance}
+    cards = {card for family in FAMILIES.values() for card in family.cards}
+    return frozenset(
+        {
+            *cards,
+            SSD,
+            E2_CORE,
+            E2_RAM,
+            *TPU_PARTS.values(),
+            *(f"{name} {part}" for name in instances for part in ("core", "ram")),
+        }
+    )
+
+
+def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Iterable[Entry]) -> list[Gap]:
+    """What is said of an entry in another shape: nothing, unless it seems to be a part or a service that is wanted."""
+    description = str(sku.get("description", "")) if isinstance(sku, dict) else ""
+    is_part = any(name in description.lower() for name in parts) and not is_dropped(description)
+    if not is_part and not any(entry.is_described(description) for entry in entries):
+        return []
+    return [Gap("", description[:80], f"an entry without what the Catalog documents: {problem!r}")]

@@ -1,0 +1,259 @@
+"""From what a source answers to a new overlay: judged value by value (a refused price leaves the known one in place),
+region by region, so that one that fails costs only itself. Written whole or not at all.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import TypeAlias
+
+from components.catalog.loader import Catalog, Provider, load_provider, load_tpus
+from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
+from components.catalog.schema import EVERYWHERE, Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
+from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
+from gangway.finops.prices.difference import TPU_FIELDS, flatten, is_same
+from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
+
+DIGITS = 6
+OnRegion: TypeAlias = Callable[[str], None]
+_Known: TypeAlias = dict[tuple[str, str], dict[PriceField, float]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A price taken over; `before` is None where nobody knew it."""
+
+    observed: Observed
+    before: float | None
+
+    @property
+    def confirms(self) -> bool:
+        """Whether nothing has changed."""
+        return is_same(self.before, self.observed.value)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of asking one source.
+
+    Attributes:
+        how: what was read, with which credentials.
+        regions: those that answered.
+        failed: the others, with the reason.
+        changes: prices taken over that differ from what was known.
+        confirmed: how many were taken over and are what was known.
+        refused: prices not taken over.
+        gaps: what the source could not tell.
+        overlay: what is to be written.
+    """
+
+    provider: Provider
+    how: str
+    regions: tuple[str, ...]
+    failed: Mapping[str, str]
+    changes: tuple[Change, ...]
+    confirmed: int
+    refused: tuple[Refusal, ...]
+    gaps: tuple[Gap, ...]
+    overlay: Overlay
+
+
+def queries_of(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Query]:
+    """Every item that is worth asking about in `region`; Google's only where the catalogue says they are offered."""
+    machines = [
+        machine.name
+        for machine in catalog.machines.values()
+        if not isinstance(machine, GcpMachineType) or machine.offered is None or region in machine.offered.regions
+    ]
+    chips = [] if tpus is None else [tpu.name for tpu in tpus.generations.values() if region in tpu.offered.regions]
+    services = [Query(service, region, is_service=True) for service in _units(catalog)]
+    return [*(Query(item, region) for item in (*machines, *chips)), *services]
+
+
+def _units(catalog: Catalog) -> dict[str, str]:
+    """The unit of each service."""
+    return {price.service: price.unit for price in catalog.services}
+
+
+def _everywhere(catalog: Catalog) -> frozenset[str]:
+    """The services that have one price for all regions."""
+    return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
+
+
+def _placed(answer: Answer, everywhere: Collection[str]) -> Answer:
+    """An answer; the price of a service of `everywhere` as that of all regions, which is where the catalogue has it."""
+    if isinstance(answer, Observed) and answer.item in everywhere:
+        return replace(answer, region=EVERYWHERE)
+    return answer
+
+
+def refresh(
+    source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
+) -> Report:
+    """Asks `source` about `regions` and judges what it answers. `provider`: whose catalogue and last overlay are
+    compared; `on_region`: is told each region before it is asked.
+    """
+    catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
+    known, units, everywhere = _known(catalog, tpus), _units(catalog), _everywhere(catalog)
+    failed: dict[str, str] = {}
+    asked: list[str] = []
+    answers: list[Answer] = []
+    for region in regions:
+        on_region(region)
+        try:
+            # Whole or not at all: half a region might lack just what a price is to be measured by.
+            read = list(source.fetch(queries_of(catalog, tpus, region)))
+            answers += [_placed(answer, everywhere) for answer in read]
+        except UnreachableError as problem:
+            failed |= dict.fromkeys((name for name in regions if name not in asked), str(problem))
+            break
+        except SourceError as problem:
+            failed[region] = str(problem)
+        asked.append(region)
+    units |= dict.fromkeys(() if tpus is None else tpus.generations, "chip-hour")
+    accepted, refused = _judged(answers, known, (*regions, EVERYWHERE), units, today)
+    changes = [Change(each, known.get((each.item, each.region), {}).get(each.field)) for each in accepted]
+    different = tuple(change for change in changes if not change.confirms)
+    return Report(
+        provider=provider,
+        how=source.how,
+        regions=tuple(region for region in regions if region not in failed),
+        failed=failed,
+        changes=different,
+        confirmed=len(changes) - len(different),
+        refused=tuple(refused),
+        gaps=tuple(dict.fromkeys(answer for answer in answers if isinstance(answer, Gap))),
+        overlay=_new_overlay(provider, accepted, tpus, _units(catalog), everywhere, today),
+    )
+
+
+def _known(catalog: Catalog, tpus: TpuCatalog | None) -> _Known:
+    """The known prices by item and region; the first region of an item comes first."""
+    known: _Known = {}
+    for price in flatten("", catalog.prices, () if tpus is None else tpus.prices, catalog.services):
+        if price.fact.value is not None:
+            known.setdefault((price.item, price.region), {})[price.field] = price.fact.value
+    return known
+
+
+def _judged(
+    answers: Iterable[Answer], known: _Known, regions: Sequence[str], units: Mapping[str, str], today: date
+) -> tuple[list[Observed], list[Refusal]]:
+    """`units`: of what is not priced by the hour."""
+    batches: dict[tuple[str, str], list[Observed]] = {}
+    for each in answers:
+        if isinstance(each, Observed):
+            batches.setdefault((each.item, each.region), []).append(each)
+    accepted: list[Observed] = []
+    refused: list[Refusal] = []
+    for (item, region), batch in batches.items():
+        unit = units.get(item, "hour")
+        verdict = judge(
+            batch,
+            known.get((item, region), {}),
+            _elsewhere(item, known),
+            regions=regions,
+            unit=unit,
+            today=today,
+        )
+        accepted += [each for each in verdict.accepted if unit != "chip-hour" or each.field in TPU_FIELDS]
+        refused += verdict.refused
+    return accepted, refused
+
+
+def _elsewhere(item: str, known: _Known) -> dict[PriceField, float]:
+    """Of each field the price of the first region that has one."""
+    found: dict[PriceField, float] = {}
+    for (named, _), prices in known.items():
+        if named == item:
+            found = {**prices, **found}
+    return found
+
+
+def _new_overlay(
+    provider: Provider,
+    accepted: Iterable[Observed],
+    tpus: TpuCatalog | None,
+    units: Mapping[str, str],
+    everywhere: Collection[str],
+    today: date,
+) -> Overlay:
+    """The last overlay's prices with the accepted ones over them: an overlay is complete in itself."""
+    last = newest_overlay(provider)
+    former = Overlay() if last is None else read_overlay(last.path)
+    # A region's own price would win over that of all regions.
+    kept = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
+    rows: dict[tuple[str, str], dict[PriceField, Observed]] = {}
+    for each in accepted:
+        rows.setdefault((each.item, each.region), {})[each.field] = each
+    chips = {} if tpus is None else tpus.generations
+    own = {key: row for key, row in rows.items() if key[0] not in chips and key[0] not in units}
+    machines = [_machine_row(provider, *key, row, today) for key, row in own.items()]
+    services = [_service_row(provider, *key, units[key[0]], row, today) for key, row in rows.items() if key[0] in units]
+    of_tpus = [_chip_row(*key, row, today) for key, row in rows.items() if key[0] in chips]
+    return Overlay(
+        machines=lay_over(former.machines, machines, "machine_type"),
+        services=lay_over(kept, services, "service"),
+        tpus=lay_over(former.tpus, of_tpus, "generation"),
+    )
+
+
+def _machine_row(
+    provider: str, item: str, region: str, row: Mapping[PriceField, Observed], today: date
+) -> MachinePrice:
+    facts = {field: _fact(row.get(field), today) for field in PRICE_FIELDS}
+    return MachinePrice.model_validate({"provider": provider, "machine_type": item, "region": region, **facts})
+
+
+def _service_row(
+    provider: str, item: str, region: str, unit: str, row: Mapping[PriceField, Observed], today: date
+) -> ServicePrice:
+    usd = _fact(row.get(SERVICE_FIELD), today)
+    return ServicePrice.model_validate(
+        {"provider": provider, "service": item, "region": region, "unit": unit, "usd": usd}
+    )
+
+
+def _chip_row(item: str, region: str, row: Mapping[PriceField, Observed], today: date) -> TpuPrice:
+    on_demand, spot = _fact(row.get("on_demand"), today), _fact(row.get("spot_high"), today)
+    return TpuPrice(generation=item, region=region, on_demand=on_demand, spot=spot)
+
+
+def _fact(observed: Observed | None, today: date) -> Fact[float | None]:
+    """A price with the day that its list is of and, as today it was read there, this one."""
+    if observed is None:
+        return Fact[float | None](value=None, source="not observed", read_on=today, confidence="list-price")
+    return Fact[float | None](
+        # Sums of parts and shares of terms carry digits that no list has.
+        value=round(observed.value, DIGITS),
+        source=observed.source,
+        url=observed.url,
+        as_of=observed.as_of,
+        read_on=today,
+        confidence="list-price",
+    )
+
+
+def write_overlay(folder: Path, report: Report, today: date) -> Path:
+    """Writes the overlay of `report` into `folder`, whole or not at all; one of the same day is replaced. OSError: it
+    cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{report.provider}-{today.isoformat()}.yaml"
+    with _partial(path) as partial:
+        partial.write_text(overlay_text(report.provider, today, report.overlay), "utf-8")
+        partial.replace(path)
+    return path
+
+
+@contextlib.contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    """A file beside `path` that is gone afterwards, whatever happens. Its name is no overlay's."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,139 @@
+"""The data set of jobs, copied once into an engine's folder of jobs, where all jobs of one user read it: what another
+user had put there in its place would be trained on.
+
+FOLDER/.data-<uid>/<key>/files        what the source holds; never changed once it is whole
+FOLDER/.data-<uid>/<key>/whole.json   its files and their bytes, written when all of them are there
+FOLDER/.data-<uid>/<key>/lock         held by whoever copies
+
+A copy that is cut off goes on with the next submit: files that had arrived are not sent again.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from components.core.findings import InputError
+from components.core.json_lines import lock
+from gangway.jobs.job_folder import OwnJobFolder, make_shared
+from stacks.config.job_file import JobFile
+
+if TYPE_CHECKING:
+    from gangway.jobs.copying import Copied, Told
+
+_FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
+_POLL_SEC = 0.2
+_MOST_BYTES = 2_000_000_000
+"""Of the list of a data set's files, which may be millions."""
+
+
+def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
+    """The same, which reads the copy that is in that folder of jobs. NotOwnError: another user's is in its place."""
+    if job.data is None or job.data.source is None:
+        return job
+    place = _place(jobs_folder, job.data.source)
+    with suppress(FileNotFoundError):
+        OwnJobFolder(place.parent).own_subfolder(place.name)
+    return job.model_copy(update={"data_dir": str(place / _FILES)})
+
+
+def has_data(job: JobFile, jobs_folder: Path) -> bool:
+    """Whether what it reads from elsewhere is there, whole."""
+    if job.data is None or job.data.source is None:
+        return False
+    place = _place(jobs_folder, job.data.source)
+    try:
+        return OwnJobFolder(place.parent).own_subfolder(place.name).has(_WHOLE)
+    except FileNotFoundError:
+        return False
+
+
+def bring_data(
+    job: JobFile, jobs_folder: Path, tell: "Told", say: Callable[[str], None] | None = None
+) -> "Copied | None":
+    """Copies it there; None where there is nothing to copy. Whoever copies it already is waited for, which `say` hears.
+    InputError: the source is empty, cannot be read, or is no
+    longer what was copied, which other jobs may be reading; or there is no room.
+    """
+    from gangway.jobs.copying import copy_run
+
+    if job.data is None or (source := job.data.source) is None:
+        return None
+    files = _listed(source)
+    place = _place(jobs_folder, source)
+    try:
+        make_shared(jobs_folder)
+        folder = OwnJobFolder.make(place.parent).subfolder(place.name)
+        copy = folder.subfolder(_FILES)
+        with folder.append_to(_LOCK) as held:
+            if _has_waited(held, source, say):
+                files = _listed(source)  # hours may have gone by
+            if folder.has(_WHOLE):
+                _check_same(source, files, folder)
+                return None
+            copied = copy_run(source, copy, tell, whole=True)
+            _check_whole(source, files, copied)
+            folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
+    except OSError as error:
+        raise InputError(
+            str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
+        ) from None
+    return copied
+
+
+def _listed(source: str) -> dict[str, int]:
+    """InputError: it is empty, or cannot be read."""
+    from gangway.jobs.copying import files_at
+
+    if not (files := files_at(source)):
+        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+    return files
+
+
+def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
+    """Takes the lock, for as long as it takes: the copy may be large, and the lock dies with its holder. Whether
+    somebody else had it.
+    """
+    waited = False
+    while True:
+        try:
+            lock(held)
+        except BlockingIOError:
+            if say is not None and not waited:
+                say(f"{source} is being copied there by another submit or move: waiting for it")
+            waited = True
+            time.sleep(_POLL_SEC)
+        else:
+            return waited
+
+
+def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
+    """InputError: it has become another one since it was listed."""
+    size = sum(files.values())
+    if (copied.files, copied.bytes) != (len(files), size):
+        raise InputError(
+            "data.source",
+            f"has changed while it was copied: {len(files)} files, {size} bytes before, {copied.files} files, "
+            f"{copied.bytes} bytes now",
+            value=source, allowed="a folder that stays as it is", fix="submit again once nobody writes there",
+        )  # fmt: skip
+
+
+def _check_same(source: str, files: dict[str, int], folder: OwnJobFolder) -> None:
+    known: dict[str, int] = json.loads(folder.read(_WHOLE, _MOST_BYTES))["files"]
+    if known == files:
+        return
+    odd = sorted(name for name in known.keys() | files.keys() if known.get(name) != files.get(name))
+    raise InputError(
+        "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
+        allowed="a folder that stays as it is, since jobs may be reading the copy",
+        fix=f"put the new data set into a folder of another name, or move {folder.path} aside once no job reads it",
+    )  # fmt: skip
+
+
+def _place(jobs_folder: Path, source: str) -> Path:
+    return jobs_folder / f".data-{os.geteuid()}" / hashlib.sha256(source.rstrip("/").encode()).hexdigest()[:16]

@@ -1,0 +1,122 @@
+"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
+`kubernetes:CONTEXT@NAMESPACE/QUEUE`, and behind any of them where it stands, `#aws:eu-central-1`; or a name of the
+engines' file.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from components.core.findings import InputError
+from components.estimate.regions import Place, read_place
+from gangway.jobs.base import Engine, Movable, as_movable
+from gangway.jobs.sites import Site, nodes_of
+from stacks.config.engines_file import KINDS, named_engines
+from trainer.core.file_errors import check_reachable
+
+VARIABLE = "GANGWAY_ENGINE"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_DEFAULT_FOLDER = Path("~/.gangway/jobs")
+
+
+def sites_of(asked: str | None) -> list[Site]:
+    """Of several words with commas between, each engine once. Raises as `site_of` does."""
+    text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
+    if "" in (words := text.split(",")):
+        raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
+    sites = dict[tuple[str, str], Site]()
+    for site in (site_of(word) for word in words):
+        same = sites.setdefault((site.engine.kind, site.engine.where), site)
+        if same.engine.region != site.engine.region:
+            raise InputError(
+                "--on", "one engine in two regions", value=text, allowed="the same behind # each time",
+                fix="name it once",
+            )  # fmt: skip
+    return list(sites.values())
+
+
+def movable(engine: Engine, option: str) -> Movable:
+    """InputError: its run folders cannot be reached from here."""
+    if (found := as_movable(engine)) is None:
+        anew = "submit the job file there anew: it begins from its start"
+        raise InputError(
+            option, "its run folders cannot be reached from here, so no job comes or goes with what it has done",
+            value=f"{engine.kind}:{engine.where}", allowed="local and slurm, with their folder on this machine",
+            fix=anew if option == "--to" else f"copy what you need out of the run folder yourself; or {anew}",
+        )  # fmt: skip
+    return found
+
+
+def engine_of(asked: str | None) -> Engine:
+    """`asked` None: what GANGWAY_ENGINE says, else this machine. InputError: no such engine."""
+    return site_of(asked).engine
+
+
+def site_of(asked: str | None) -> Site:
+    """As `engine_of`, with what is known of its nodes where it is one of the engines' file."""
+    text, option = asked or os.environ.get(VARIABLE) or "local", "--on" if asked else VARIABLE
+    named, is_said, place_name = text.partition("#")
+    kind = named.partition(":")[0]
+    if kind in KINDS:
+        return Site(_engine(named, option, read_place(place_name, option) if is_said else None), text)
+    known = named_engines()
+    if named not in known:
+        raise InputError.not_among(option, "no engine", text, (*KINDS, *known))
+    if is_said:
+        raise InputError(
+            option, "an engine of the file with names stands in the region that is said there", value=text,
+            allowed=named, fix=f"write region: {place_name} in the file",
+        )  # fmt: skip
+    own = known[named]
+    region = None if own.region is None else read_place(own.region, f"engines.{named}.region")
+    engine: Engine
+    if own.via is not None:
+        from gangway.jobs.remote.engine import RemoteEngine
+
+        engine = RemoteEngine(own.via, own.engine, own.program, region)
+    else:
+        engine = _engine(own.engine, f"engines.{named}.engine", region)
+    return Site(engine, named, nodes_of(named, own))
+
+
+def _engine(text: str, option: str, region: Place | None) -> Engine:
+    """`text`: without its region."""
+    kind, _, place = text.partition(":")
+    if kind == "slurm":
+        from gangway.jobs.slurm.engine import SlurmEngine
+
+        folder, _, partition = place.partition("@")
+        if not folder:
+            raise InputError(
+                option, "a folder that Slurm's nodes share has to be named", value=text,
+                allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
+            )  # fmt: skip
+        return SlurmEngine(_folder(Path(folder)), partition, region=region)
+    if kind == "kubernetes":
+        return _kubernetes(text, place, option, region)
+    from gangway.jobs.local.engine import LocalQueue
+
+    queue = _folder(Path(place) if place else _DEFAULT_FOLDER)
+    return LocalQueue(queue, region=region, is_named=bool(place))
+
+
+def _folder(folder: Path) -> Path:
+    """Of an engine's jobs, whole. PermissionError: whether it has any cannot be known."""
+    found = folder.expanduser().resolve()
+    check_reachable(found)
+    return found
+
+
+def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:
+    from gangway.jobs.kubernetes.engine import KubernetesEngine
+
+    # A context's name may have an @ and a / of its own.
+    context, _, rest = place.rpartition("@")
+    namespace, _, queue = rest.partition("/")
+    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(queue):
+        raise InputError(
+            option, "a namespace and one of its queues have to be named", value=text,
+            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE, without CONTEXT for the current one",
+            fix="kubernetes:@team-a/gpu",
+        )  # fmt: skip
+    return KubernetesEngine(context, namespace, queue, region=region)

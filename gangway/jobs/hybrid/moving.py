@@ -1,0 +1,209 @@
+"""A job taken from one engine to another: it is told to stop, its newest checkpoint is copied, and it goes on there.
+
+Each step can be made again: a move that was cut off anywhere, by a kill too, goes on with the same call, and ends in
+one job at the target.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from components.core.findings import InputError
+from components.estimate.regions import Place, read_place
+from components.estimate.traffic import traffic_price
+from gangway.jobs.base import (
+    Engine,
+    JobStatus,
+    Leaving,
+    Movable,
+    Move,
+    PerhapsTakenError,
+    Phase,
+    Used,
+    refusals,
+    waited,
+)
+from gangway.jobs.copying import Copied, copy_run
+from gangway.jobs.engines.registry import engine_of, movable
+from gangway.jobs.run_folder import RunFolder
+from stacks.config.job_file import JobFile
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
+    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed. `is_as_of_submit`:
+    whether it goes on in the environment of its submit, and not in that of the move.
+    """
+
+    job_id: str
+    copied: Copied | None = None
+    move: Move | None = None
+    left_at: tuple[str, ...] = ()
+    is_as_of_submit: bool = True
+
+
+def place_of(engine: Engine) -> str:
+    """As `--on` has it."""
+    return f"{engine.kind}:{engine.where}"
+
+
+def move_job(
+    source: Movable,
+    job_id: str,
+    target: Movable,
+    pause: Callable[[JobStatus], None],
+    tell: Callable[[int, int], None],
+    say: Callable[[str], None] | None = None,
+) -> Moved:
+    """Moves a job; one that a move has stopped and not taken away also to where it was. `say` hears of whom it
+    waits for. InputError: it is over or has no hours left, or the target takes no such job: then it goes on where it
+    is.
+    """
+    before = source.status(job_id)
+    if place_of(source) == place_of(target) and before.phase is not Phase.CANCELLED:
+        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
+    # A number is given again where a job's folder was removed.
+    origin = f"{source.run_url(job_id)} {before.submitted_at}"
+    with source.leaving(job_id, place_of(target)) as way:
+        if (known := target.moved(origin)) is not None:
+            target.ensure_begun(known)
+            way.arrived(known)
+            is_as_of_submit = source.environment(job_id) is not None
+            return Moved(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
+        way.not_there()
+        _unless_over(before, way, target, origin)
+        job, environment = source.job(job_id), source.environment(job_id)
+        _used(source, job_id, job, way, target, origin)
+        for refusal in refusals(target, job):
+            raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
+        RunFolder.look(source.run_folder(job_id))  # before it is stopped for nothing
+        if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
+            source.bring_data(job, tell, say)
+        data = target.bring_data(job, tell, say)  # while it goes on
+        # What an earlier try that was cut off had sent of it is in no other record.
+        way.noted(0 if data is None else data.bytes)
+        stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
+        if before.phase is Phase.WAITING:
+            # So that it keeps its turn where this fails.
+            copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
+        _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
+        way.begun()
+        source.stop(job_id)
+        ended = waited(source, job_id, pause)
+        _unless_over(ended, way, target, origin)
+        used = _used(source, job_id, job, way, target, origin)
+        copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
+        sec = time.monotonic() - started
+        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
+        way.gone()
+        _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
+        new_id = _submitted(target, job, (*before.moves, move), environment, way)
+        way.arrived(new_id)
+        return Moved(new_id, copied, move, _forgotten(way, origin), environment is not None)
+
+
+def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
+    """InputError: nothing of it is to go on, but for the move's own stop; then no copy of it stays anywhere."""
+    if way.is_unwanted:
+        said = "it has been cancelled"
+    elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
+        said = f"it is over, {status.phase}"
+    else:
+        return
+    more = _stayed(way, target, origin)
+    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+
+
+def _stayed(way: Leaving, target: Movable, origin: str) -> str:
+    """Nothing of it goes anywhere; where a copy of it is left, in words."""
+    is_left = way.is_noted and not _is_unstaged(target, origin)
+    left = [*([place_of(target)] if is_left else []), *_forgotten(way, origin)]
+    way.stayed(is_left=is_left)
+    return f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
+
+
+def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
+    """By the job so far. InputError: all its hours; one that a move has stopped goes on nowhere then."""
+    used = source.used(job_id)
+    if used.sec < job.max_hours * 3600:
+        return used
+    more = f": nothing of {job_id} goes on{_stayed(way, target, origin)}" if way.is_stopped else ""
+    raise InputError(
+        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {place_of(target)}{more}",
+        value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
+        fix=f"submit it anew with more max_hours; what it has written is in {source.run_url(job_id)}",
+    )  # fmt: skip
+
+
+def _is_unstaged(target: Movable, origin: str) -> bool:
+    """Whether no copy is there any more; the folder may be somebody else's."""
+    try:
+        target.unstage(origin)
+    except (InputError, OSError):
+        return False
+    return True
+
+
+def _submitted(
+    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
+) -> str:
+    """Its id at the target. InputError: that takes no such job after all."""
+    try:
+        return target.submit_staged(job, moves, environment)
+    except PerhapsTakenError:
+        raise  # it may be at work there
+    except InputError:
+        way.not_there()
+        raise
+
+
+def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
+    """Removes what moves that were cut off have copied to other places; the places where that failed."""
+    left = []
+    for place in way.tried:
+        try:
+            movable(engine_of(place), "--to").unstage(origin)
+            way.forgotten(place)
+        except (InputError, OSError):
+            left.append(place)
+    return tuple(left)
+
+
+def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
+    """Dollars of so many bytes on their way, and by what price; None where nobody knows it."""
+    here, there = source.region, target.region
+    if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
+        return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
+    if here is None or there is None:
+        unsaid = source if here is None else target
+        return None, f"nobody has said in which region {place_of(unsaid)} stands"
+    return _way(here, there, size)
+
+
+def _carried(
+    source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
+) -> tuple[int, float | None, str]:
+    """Bytes of the run folder and of what was sent of the data set, their dollars, and by what price."""
+    usd, why = traffic_cost(source, target, copied.bytes)
+    if not data_bytes:
+        return copied.bytes, usd, why
+    return copied.bytes + data_bytes, *_with_data(usd, why, job, target, data_bytes)
+
+
+def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int) -> tuple[float | None, str]:
+    """The same with the way of its data set."""
+    assert job.data is not None, "it was copied"
+    if target.region is None:
+        return None, f"{why}; nobody has said in which region {place_of(target)} stands, for the way of its data set"
+    more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
+    return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
+
+
+def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
+    price = traffic_price(here, there)
+    way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
+    if price.value is None:
+        return None, way
+    return size / 2**30 * price.value, f"{price.value:g} USD a GiB, {way}"

@@ -1,0 +1,107 @@
+"""Which of several engines a job goes to: of those that would begin it at once the best, else of those that take it at
+all; the best by order, dollars or emissions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from components.core.findings import InputError
+from gangway.jobs.base import Engine, Room, refusals
+from gangway.jobs.sites import By, Charge, Site, charge
+from stacks.config.job_file import JobFile
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The engine, whether the job begins there at once, and a line for each that was looked at."""
+
+    engine: Engine
+    now: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One that takes the job."""
+
+    site: Site
+    room: Room
+    charge: Charge
+
+    @property
+    def named(self) -> str:
+        return named(self.site.engine)
+
+
+def named(engine: Engine) -> str:
+    """For people."""
+    return f"{engine.kind}, {engine.where}"
+
+
+def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
+    """`by` None: dollars, where those of all that take it are known; else the order. InputError: none takes such a
+    job.
+    """
+    lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
+    for site in sites:
+        engine = site.engine
+        try:
+            if errors := refusals(engine, job):
+                lines.append(f"{named(engine)}: not for it: {errors[0].path}: {errors[0].message}")
+                fixes[errors[0].fix] = None
+                continue
+            each = _Candidate(site, engine.room(job), charge(site, job))
+        except InputError as error:
+            if len(sites) == 1:
+                raise
+            lines.append(f"{named(engine)}: cannot be asked: {error.problem}")
+            fixes[error.fix] = None
+            continue
+        found.append(each)
+        if each.room.now and (by is By.ORDER or (by is None and each.charge.usd is None)):
+            break  # nobody behind it is better
+    if not found:
+        raise InputError(
+            "--on",
+            f"no engine takes this job: {'; '.join(lines)}",
+            fix="; or ".join(filter(None, fixes)) or "name another",
+        )
+    chosen_by = by or (By.COST if all(each.charge.usd is not None for each in found) else By.ORDER)
+    best = _best(found, chosen_by)
+    lines += [_line(each, is_best=each is best, by=chosen_by) for each in found]
+    if not best.room.now:
+        lines.append(f"{best.named}: it waits there, {_WAITS[chosen_by]}")
+    return Placed(best.site.engine, best.room.now, tuple(lines))
+
+
+_WAITS = {By.ORDER: "the first named", By.COST: "for the fewest dollars", By.CARBON: "for the least CO2e"}
+
+
+def _best(found: Sequence[_Candidate], by: By) -> _Candidate:
+    """Of those with room now, where there are any. What nobody knows comes last; of equals the first named."""
+
+    def rank(each: _Candidate) -> tuple[bool, float]:
+        amount = 0.0 if by is By.ORDER else each.charge.by(by)
+        return not each.room.now, inf if amount is None else amount
+
+    return min(found, key=rank)
+
+
+def _line(each: _Candidate, *, is_best: bool, by: By) -> str:
+    if is_best and each.room.now:
+        word = "begins at once"
+    elif each.room.now:
+        word = "room too"
+    else:
+        word = "no room now"
+    return f"{each.named}: {word}: {each.room.reason}{_figures(each.charge, by)}"
+
+
+def _figures(charged: Charge, by: By) -> str:
+    """Of what decides the whole; where only the order does, nothing."""
+    if by is By.ORDER:
+        return ""
+    usd = "unpriced" if charged.usd is None else f"{charged.usd:,.2f} USD at most"
+    grams = "" if charged.gco2e is None else f", {charged.gco2e / 1000:,.3g} kg CO2e"
+    return f"; {usd}{grams} ({charged.why})"

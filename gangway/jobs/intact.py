@@ -1,0 +1,74 @@
+"""Whether files are still what was written: any by its hash, the trainer's checkpoints by their manifests.
+
+In place the trainer passes over a checkpoint that is damaged; a job that had come with that one alone would be over.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+    from gangway.jobs.run_folder import FolderStore
+
+_STATE = re.compile(r"(checkpoints/[0-9]+)\.pt")
+_PART_BYTES = 8 << 20
+
+
+class _Part(BaseModel):
+    file: str
+    sha256: str
+
+
+class _Sums(BaseModel):
+    """What every version's manifest says of its files (trainer.checkpoint.store)."""
+
+    sha256: str
+    parts: tuple[_Part, ...] = ()
+
+
+def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
+    """Of the content that is there now."""
+    found = hashlib.sha256()
+    for part in store.get(name).stream(_PART_BYTES):
+        found.update(part)
+    return found.hexdigest()
+
+
+def newest_intact(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
+) -> tuple[str, tuple[str, ...]]:
+    """How the names of the newest intact checkpoint's files begin, and a line for each newer one. The newest where none
+    is intact, and one that is alone, unseen; `checkpoints/` where there is none. `sizes`: of all files of the run.
+    """
+    states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
+    passed_over = list[str]()
+    for state in states if len(states) > 1 else ():
+        if not (damage := _damage(store, sizes, state, tell)):
+            return f"{state}.", tuple(passed_over)
+        passed_over.append(f"{state}.pt (damaged: {damage})")
+    return f"{states[0]}." if states else "checkpoints/", ()
+
+
+def _damage(
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
+) -> str:
+    """What is wrong with a checkpoint; empty for nothing."""
+    try:
+        sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
+    except (FileNotFoundError, ValidationError):
+        return "its manifest is missing, or none"
+    wanted = {f"{state}.pt": sums.sha256, **{f"checkpoints/{part.file}": part.sha256 for part in sums.parts}}
+    if missing := [name for name in wanted if name not in sizes]:
+        return f"{missing[0]} is missing"
+    total, done = sum(sizes[name] for name in wanted), 0
+    for name, sha256 in wanted.items():
+        if sha256_of(store, name) != sha256:
+            return f"{name} is not what its manifest says"
+        done += sizes[name]
+        tell(done, total)
+    return ""

@@ -1,0 +1,362 @@
+"""A job's folder, held by its descriptor: every engine reads and writes it through this, whoever else can write beside
+it. No link is followed, nothing but regular files is opened, and no more is read than a limit.
+
+Anybody's folder opens as a `JobFolder`, which can only be read: enough to list the job. Beginning, writing, ending and
+moving a job take an `OwnJobFolder`, and that one opens only where the folder is the effective user's and nobody else
+can write to it. A folder that is renamed or replaced meanwhile is still the one that was opened.
+"""
+
+import errno
+import grp
+import os
+import pwd
+import secrets
+import shutil
+import stat
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self
+
+from components.core.findings import Finding, InputError, Severity
+from components.core.visible import visible
+from gangway.render.rendering import FULL
+
+MOST_BYTES = 1_000_000
+"""Of a file that is read as a whole: many times what one has."""
+_FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class UnreadableError(InputError):
+    """What an engine keeps of one job, and this release cannot read."""
+
+
+class NotOwnError(UnreadableError):
+    """A folder that is another user's, or that others can write to."""
+
+
+class ForeignError(NotOwnError):
+    """A folder that is another user's."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self.owner = owner
+        problem = f"is {owner}'s: others can list it, and nothing else"
+        super().__init__(str(path), problem, fix=f"ask {owner}, or as {owner}")
+
+
+class JobFolder:
+    """Somebody's, to be listed. OSError of all that reads: no such file, a link, no regular file, too large."""
+
+    def __init__(self, path: Path, dir_fd: int | None = None) -> None:
+        """`dir_fd`: of the folder directly above. OSError: there is none, a link, or it is closed to this user."""
+        self.path = path
+        self._descriptor = os.open(path if dir_fd is None else path.name, _FOLDER, dir_fd=dir_fd)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._opened = os.fstat(self._descriptor)
+
+    @property
+    def name(self) -> str:
+        """The job's id."""
+        return self.path.name
+
+    @property
+    def uid(self) -> int:
+        """Whose it is."""
+        return self._opened.st_uid
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, for people."""
+        return user_name(self.uid)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it opens as an `OwnJobFolder`."""
+        return self.uid == os.geteuid() and not self._opened.st_mode & _OTHERS_WRITE
+
+    @property
+    def modified_at(self) -> float:
+        """When something was last put into it or taken out, in seconds since 1970."""
+        return self._opened.st_mtime
+
+    @property
+    def by_descriptor(self) -> Path:
+        """Leads to the folder that was opened, whatever has its name by now, for as long as this object is there."""
+        path = Path(f"/proc/self/fd/{self._descriptor}")
+        return path if path.exists() else self.path  # no Linux
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to it: it has been neither removed nor replaced."""
+        with suppress(OSError):
+            return os.path.samestat(os.lstat(self.path), self._opened)
+        return False
+
+    def has(self, name: str) -> bool:
+        """Whether it has a regular file of that name."""
+        with suppress(OSError):
+            return stat.S_ISREG(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
+        return False
+
+    def mtime(self, name: str) -> float:
+        """When the file was last written, in seconds since 1970."""
+        with self.open_file(name) as file:
+            return os.fstat(file.fileno()).st_mtime
+
+    def read(self, name: str, most_bytes: int = MOST_BYTES) -> bytes:
+        """The file's whole content."""
+        with self.open_file(name) as file:
+            content = file.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes", str(self.path / name))
+        return content
+
+    def open_file(self, name: str) -> IO[bytes]:
+        """To be read in parts, or locked."""
+        return os.fdopen(self._open(name, os.O_RDONLY), "rb")
+
+    def folder(self, name: str) -> "JobFolder":
+        """One in it, to be read. OSError."""
+        return JobFolder(self.path / name, self._descriptor)
+
+    def own(self) -> "OwnJobFolder":
+        """The same folder, to be written. NotOwnError."""
+        return OwnJobFolder(self.path, same_as=self)
+
+    def _open(self, name: str, flags: int) -> int:
+        try:
+            return open_regular(name, flags, dir_fd=self._descriptor)
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, str(self.path / name)) from None
+
+
+class OwnJobFolder(JobFolder):
+    """The effective user's own, which nobody else can write to."""
+
+    def __init__(self, path: Path, dir_fd: int | None = None, same_as: JobFolder | None = None) -> None:
+        """`same_as`: the folder that has to be at that path. OSError: as `JobFolder`. NotOwnError."""
+        try:
+            super().__init__(path, dir_fd)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=f"move {path} aside") from None
+        if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
+            raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
+        if self.uid != os.geteuid():
+            raise ForeignError(path, self.owner)
+        if self._opened.st_mode & _OTHERS_WRITE:
+            raise NotOwnError(
+                str(path), "other users can write to it, so nothing in it is trusted",
+                fix=f"look what is in it, then: chmod go-w {path}",
+            )  # fmt: skip
+
+    @classmethod
+    def make(cls, path: Path) -> Self:
+        """Opens it, and makes it where there is none, closed to everybody else. OSError. NotOwnError: somebody else
+        was there first.
+        """
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        return cls(path)
+
+    def subfolder(self, name: str) -> Self:
+        """As `make`, of a folder in it. OSError, NotOwnError."""
+        with suppress(FileExistsError):
+            os.mkdir(name, mode=0o700, dir_fd=self._descriptor)
+        return self.own_subfolder(name)
+
+    def own_subfolder(self, name: str) -> Self:
+        """One that is there. OSError, NotOwnError."""
+        return type(self)(self.path / name, self._descriptor)
+
+    def make_folders(self, name: str) -> None:
+        """One in it, with those around it, where there are none; its name may have slashes. OSError: also where one of
+        them is a link or a file.
+        """
+        at: JobFolder = self
+        for part in Path(name).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=at._descriptor)
+            at = at.folder(part)
+
+    def write(self, name: str, content: bytes, mode: int = 0o666) -> None:
+        """In one step: a reader finds the old content or the new. OSError: nothing has changed."""
+        partial = f".{name}-{secrets.token_hex(8)}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+            with os.fdopen(os.open(partial, flags, mode, dir_fd=self._descriptor), "wb") as file:
+                file.write(content)
+            os.rename(partial, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(partial)
+            raise
+
+    def save(self, name: str, content: bytes) -> None:
+        """As `write`. InputError: it cannot be written."""
+        try:
+            self.write(name, content)
+        except OSError as error:
+            raise InputError(
+                str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with room",
+                fix="make room there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
+            ) from None  # fmt: skip
+
+    def write_private(self, name: str, content: bytes) -> None:
+        """As `write`, of a file that no other user can read."""
+        self.write(name, content, 0o600)
+
+    def touch(self, name: str) -> bool:
+        """Makes an empty file. Whether there was none. OSError: also where what has its name is no file."""
+        try:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=self._descriptor))
+        except FileExistsError:
+            os.close(self._open(name, os.O_RDONLY))
+            return False
+        return True
+
+    def append_to(self, name: str) -> IO[bytes]:
+        """A file, made where there is none, whose content only grows. OSError: also of one that is another user's."""
+        try:
+            return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
+        except FileNotFoundError:
+            self.touch(name)
+            return self._open_own(name, os.O_WRONLY | os.O_APPEND, "ab")
+
+    def overwrite(self, name: str, content: bytes) -> None:
+        """The beginning of a file that is there, in place: that takes no room. OSError."""
+        with self._open_own(name, os.O_RDWR, "r+b") as file:
+            file.write(content)
+
+    def remove(self, name: str) -> None:
+        """A file, where there is one. OSError."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def move_to(self, path: Path) -> None:
+        """Renames it, within the folder that it is in. OSError: also where it is not there any more."""
+        if not self.is_in_place:
+            raise FileNotFoundError(errno.ENOENT, "it has been removed or replaced", str(self.path))
+        before, self.path = self.path, path
+        try:
+            before.rename(path)
+        except BaseException:  # a signal may come before or after the renaming
+            if not self.is_in_place:
+                self.path = before
+            raise
+
+    def remove_tree(self) -> None:
+        """With all that is in it, unless it was renamed or removed meanwhile. OSError."""
+        if not self.is_in_place:
+            return
+        for entry in os.listdir(self._descriptor):  # noqa: PTH208 # of a descriptor
+            if stat.S_ISDIR(os.stat(entry, dir_fd=self._descriptor, follow_symlinks=False).st_mode):
+                shutil.rmtree(entry, dir_fd=self._descriptor)
+            else:
+                os.unlink(entry, dir_fd=self._descriptor)
+        self.path.rmdir()  # whatever has its name now: nothing but an empty folder goes
+
+    def _open_own(self, name: str, flags: int, mode: str) -> IO[bytes]:
+        descriptor = self._open(name, flags)
+        if os.fstat(descriptor).st_uid != self.uid:
+            os.close(descriptor)
+            raise PermissionError(errno.EPERM, "it is another user's file", str(self.path / name))
+        return os.fdopen(descriptor, mode)
+
+
+def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int:
+    """The descriptor of a regular file, to be closed. OSError: it is none, or a link."""
+    try:
+        descriptor = os.open(path, flags | _FILE, 0o666, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link, and none is followed here", str(path)) from None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def user_name(uid: int) -> str:
+    """A user's name; the number where that has none, as in many containers."""
+    try:
+        return visible(pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return str(uid)
+
+
+def make_shared(folder: Path) -> None:
+    """A folder of jobs, where there is none. OSError. InputError: others can replace what is in it."""
+    for each in reversed((folder, *folder.parents)):
+        if not each.is_dir():
+            each.mkdir(mode=0o755, exist_ok=True)  # those above it too, whatever the umask is
+    for finding in sharing_findings(folder):
+        if finding.severity is Severity.ERROR:
+            raise InputError(finding.path, finding.message, fix=finding.fix)
+
+
+def sharing_findings(folder: Path) -> Iterator[Finding]:
+    """Others who may rename and replace a job's folder, the folder of jobs, or one above it: a job's programs find
+    their files by path, also when it is begun again, and would run those of somebody else.
+
+    An error where anybody may, and for root always. A warning where it takes the owner of a folder, or the group of one
+    above the folder of jobs: on a cluster these are often one's own team.
+    """
+    whole, is_root = folder.resolve(), os.geteuid() == 0
+    for each in (whole, *whole.parents):
+        try:
+            seen = each.stat()
+        except OSError:
+            continue  # it is made, or that fails
+        danger = "can replace what is in it, and have their files run as you"
+        if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
+            finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
+            yield finding("job.folder", str(each), f"other users can write to it, so they {danger}", f"chmod +t {each}")
+        elif seen.st_uid not in (0, os.geteuid()) and not _is_unmapped(seen.st_uid):
+            finding = Finding.error if is_root else Finding.warning
+            yield finding(
+                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
+                "use a folder that is root's or yours, as all folders above it are",
+            )  # fmt: skip
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Of a user who is not in this container's user namespace: nobody in here can be them."""
+    try:
+        ranges = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
+    except OSError:
+        return False
+    return uid == overflow and not any(int(first) <= uid < int(first) + int(count) for first, _, count in ranges)
+
+
+def _has_private_group(seen: os.stat_result) -> bool:
+    """Of a folder of one's own, made with a umask of 002, where each user has a group of their own."""
+    if seen.st_mode & stat.S_IWOTH or seen.st_uid != os.geteuid():
+        return False
+    try:
+        user, group = pwd.getpwuid(seen.st_uid), grp.getgrgid(seen.st_gid)
+    except KeyError:
+        return False
+    return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not {*group.gr_mem} - {user.pw_name}
+
+
+def open_lock(path: Path) -> IO[bytes]:
+    """A file in a folder that several users share, whose lock they take in turns, made where there is none. Another
+    user's can be locked, and is neither written nor changed. OSError: it is no such file.
+    """
+    while True:
+        try:
+            return os.fdopen(open_regular(path, os.O_RDWR), "r+b")
+        except PermissionError:
+            return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                os.fchmod(descriptor, 0o644)  # for the others, whatever this one's umask is
+                os.close(descriptor)

@@ -1,0 +1,418 @@
+"""The engine `kubernetes`: jobs go to a cluster that stands already, as JobSets in one of Kueue's queues, by kubectl.
+All that is known of a job stands in the cluster; nothing of Gangway runs there.
+"""
+
+import secrets
+import time
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.estimate.regions import Place
+from components.kubernetes.spec import SIZE
+from gangway.jobs.base import (
+    EngineAwayError,
+    JobStatus,
+    Phase,
+    Room,
+    no_data_source,
+    open_meeting,
+    region_findings,
+    unreadable,
+)
+from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.kubernetes import logs
+from gangway.jobs.kubernetes.fabric import fabric_of
+from gangway.jobs.kubernetes.fabric_findings import fabric_findings
+from gangway.jobs.kubernetes.hours import left_sec
+from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
+from gangway.jobs.kubernetes.manifests import (
+    CANCELLED_ANNOTATION,
+    DATA_CLAIM,
+    JOB_LABEL,
+    OURS,
+    QUEUE_LABEL,
+    RUN_ANNOTATION,
+    USER_ANNOTATION,
+    Placing,
+    output_findings,
+    priority_class,
+    variables_of,
+)
+from gangway.jobs.kubernetes.nodes import places
+from gangway.jobs.kubernetes.objects import (
+    Found,
+    Seen,
+    annotation_of,
+    annotations_of,
+    by_job,
+    condition,
+    excluded_of,
+    file_of,
+    is_a_jobs,
+    job_id_of,
+    run_folder_of,
+    start_of,
+)
+from gangway.jobs.kubernetes.places import QUEUES, local_queue
+from gangway.jobs.kubernetes.queues import (
+    Quota,
+    beyond,
+    cohort_total,
+    flavor_names,
+    lacking,
+    narrowest_block,
+    quota_of,
+)
+from gangway.jobs.kubernetes.starting import SETS, clear_stale, put
+from gangway.jobs.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
+from gangway.jobs.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
+from gangway.jobs.users import own_name
+from stacks.config.job_file import JobFile
+
+CLAIM = "gangway-runs"
+"""Name of the volume claim that has the run folders."""
+_WORKLOADS = "workloads.kueue.x-k8s.io"
+_CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
+_COHORTS = "cohorts.kueue.x-k8s.io"
+_FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
+_LOOKS, _LOOK_SEC = 60, 0.5
+_BEGINNING = 1
+"""An offset in a log: no line is older, and it is not the first call's."""
+
+
+class KubernetesEngine:
+    """`queue`: a LocalQueue of the namespace; `context`: the kubeconfig's current one where empty."""
+
+    kind = "kubernetes"
+
+    def __init__(self, context: str, namespace: str, queue: str, user: str = "", region: Place | None = None) -> None:
+        self._kubectl, self._queue = Kubectl(context, namespace), queue
+        self._user, self.region = user or own_name(), region
+        self.where = f"{context}@{namespace}/{queue}"
+
+    def findings(self, job: JobFile) -> Iterable[Finding]:
+        """See `Engine`. InputError: the cluster does not answer, or has no such queue."""
+        queue = local_queue(self._kubectl, self._queue)
+        if job.image is None:
+            fix = "image: NAME@sha256:..."
+            if job.preset is not None:
+                fix += ", of the trainer's: gangway dockerfile cuda > Dockerfile says how to build and push it"
+            yield Finding.error("job.image", "image", "a pod has to have one", fix)
+        if job.nodes.min < job.nodes.max:
+            yield Finding.warning(
+                "job.nodes", "nodes.min", f"of no effect here: Kueue admits all {job.nodes.max} nodes or none"
+            )
+        if not job.resources:
+            yield Finding.info(
+                "job.resources", "resources", "left out: 1 CPU and 2 GiB a node, and no accelerator",
+                "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
+            )  # fmt: skip
+        yield from output_findings(job)
+        yield from no_data_source(job)
+        yield from open_meeting(job, "the job's own pods, where the cluster enforces NetworkPolicies, else all pods")
+        yield from self._missing(job)
+        yield from self._team(job, queue["spec"]["clusterQueue"])
+        quota = self._quota(queue)
+        yield from fabric_findings(self._kubectl, job, quota)
+        if quota is None:
+            yield Finding.warning(
+                "job.quota",
+                "resources",
+                f"whether {self._queue} ever has room cannot be told: its quota is hidden",
+            )
+            return
+        for name, why in beyond(job, quota):
+            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or name another queue")
+
+    def _missing(self, job: JobFile) -> Iterable[Finding]:
+        if not self._has("persistentvolumeclaim", CLAIM):
+            yield Finding.error(
+                "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
+                "docs/first-kubernetes.md has one to apply",
+            )  # fmt: skip
+        if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
+            yield Finding.error(
+                "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
+                "docs/first-kubernetes.md says what it is",
+            )  # fmt: skip
+        name = priority_class(job.priority)
+        if name is not None and not self._has(_PRIORITIES, name):
+            yield Finding.error(
+                "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
+                "priority: normal, or docs/first-kubernetes.md has one to apply",
+            )  # fmt: skip
+
+    def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
+        """Of a team that is not the queue's: it changes nothing of what the job may have."""
+        if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
+            return
+        message = f"{job.team}: a label alone, for the job counts to the quota of {cluster_queue}"
+        with suppress(ForbiddenError):
+            names = [each["metadata"]["name"] for each in self._kubectl.get(_CLUSTER_QUEUES)]
+            message += ", and no quota of the cluster has that name" if job.team not in names else ""
+            message += f"; those that are there: {', '.join(names)}"
+        yield Finding.warning(
+            "job.team", "team", message, f"team: {cluster_queue}, or submit it to a queue of that team's"
+        )
+
+    def submit(self, job: JobFile) -> str:
+        """See `Engine`."""
+        for finding in (*region_findings(job, self.region), *self.findings(job)):
+            if finding.severity is Severity.ERROR:
+                raise InputError(finding.path, finding.message, fix=finding.fix)
+        sets = self._kubectl.get(SETS, OURS)
+        self._sweep(sets)
+        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
+        number = max(taken, default=0) + 1
+        block, fabric = self._block(job, self._queue), fabric_of(self._kubectl, job)
+        while True:
+            job_id = f"{job.name}-{number}"
+            folder = f"{self._kubectl.namespace}/{job_id}-{secrets.token_hex(8)}"
+            placing = Placing(
+                self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
+            )
+            try:
+                put(self._kubectl, job, placing, variables_of(job, fabric))
+            except TakenError:
+                number += 1  # somebody else had it first
+            else:
+                return job_id
+
+    def _sweep(self, sets: Sequence[Any]) -> None:
+        """What is over and has no end that JobSet knows: it would stay for ever, with its variables."""
+        now = datetime.now(UTC)
+        with suppress(ForbiddenError):
+            if any(may_be_old(each, now) for each in sets):
+                for seen in self._all(OURS):
+                    clear_old(self._kubectl, seen, self._listed(seen), now)
+            clear_leavings(self._kubectl, sets, now)
+
+    def status(self, job_id: str) -> JobStatus:
+        """See `Engine`. One that somebody has cancelled and that runs all the same is taken back by whoever looks."""
+        seen = self._seen(job_id)
+        found = self._status(seen)
+        if found.phase is Phase.RUNNING:
+            with suppress(ForbiddenError):  # to who may only look
+                self._is_taken_back(seen)
+        return found
+
+    def jobs(self) -> Sequence[JobStatus]:
+        """See `Engine`: those of all queues of the namespace. InputError: there is no such queue."""
+        with suppress(ForbiddenError):
+            local_queue(self._kubectl, self._queue)
+        return [self._listed(each) for each in self._all(OURS)]
+
+    def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
+        """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
+        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs
+        not all could be read.
+        """
+        seen = self._seen(job_id)
+        if not offset and (gone := self._log_gone(seen)):
+            text, end = self._log(seen, job_id, _BEGINNING)
+            return f"{gone}\n{text}", end
+        return self._log(seen, job_id, offset)
+
+    def _log_gone(self, seen: Seen) -> str:
+        """What cannot be read any more, and who may have it; empty where all can."""
+        gone, starts = starts_gone(seen)
+        if not gone:
+            return ""
+        whose = "what it wrote" if gone == starts else f"what {gone} of its {starts} starts wrote"
+        label, folder = f"{JOB_LABEL}={job_id_of(seen.last)}", annotations_of(seen.last).get(RUN_ANNOTATION, "")
+        return (
+            f"gangway: {whose} is gone with its pods: the cluster's own collection of logs may have it, of pods "
+            f"labelled {label} in {self._kubectl.namespace}; files are in {folder} of the volume claim {CLAIM}"
+        )
+
+    def _log(self, seen: Seen, job_id: str, offset: int) -> tuple[str, int]:
+        runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
+        if not any(each["status"].get("containerStatuses") for each in seen.pods):
+            return "", offset
+        said = self._kubectl.logs(
+            f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
+            "--max-log-requests=1000", *logs.since(offset),
+        )  # fmt: skip
+        if runs and (why := logs.cut_short(said)):
+            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="ask again, or look at its nodes")
+        return logs.read(said, offset, time.time_ns() if runs else None)
+
+    def cancel(self, job_id: str) -> None:
+        """See `Engine`. Kueue takes it off its nodes, by way of SIGTERM and its grace."""
+        for _ in range(_LOOKS):
+            seen = self._seen(job_id)
+            if self._status(seen).phase.is_over:
+                return
+            if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+                self._mark_cancelled(seen.last)
+                continue  # the next look has what was begun meanwhile; whoever begins one later sees the annotation
+            if self._take_off(seen):
+                return
+            time.sleep(_LOOK_SEC)
+        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="look at Kueue's own log")
+
+    def _mark_cancelled(self, job_set: Found) -> None:
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        self._kubectl.patch(
+            SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
+        )
+
+    def _take_off(self, seen: Seen) -> bool:
+        """False before Kueue has made a workload of it."""
+        if seen.workload is None:
+            return False
+        if seen.workload["spec"].get("active", True):
+            self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
+        return True
+
+    def _is_taken_back(self, seen: Seen) -> bool:
+        """Whether somebody has cancelled a job that is not over: no start goes on whose maker was cut off before he saw
+        that.
+        """
+        if cancelled_at(seen) is None:
+            return False
+        if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+            self._mark_cancelled(seen.last)
+        self._take_off(seen)
+        return True
+
+    def room(self, job: JobFile) -> Room:
+        """See `Engine`."""
+        queue = local_queue(self._kubectl, self._queue)
+        waiting = queue.get("status", {}).get("pendingWorkloads", 0)
+        if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
+            return Room(False, f"somebody has stopped the queue: {policy}")
+        if (stopped := condition(queue, "Active", status="False")) is not None:
+            return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
+        quota = self._quota(queue)
+        if quota is None:
+            return Room(False, "its quota may not be read")
+        lacks = lacking(job, quota)
+        free = "its quota has room" if not lacks else "; ".join(lacks)
+        if quota.in_cohort:
+            free += ", which its cohort may lend it" if lacks else ", of which its cohort may have borrowed some"
+        return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
+
+    def ensure_begun(self, job_id: str) -> None:
+        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node. One that
+        was cancelled meanwhile is taken back.
+        """
+        seen = self._seen(job_id)
+        nodes, status = unfit_nodes(seen), self._status(seen)
+        if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
+            return
+        last, job, queue = seen.last, file_of(seen.last), self._queue_of(seen.last)
+        meta = last["metadata"]
+        placing = Placing(
+            self._kubectl.namespace, queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
+            run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job, queue),
+            fabric_of(self._kubectl, job),
+        )  # fmt: skip
+        following = placing.without(nodes, left_sec(seen))
+        data = self._kubectl.get("secret", meta["name"]).get("data", {})
+        variables = {name: b64decode(value).decode() for name, value in data.items()}
+        try:
+            put(self._kubectl, job, following, variables)
+        except TakenError:  # somebody else has begun it, or was cut off while he did
+            clear_stale(self._kubectl, following.name)
+        if cancelled_at(self._seen(job_id)) is not None:
+            self.cancel(job_id)
+
+    def _queue_of(self, job_set: Found) -> str:
+        """Which need not be the one that this engine submits to."""
+        name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
+        return name
+
+    def _all(self, *words: str) -> list[Seen]:
+        sets = [each for each in self._kubectl.get(SETS, *words) if is_a_jobs(each)]
+        if not sets:
+            return []
+        workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
+            (_WORKLOADS, ()), ("jobs.batch", words), ("pods", words)
+        ))  # fmt: skip
+        return by_job(sets, workloads, jobs, pods)
+
+    def _seen(self, job_id: str) -> Seen:
+        if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
+            return found[0]
+        with suppress(ForbiddenError):
+            local_queue(self._kubectl, self._queue)  # no job is there where there is no such place
+        ids = [job_id_of(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
+        raise InputError(
+            "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+            fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
+        )  # fmt: skip
+
+    def _listed(self, seen: Seen) -> JobStatus:
+        try:
+            return self._status(seen)
+        except UnreadableError as error:
+            job_id = job_id_of(seen.last)
+            return unreadable(job_id, job_id.rpartition("-")[0], error)
+
+    def _status(self, seen: Seen) -> JobStatus:
+        return status_of(seen, self._other_places(seen))
+
+    def _other_places(self, seen: Seen) -> int | None:
+        """See `status_of`."""
+        if not (unfit := unfit_nodes(seen)):
+            return 0
+        last = seen.last
+        try:
+            queue = self._cluster_queue(self._kubectl.get(QUEUES, self._queue_of(last)))
+            flavors = {name: self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)}
+            nodes = self._kubectl.get("nodes")
+        except (ForbiddenError, MissingError):
+            return None
+        return places(file_of(last), quota_of(queue), flavors, nodes, {*excluded_of(last), *unfit})
+
+    def _cluster_queue(self, of: Any) -> Any:
+        return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
+
+    def _quota(self, of: Any) -> Quota | None:
+        """None where this user may not read it."""
+        try:
+            queue = self._cluster_queue(of)
+            return quota_of(queue, self._cohort(queue))
+        except ForbiddenError:
+            return None
+
+    def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
+        """What the queue's cohort has; None where this user may not read it, or where it may borrow of another one."""
+        if not (name := queue["spec"].get("cohortName")) or SIZE in annotations_of(queue):
+            return None
+        try:
+            members = [each for each in self._kubectl.get(_CLUSTER_QUEUES) if each["spec"].get("cohortName") == name]
+            try:
+                members.append(self._kubectl.get(_COHORTS, name))
+            except MissingError:
+                return cohort_total(members)
+        except ForbiddenError:
+            return None
+        return None if members[-1]["spec"].get("parentName") else cohort_total(members)
+
+    def _block(self, job: JobFile, queue_name: str) -> str | None:
+        """See `Placing.block`; None where this user may not read it."""
+        if job.nodes.max == 1:
+            return None
+        try:
+            queue = self._cluster_queue(local_queue(self._kubectl, queue_name))
+            flavors = [self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)]
+            names = [each["spec"].get("topologyName") for each in flavors]
+            return narrowest_block([None if name is None else self._kubectl.get(_TOPOLOGIES, name) for name in names])
+        except (ForbiddenError, MissingError):
+            return None
+
+    def _has(self, kind: str, name: str) -> bool:
+        try:
+            self._kubectl.get(kind, name)
+        except MissingError:
+            return False
+        except ForbiddenError:
+            return True  # it cannot be told, and Kueue says so itself
+        return True

@@ -1,0 +1,443 @@
+"""What a job file becomes for Kubernetes: a JobSet in one of Kueue's queues, and what its pods need; pure.
+
+A pod's end fails its Job, whose message names the exit code, and the JobSet's failure policy reads it there: 2, 3, 5
+and 6 end the job, 4 ends it until it is begun again without that node, 75 and a disruption begin it again, and what is
+left does so `max_restarts` times; all of it together `most_restarts` times. It is the code of whichever pod ends first:
+on several nodes a plain failure holds back its end (own-job.sh), for it may be that of a peer which has lost another.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from components.core.findings import Finding
+from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
+from gangway.jobs.attempts import most_restarts
+from gangway.jobs.kubernetes.fabric import Fabric
+from gangway.jobs.node_command import (
+    Meeting,
+    Place,
+    needs_member_key,
+    node_argv,
+    node_variables,
+    own_job_script,
+)
+from images.render import TEMPLATES
+from stacks.config.job_file import JobFile, Priority
+from stacks.config.own_command import RUN_DIR, outputs_in_mounts
+from trainer.core.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_ENDED_FOR_ALL,
+    EXIT_HOURS_OVER,
+    EXIT_INTERRUPTED,
+    EXIT_UNFIT,
+    EXIT_UNHEALTHY,
+)
+
+Manifest = dict[str, Any]
+
+JOB_SET_VERSION = "jobset.x-k8s.io/v1alpha2"
+JOB_LABEL = "gangway.dev/job"
+"""Of everything that belongs to a job: its id."""
+OURS = "--selector=app.kubernetes.io/managed-by=gangway"
+"""For kubectl: what is any job's."""
+START_LABEL = "gangway.dev/start"
+"""Of a JobSet: the how manieth of its job, from 1; more than one where a node was not fit."""
+FILE_ANNOTATION, USER_ANNOTATION, CANCELLED_ANNOTATION = "gangway.dev/file", "gangway.dev/user", "gangway.dev/cancelled"
+EXCLUDED_ANNOTATION = "gangway.dev/excluded-nodes"
+RUN_ANNOTATION = "gangway.dev/run-folder"
+CONTAINER, GROUP = "node", "node"
+DATA_CLAIM = "gangway-data"
+"""Name of the volume claim that has the data sets of presets."""
+_TEAM_LABEL = "gangway.dev/team"
+QUEUE_LABEL, _PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+_NEAR_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
+"""Of pods; those that no block of this kind has room for are of one of the next wider kind, and so on."""
+HOURS_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Of a JobSet: the seconds after which Kueue ends it, by a count that has the wait for nodes to come."""
+HOURS_ANNOTATION = "gangway.dev/max-sec"
+"""Of a JobSet: the seconds in which its pods may run. They end themselves after those (hours.sh)."""
+PATIENCE_SEC = 4 * 3600
+"""Beyond its hours, for nodes that have to come, in all of a JobSet's tries."""
+_MOUNTS = "/mnt/gangway"
+_RUN_DIR, _SCRIPTS_DIR, _MEMBER_DIR = f"{_MOUNTS}/run", f"{_MOUNTS}/scripts", f"{_MOUNTS}/member"
+MEMBER_KEY = "member.pem"
+"""In a job's Secret, and in `_MEMBER_DIR`: its nodes' key. In no pod's environment."""
+_OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
+_HOURS, _USED = "hours.sh", f"{_RUN_DIR}/.gangway-used-sec"
+_PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
+_PORT = 29400
+_HOLD_BACK_SEC = 20
+"""By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
+_RESTARTS = "GANGWAY_RESTARTS"
+"""Variable of a pod: how often its JobSet has begun again, for whatever reason."""
+_RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+_GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
+    echo "gangway: begun again %(most)d times, which is the most: something ends it again and again" >&2
+    exit %(code)d
+fi
+"""
+_MEETS = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
+"""For a pod's shell: the argument of torchrun's by which the first pod serves the store."""
+_WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
+_APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
+"""By a resource, the label of nodes in which those that can reach each other by it are alike."""
+_JOINS = """gangway_looks=0
+trap 'exit %(told)d' TERM
+until [ -r %(script)s ]; do
+    gangway_looks=$((gangway_looks + 1))
+    if [ "$gangway_looks" -gt 300 ]; then
+        echo "gangway: no %(script)s after ten minutes, of the plug-in for the nodes' network" >&2
+        exit 1
+    fi
+    sleep 2
+done
+trap - TERM
+gangway_env=$(export -p)
+. %(script)s
+eval "$gangway_env"
+unset gangway_env gangway_looks
+"""
+"""For a pod's bash: the script gives values to variables that have none. What it ends with says nothing. A node that
+has just come up is given it by a pod of its own.
+"""
+_USER = 1000
+KEPT_SEC = 7 * 24 * 3600
+"""How long a job that is over can be asked for."""
+_TMP_SIZE = "20Gi"
+"""Of /tmp. Who writes more fails, and that counts; what a full node evicts would begin again up to `most_restarts`."""
+DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where a job goes.
+
+    Attributes:
+        claim: of a volume that all nodes can write to, for run folders.
+        run_folder: of this job in it, `NAMESPACE/NAME`.
+        excluded: nodes that were not fit for it.
+        start: of its JobSets this is the how manieth, from 1.
+        max_sec: what is left of its hours; None for all of them.
+        fabric: what the pods take for the network between GPUs; None for TCP, or where they need nothing.
+        block: label of the blocks of nodes one of which all of its are from, where there is room; None where the queue
+            knows none.
+    """
+
+    namespace: str
+    queue: str
+    claim: str
+    job_id: str
+    user: str
+    run_folder: str
+    excluded: tuple[str, ...] = ()
+    start: int = 1
+    max_sec: int | None = None
+    block: str | None = None
+    fabric: Fabric | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the JobSet, and of all that belongs to it."""
+        return self.job_id if self.start == 1 else f"{self.job_id}-s{self.start}"
+
+    def without(self, nodes: Iterable[str], max_sec: int) -> "Placing":
+        """The next start's."""
+        excluded = tuple(sorted({*self.excluded, *nodes}))
+        return replace(self, excluded=excluded, start=self.start + 1, max_sec=max_sec)
+
+
+def priority_class(priority: Priority) -> str | None:
+    """Name of Kueue's WorkloadPriorityClass; None for what has none."""
+    return None if priority is Priority.NORMAL else f"gangway-{priority}"
+
+
+def resources_of(job: JobFile) -> Mapping[str, str]:
+    """What each node's pod asks for, and may take at most."""
+    return job.resources or DEFAULT_RESOURCES
+
+
+def output_findings(job: JobFile) -> Iterable[Finding]:
+    """Outputs that would be in the way of what a pod has besides."""
+    for output, mount in outputs_in_mounts(job.outputs, [_MOUNTS]):
+        yield Finding.error(
+            "job.outputs",
+            "outputs",
+            f"{output}: a pod has its run folder in {mount}",
+            f"write to ${RUN_DIR}, or to another folder such as /work/results",
+        )
+
+
+def variables_of(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str]:
+    """Of its pods; they may be secrets."""
+    joins = {} if fabric is None else fabric.env
+    held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
+    # The image's own home may not be written to.
+    return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
+
+
+def supports(placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """What there is before the JobSet: the script, the job's variables and key, and who may talk to its pods."""
+    return (
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": _meta(placing, placing.name),
+            "immutable": True,
+            "data": {_OWN_JOB: own_job_script().read_text(), _HOURS: hours_script().read_text()},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": _meta(placing, placing.name),
+            "immutable": True,
+            "type": "Opaque",
+            "stringData": dict(secrets),
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": _meta(placing, placing.name),
+            "spec": {
+                "podSelector": {"matchLabels": {JOB_LABEL: placing.job_id}},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"podSelector": {"matchLabels": {JOB_LABEL: placing.job_id}}}]}],
+            },
+        },
+    )
+
+
+def hours_script() -> Path:
+    """That ends a pod's program when the job's hours are over, on this machine."""
+    return TEMPLATES / "job" / _HOURS
+
+
+def job_set(job: JobFile, placing: Placing) -> Manifest:
+    """The JobSet. Of a job file its annotation has all but `env`, which is in a Secret."""
+    max_sec = placing.max_sec or _max_sec(job)
+    labels = {
+        **_labels(placing),
+        START_LABEL: str(placing.start),
+        QUEUE_LABEL: placing.queue,
+        HOURS_LABEL: str(max_sec + PATIENCE_SEC),
+    }
+    if (name := priority_class(job.priority)) is not None:
+        labels[_PRIORITY_LABEL] = name
+    if job.team is not None:
+        labels[_TEAM_LABEL] = job.team
+    annotations = {
+        FILE_ANNOTATION: job.model_dump_json(exclude_unset=True, exclude={"env"}),
+        USER_ANNOTATION: placing.user,
+        RUN_ANNOTATION: placing.run_folder,
+        EXCLUDED_ANNOTATION: ",".join(placing.excluded),
+        HOURS_ANNOTATION: str(max_sec),
+    }
+    return {
+        "apiVersion": JOB_SET_VERSION,
+        "kind": "JobSet",
+        "metadata": {**_meta(placing, placing.name), "labels": labels, "annotations": annotations},
+        "spec": {
+            "suspend": True,  # until Kueue admits it
+            "ttlSecondsAfterFinished": KEPT_SEC,
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": _failure_policy(job),
+            "replicatedJobs": [
+                {
+                    "name": GROUP,
+                    "replicas": 1,
+                    "template": {"metadata": {"labels": _labels(placing)}, "spec": _job(job, placing)},
+                }
+            ],
+        },
+    }
+
+
+def _max_sec(job: JobFile) -> int:
+    return math.ceil(job.max_hours * 3600)
+
+
+def _failure_policy(job: JobFile) -> Manifest:
+    over = (EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER)
+    return {
+        "maxRestarts": job.max_restarts,
+        # All pods are gone before the next begin: two of a kind in one run folder would spoil it.
+        "restartStrategy": "BlockingRecreate",
+        "rules": [
+            {"name": "over", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(*over)]},
+            {"name": "unfit", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(EXIT_UNFIT)]},
+            {
+                "name": "interrupted",
+                "action": "RestartJobSetAndIgnoreMaxRestarts",
+                "onJobFailureMessagePatterns": [_with_code(EXIT_INTERRUPTED), "has condition DisruptionTarget"],
+            },
+        ],
+    }
+
+
+def _with_code(*codes: int) -> str:
+    """As the Job controller words it."""
+    return f"failed with exit code ({'|'.join(str(code) for code in codes)}) "
+
+
+def _job(job: JobFile, placing: Placing) -> Manifest:
+    annotations = {} if placing.fabric is None else dict(placing.fabric.annotations)
+    if placing.block is not None:
+        annotations[_NEAR_ANNOTATION] = placing.block
+    noted = {"annotations": annotations} if annotations else {}
+    return {
+        "parallelism": job.nodes.max,
+        "completions": job.nodes.max,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": [0]},
+                },
+            ]
+        },
+        "template": {"metadata": {"labels": _labels(placing), **noted}, "spec": _pod(job, placing)},
+    }
+
+
+def _pod(job: JobFile, placing: Placing) -> Manifest:
+    asked = dict(resources_of(job))
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": job.image,
+        "command": [_literal(word) for word in _words(job, placing)],
+        "env": [{"name": _RESTARTS, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{_RESTARTS_LABEL}']"}}}],
+        "resources": {"requests": asked, "limits": asked},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "runs", "mountPath": _RUN_DIR, "subPath": placing.run_folder},
+            {"name": "scripts", "mountPath": _SCRIPTS_DIR, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "shm", "mountPath": "/dev/shm"},
+            *_outputs(job, placing),
+        ],
+    }
+    if job.workdir is not None:
+        container["workingDir"] = job.workdir
+    if job.data_dir is not None:
+        container["volumeMounts"].append({"name": "data", "mountPath": job.data_dir, "readOnly": True})
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": job.grace_sec,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "runs", "persistentVolumeClaim": {"claimName": placing.claim}},
+            {"name": "scripts", "configMap": {"name": placing.name}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": asked.get("ephemeral-storage", _TMP_SIZE)}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    if job.data_dir is not None:
+        read = {"claimName": DATA_CLAIM, "readOnly": True}
+        spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
+    _give_secrets(spec, job, placing)
+    if placing.fabric is not None:
+        _join(spec, placing.fabric)
+    if affinity := _affinity(job, placing):
+        spec["affinity"] = affinity
+    return spec
+
+
+def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
+    """The job's variables; its key as a file alone."""
+    (container,) = pod["containers"]
+    if not needs_member_key(job):
+        container["envFrom"] = [{"secretRef": {"name": placing.name}}]
+        return
+    # By envFrom the key would be a variable too, and a preset's variables are no secrets.
+    own = variables_of(job, placing.fabric)
+    container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
+    container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
+    # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.
+    file = {"secretName": placing.name, "items": [{"key": MEMBER_KEY, "path": MEMBER_KEY}], "defaultMode": 0o400}
+    pod["volumes"].append({"name": "member", "secret": file})
+
+
+def _join(pod: Manifest, fabric: Fabric) -> None:
+    """Gives a pod the plug-in for the network between GPUs."""
+    if fabric.mount is None:
+        return
+    (container,) = pod["containers"]
+    container["volumeMounts"].append({"name": "fabric", "mountPath": fabric.mount.path, "readOnly": True})
+    claim = {"claimName": fabric.mount.claim, "readOnly": True}
+    pod["volumes"].append({"name": "fabric", "persistentVolumeClaim": claim})
+
+
+def _affinity(job: JobFile, placing: Placing) -> Manifest:
+    """Which nodes: none that was not fit; and those that reach each other: InfiniBand joins no two rungs, and chips of
+    TPUs are of one slice, which is a node pool.
+    """
+    found: Manifest = {}
+    if placing.excluded:
+        away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}
+        needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
+        found["nodeAffinity"] = {_WHEN: needed}
+    alike = [label for resource, label in _APART.items() if resource in resources_of(job)]
+    if job.nodes.max > 1 and alike:
+        own = {"matchLabels": {JOB_LABEL: placing.job_id}}
+        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": label} for label in alike]}
+    return found
+
+
+def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
+    """Mounts beside the run folder's; the kubelet makes their folders as it makes that one.
+
+    Each is one folder right beside it: in one that is mounted a pod could put a link in the place of the next, which
+    the kubelet follows to wherever it leads in the volume.
+    """
+    for output in job.outputs:
+        beside = f"{placing.run_folder}.outputs{output.replace('/', '+')}"
+        yield {"name": "runs", "mountPath": output, "subPath": beside}
+
+
+def _words(job: JobFile, placing: Placing) -> list[str]:
+    goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
+    hours = ["/bin/sh", f"{_SCRIPTS_DIR}/{_HOURS}", str(_max_sec(job)), str(job.grace_sec), _USED]
+    if job.nodes.max == 1:
+        return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]
+    script = None if placing.fabric is None else placing.fabric.script
+    shell, joins = (
+        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
+    )
+    first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
+    meeting = Meeting(first, _PORT, placing.name, job.nodes.max, f"{_MEMBER_DIR}/{MEMBER_KEY}")
+    meets = _MEETS if job.preset is not None or job.processes_per_node is not None else ""
+    return [shell, "-c", f'{goes_on}{meets}{joins}exec "$@"', "node", *hours, *node_argv(job, _PLACE, meeting)]
+
+
+def _literal(word: str) -> str:
+    """For a container's command, in which $(NAME) is a variable's value and $$ a dollar."""
+    return word.replace("$", "$$")
+
+
+def _labels(placing: Placing) -> dict[str, str]:
+    return {"app.kubernetes.io/managed-by": "gangway", JOB_LABEL: placing.job_id}
+
+
+def _meta(placing: Placing, name: str) -> Manifest:
+    return {"name": name, "namespace": placing.namespace, "labels": _labels(placing)}

@@ -1,0 +1,173 @@
+"""A job's objects in a cluster, and how they are read; pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from components.core.first_wrong import first_wrong
+from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.kubernetes.manifests import (
+    EXCLUDED_ANNOTATION,
+    FILE_ANNOTATION,
+    HOURS_ANNOTATION,
+    HOURS_LABEL,
+    JOB_LABEL,
+    RUN_ANNOTATION,
+    START_LABEL,
+)
+from stacks.config.job_file import JobFile
+
+Found = Mapping[str, Any]
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_ID, _NUMBER = re.compile(r"[a-z][a-z0-9-]*-[0-9]+"), re.compile(r"[1-9][0-9]*")
+_LIVE = ("Pending", "Running")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One job's objects.
+
+    Attributes:
+        sets: its JobSets, the first start first; those that went by their age are not among them.
+        workload: Kueue's, of the last; None before Kueue has seen it.
+        jobs, pods: of the last.
+        earlier: workloads of the other sets; None of one that is gone.
+    """
+
+    sets: Sequence[Found]
+    workload: Found | None
+    jobs: Sequence[Found]
+    pods: Sequence[Found]
+    earlier: Sequence[Found | None] = ()
+
+    @property
+    def last(self) -> Found:
+        """The JobSet that counts."""
+        return self.sets[-1]
+
+    @property
+    def live(self) -> Sequence[Found]:
+        """Pods that have not ended: one that has may stay for as long as its JobSet."""
+        return [each for each in self.pods if each["status"].get("phase") in _LIVE]
+
+
+def by_job(
+    sets: Iterable[Found], workloads: Iterable[Found], jobs: Iterable[Found], pods: Iterable[Found]
+) -> list[Seen]:
+    """Of all objects in a namespace, the oldest job first."""
+    groups = dict[str, list[Found]]()
+    for each in sorted(sets, key=start_of):
+        groups.setdefault(job_id_of(each), []).append(each)
+    of_workload = {_owner(each): each for each in workloads}
+    known_jobs, known_pods = list(jobs), list(pods)
+    found = list[Seen]()
+    for group in groups.values():
+        *before, uid = (each["metadata"]["uid"] for each in group)
+        mine = [each for each in known_jobs if _owner(each) == uid]
+        uids = {each["metadata"]["uid"] for each in mine}
+        own = sorted((each for each in known_pods if _owner(each) in uids), key=_index)
+        found.append(Seen(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
+    return sorted(found, key=lambda each: int(job_id_of(each.last).rpartition("-")[2]))
+
+
+def is_a_jobs(job_set: Found) -> bool:
+    """Whether it is a job's at all: whoever calls himself Gangway may have put others there."""
+    labels = job_set["metadata"].get("labels", {})
+    return bool(_ID.fullmatch(labels.get(JOB_LABEL, "")) and _NUMBER.fullmatch(labels.get(START_LABEL, "")))
+
+
+def job_id_of(job_set: Found) -> str:
+    """Of the job that a JobSet belongs to."""
+    return str(job_set["metadata"]["labels"][JOB_LABEL])
+
+
+def start_of(job_set: Found) -> int:
+    """The how manieth of its job it is, from 1."""
+    return int(job_set["metadata"]["labels"][START_LABEL])
+
+
+def restarts_of(job_set: Found) -> int:
+    """How often JobSet has begun it again."""
+    count: int = job_set.get("status", {}).get("restarts", 0)
+    return count
+
+
+def file_of(job_set: Found) -> JobFile:
+    """As it was submitted, without `env`. UnreadableError: no release of ours wrote it, or another one."""
+    try:
+        return JobFile.model_validate_json(annotation_of(job_set, FILE_ANNOTATION))
+    except ValidationError as error:
+        raise _unreadable(job_set, f"{FILE_ANNOTATION}: {first_wrong(error)}") from None
+
+
+def hours_sec_of(job_set: Found) -> int:
+    """In which its pods may run; an earlier release has asked Kueue for no more. UnreadableError: as `file_of`."""
+    label = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
+    text = annotations_of(job_set).get(HOURS_ANNOTATION, label)
+    if not _NUMBER.fullmatch(text):
+        raise _unreadable(job_set, f"{HOURS_ANNOTATION} is {text!r}")
+    return int(text)
+
+
+def run_folder_of(job_set: Found) -> str:
+    """In the claim. UnreadableError: as `file_of`."""
+    return annotation_of(job_set, RUN_ANNOTATION)
+
+
+def excluded_of(job_set: Found) -> tuple[str, ...]:
+    """Nodes that earlier starts have left."""
+    text = annotations_of(job_set).get(EXCLUDED_ANNOTATION, "")
+    return tuple(text.split(",")) if text else ()
+
+
+def annotation_of(job_set: Found, name: str) -> str:
+    """UnreadableError: as `file_of`."""
+    if (text := annotations_of(job_set).get(name)) is None:
+        raise _unreadable(job_set, f"it has no annotation {name}")
+    return text
+
+
+def annotations_of(job_set: Found) -> Mapping[str, str]:
+    """Whoever made it."""
+    found: Mapping[str, str] = job_set["metadata"].get("annotations", {})
+    return found
+
+
+def _unreadable(job_set: Found, problem: str) -> UnreadableError:
+    name = job_set["metadata"]["name"]
+    return UnreadableError(
+        f"jobset {name}", f"it cannot be read: {problem}",
+        fix=f"the release of Gangway that submitted it reads it; `kubectl describe jobset {name}` shows it",
+    )  # fmt: skip
+
+
+def condition(found: Found, kind: str, status: str = "True") -> Found | None:
+    """One that has this status now."""
+    known = any_condition(found, kind)
+    return known if known is not None and known["status"] == status else None
+
+
+def any_condition(found: Found, kind: str) -> Found | None:
+    """Whatever its status is."""
+    return next((each for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
+
+
+def time_of(text: str) -> datetime:
+    """As Kubernetes writes one.
+
+    >>> time_of("2026-01-02T03:04:05Z")
+    datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    """
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def _owner(found: Found) -> str:
+    return next((each["uid"] for each in found["metadata"].get("ownerReferences", ()) if each.get("controller")), "")
+
+
+def _index(pod: Found) -> int:
+    return int(pod["metadata"].get("annotations", {}).get(_INDEX, 0))

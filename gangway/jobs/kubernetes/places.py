@@ -1,0 +1,64 @@
+"""Whether the place that a user names is one of the cluster's: its namespace, and one of Kueue's queues in it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from components.core.findings import InputError, nearest_hint
+from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError
+
+QUEUES = "localqueues.kueue.x-k8s.io"
+_EVERYWHERE = "--all-namespaces"
+
+
+def local_queue(kubectl: Kubectl, name: str) -> Any:
+    """Kueue's object. InputError: there is none, or no such namespace; says which there are."""
+    try:
+        return kubectl.get(QUEUES, name)
+    except MissingError:
+        raise _no_place(kubectl, name) from None
+
+
+def _no_place(kubectl: Kubectl, name: str) -> InputError:
+    place, context = f"--on kubernetes:{kubectl.context}@{kubectl.namespace}/{name}", kubectl.context
+    if not _has_namespace(kubectl):
+        known = _names(kubectl, "namespaces")
+        return InputError(
+            place, "the cluster has no such namespace", value=kubectl.namespace, allowed=_or_none(known),
+            fix=nearest_hint(kubectl.namespace, known or ()),
+        )  # fmt: skip
+    own = _names(kubectl, QUEUES) or []
+    if own:
+        return InputError(
+            place, "the namespace has no such queue of Kueue's", value=name, allowed=", ".join(own),
+            fix=nearest_hint(name, own),
+        )  # fmt: skip
+    others = _names(kubectl, QUEUES, _EVERYWHERE)
+    return InputError(
+        place, "the namespace has no queue of Kueue's", value=name, allowed=_or_none(others),
+        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/first-kubernetes.md has one to apply",
+    )  # fmt: skip
+
+
+def _has_namespace(kubectl: Kubectl) -> bool:
+    try:
+        kubectl.get("namespace", kubectl.namespace)
+    except MissingError:
+        return False
+    except ForbiddenError:
+        return True  # who may not see it may well have a queue in it
+    return True
+
+
+def _names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
+    """With their namespaces where all are asked for; None where this user may not see them."""
+    try:
+        metas = [each["metadata"] for each in kubectl.get(kind, *words)]
+    except ForbiddenError:
+        return None
+    return [f"{each['namespace']}/{each['name']}" if _EVERYWHERE in words else each["name"] for each in metas]
+
+
+def _or_none(names: Sequence[str] | None) -> str:
+    if names is None:
+        return "which there are you may not see"
+    return ", ".join(names) or "none is there"

@@ -1,0 +1,187 @@
+"""What one of Kueue's queues has for a job: its quota, what of it is free, and who waits; pure but for the asking."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from components.kubernetes.manifest import OURS
+from components.kubernetes.spec import HOST, SIZE, UNCOUNTED
+from gangway.jobs.kubernetes.manifests import resources_of
+from stacks.config.job_file import JobFile
+
+_SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
+    {
+        **{"m": Decimal("0.001"), "": Decimal(1)},
+        **{letter: Decimal(1000) ** power for power, letter in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+        **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
+    }
+)
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """One kind of nodes, by resource. `most` is None where it may borrow without a limit of its own."""
+
+    name: str
+    nominal: Mapping[str, Decimal]
+    most: Mapping[str, Decimal | None]
+    used: Mapping[str, Decimal]
+
+    def holds(self, wanted: Mapping[str, Decimal]) -> bool:
+        """Whether it ever may."""
+        limits = ((wanted[name], self.most[name]) for name in wanted)
+        return all(most is None or number <= most for number, most in limits)
+
+    def lacks(self, wanted: Mapping[str, Decimal]) -> list[str]:
+        """In words, what of its own is not free now."""
+        free = {name: self.nominal[name] - self.used.get(name, Decimal(0)) for name in wanted}
+        return [
+            f"{name}: {free[name]:f} of {self.nominal[name]:f} free, {number:f} wanted"
+            for name, number in wanted.items()
+            if number > free[name]
+        ]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors. `uncounted`: what
+    names begin with that Kueue leaves out, as far as that is known; `node`: what one node leaves to pods, as far as
+    that is.
+    """
+
+    groups: Sequence[Sequence[Flavor]]
+    in_cohort: bool
+    uncounted: tuple[str, ...] = ()
+    node: Mapping[str, Decimal] = field(default_factory=dict)
+
+    def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
+        """Each group, and what the job takes of it."""
+        whole = needed(job)
+        found = [
+            (group, {name: whole[name] for name in whole if name in group[0].nominal}) for group in self.groups if group
+        ]
+        return [(group, wanted) for group, wanted in found if wanted]
+
+
+def quantity(text: str) -> Decimal:
+    """A number of Kubernetes'.
+
+    >>> quantity("500m"), quantity("2Gi")
+    (Decimal('0.500'), Decimal('2147483648'))
+    """
+    number = text.rstrip("mkKMGTPEi")
+    return Decimal(number) * _SUFFIXES[text[len(number) :]]
+
+
+def needed(job: JobFile) -> Mapping[str, Decimal]:
+    """By all of its nodes."""
+    return {name: number * job.nodes.max for name, number in _on_a_node(job).items()}
+
+
+def _on_a_node(job: JobFile) -> Mapping[str, Decimal]:
+    return {name: quantity(text) for name, text in resources_of(job).items()}
+
+
+def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Decimal]:
+    """What queues of one cohort, and the cohort itself, have together, by flavor and resource."""
+    found: dict[tuple[str, str], Decimal] = {}
+    flavors = [
+        flavor for each in members for group in each["spec"].get("resourceGroups", ()) for flavor in group["flavors"]
+    ]
+    for flavor in flavors:
+        for each in flavor["resources"]:
+            key = flavor["name"], each["name"]
+            found[key] = found.get(key, Decimal(0)) + quantity(str(each["nominalQuota"]))
+    return found
+
+
+def quota_of(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
+    """As the cluster has it. `cohort`: the `cohort_total` of what it borrows from; None where nobody knows."""
+    node, own_cohort = _size_of(cluster_queue)
+    spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
+    in_cohort = bool(spec.get("cohortName"))
+    lends = (cohort or own_cohort) if in_cohort else None
+    used = {
+        flavor["name"]: {each["name"]: quantity(str(each.get("total", "0"))) for each in flavor["resources"]}
+        for flavor in status.get("flavorsReservation", ())
+    }
+    groups = [
+        [_flavor(flavor, used.get(flavor["name"], {}), lends) for flavor in group["flavors"]]
+        for group in spec.get("resourceGroups", ())
+    ]
+    # Kueue's own configuration members may not read; that of a cluster of Gangway's own is known.
+    labels = cluster_queue.get("metadata", {}).get("labels", {})
+    return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
+
+
+def _size_of(
+    cluster_queue: Mapping[str, Any],
+) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
+    """What a node leaves to pods, and what each flavor has, of a cluster of Gangway's own; nothing of others."""
+    try:
+        said = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
+        node, nodes = {name: quantity(text) for name, text in said["node"].items()}, int(said["nodes"])
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return {}, {}  # somebody else's, or of a release before
+    return node, {
+        (flavor, name): number * nodes for flavor in flavor_names(cluster_queue) for name, number in node.items()
+    }
+
+
+def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
+    """Of all of its groups."""
+    groups = cluster_queue["spec"].get("resourceGroups", ())
+    return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
+
+
+def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
+    """The label of the smallest blocks of more than one node that all flavors' topologies have; `topologies`: of each
+    flavor, None of one that has none. None where there is no such label: a flavor without it would be passed over.
+    """
+    found = [[] if each is None else [level["nodeLabel"] for level in each["spec"]["levels"]] for each in topologies]
+    shared = [label for label in found[0] if all(label in each for each in found)] if found else []
+    return next((label for label in reversed(shared) if label != HOST), None)
+
+
+def _flavor(
+    found: Mapping[str, Any], used: Mapping[str, Decimal], cohort: Mapping[tuple[str, str], Decimal] | None
+) -> Flavor:
+    """`cohort`: what it may borrow of at most, empty where nobody knows; None where there is nobody to borrow from."""
+    nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
+    for each in found["resources"]:
+        own, limit = quantity(str(each["nominalQuota"])), each.get("borrowingLimit")
+        nominal[each["name"]] = own
+        if cohort is None:
+            most[each["name"]] = own
+            continue
+        limits = [cohort.get((found["name"], each["name"])), None if limit is None else own + quantity(str(limit))]
+        most[each["name"]] = min((bound for bound in limits if bound is not None), default=None)
+    return Flavor(found["name"], nominal, most, used)
+
+
+def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
+    """Resource and why, of what the queue never has for it."""
+    known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
+    asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
+    found = [(name, "the queue has no quota of it") for name in asked if name not in known]
+    for name, number in _on_a_node(job).items():
+        if number > quota.node.get(name, number):
+            found.append((name, f"{number:f} on one node, and a node leaves {quota.node[name]:f} to a job's pods"))
+    for group, wanted in quota.wanted(job):
+        if any(flavor.holds(wanted) for flavor in group):
+            continue
+        alone = [name for name in wanted if not any(flavor.holds({name: wanted[name]}) for flavor in group)]
+        for name in alone or list(wanted)[:1]:
+            most = ", ".join(f"{flavor.name} {flavor.most[name] or Decimal(0):f}" for flavor in group)
+            why = f"{wanted[name]:f} on {job.nodes.max} nodes, and the queue's quota, by flavor, is {most}"
+            found.append((name, why if alone else f"{why}: none has all that the job takes"))
+    return found
+
+
+def lacking(job: JobFile, quota: Quota) -> list[str]:
+    """In words, what of its own quota is not free now: of each group of the flavor that lacks least."""
+    least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
+    return [each for some in least for each in some]

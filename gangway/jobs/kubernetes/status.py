@@ -1,0 +1,163 @@
+"""What a job is at, out of the cluster's own objects; pure."""
+
+import re
+from datetime import datetime
+
+from gangway.jobs.attempts import after, most_restarts, too_often
+from gangway.jobs.base import JobStatus, Phase
+from gangway.jobs.kubernetes.hours import OVER_HOURS, left_sec, stretches_of
+from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
+from gangway.jobs.kubernetes.objects import (
+    Found,
+    Seen,
+    annotations_of,
+    any_condition,
+    condition,
+    file_of,
+    job_id_of,
+    restarts_of,
+    start_of,
+    time_of,
+)
+from stacks.config.job_file import JobFile
+from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
+
+_CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
+
+
+def unfit_nodes(seen: Seen) -> list[str]:
+    """On which a command has said that the node is not fit."""
+    failed = {name for name, code in _ends(seen) if code == EXIT_UNFIT}
+    return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
+
+
+def cancelled_at(seen: Seen) -> datetime | None:
+    """When somebody has cancelled the job; None where nobody has. It need not be its last set that says so: one may
+    have been begun at that moment.
+    """
+    notes = [annotations_of(each) for each in seen.sets]
+    return min((time_of(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
+
+
+def status_of(seen: Seen, other_places: int | None) -> JobStatus:
+    """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
+    UnreadableError: as `file_of`.
+    """
+    last, job = seen.last, file_of(seen.last)
+    phase, code, reason, ended_at = _end_of(seen, job, other_places) or (*_now(seen), None)
+    stretches = stretches_of(seen)
+    return JobStatus(
+        id=job_id_of(last),
+        name=job.name,
+        user=annotations_of(last).get(USER_ANNOTATION, ""),
+        team=job.team or "",
+        phase=phase,
+        nodes=tuple(each["spec"]["nodeName"] for each in seen.pods if each["spec"].get("nodeName")),
+        starts=_starts(seen),
+        exit_code=code,
+        reason=reason,
+        submitted_at=time_of(seen.sets[0]["metadata"]["creationTimestamp"]),
+        started_at=stretches[0].start if stretches else _started_at(seen),
+        ended_at=ended_at,
+        stretches=stretches,
+    )
+
+
+_End = tuple[Phase, int | None, str, datetime | None]
+
+
+def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
+    """None while more may come of it."""
+    if (done := condition(seen.last, "Completed")) is not None:
+        return Phase.DONE, 0, "", time_of(done["lastTransitionTime"])
+    cancelled = cancelled_at(seen)
+    has_left = _is_inactive(seen) and not seen.live and not _is_admitted(seen)
+    failed = condition(seen.last, "Failed")
+    if cancelled is not None and (failed is not None or has_left):
+        return Phase.CANCELLED, None, "cancelled", cancelled
+    evicted = None if seen.workload is None else condition(seen.workload, "Evicted")
+    if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
+        at = time_of(evicted["lastTransitionTime"])
+        if stretches_of(seen) == ():
+            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or had no image", at
+        return Phase.OVER_HOURS, None, "its hours are over", at
+    if failed is None:
+        return None
+    return _failed(seen, job, other_places, failed)
+
+
+def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
+    at = time_of(failed["lastTransitionTime"])
+    codes = [code for _, code in _ends(seen)]
+    if not codes:
+        return Phase.FAILED, None, failed.get("message", ""), at
+    if codes[0] == EXIT_ENDED_FOR_ALL and restarts_of(seen.last) > most_restarts(job):
+        return Phase.FAILED, codes[0], too_often(job), at
+    enough = other_places is None or other_places >= job.nodes.max
+    then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
+    if then.phase is None:
+        assert codes[0] == EXIT_UNFIT, "every other code that begins again is no end of a JobSet"
+        return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if left_sec(seen) <= 0 else None
+    return then.phase, codes[0], then.reason, at
+
+
+def _now(seen: Seen) -> tuple[Phase, int | None, str]:
+    if nodes := unfit_nodes(seen):
+        return Phase.WAITING, None, f"{', '.join(nodes)} is not fit; a wait for the job begins it again without"
+    workload = seen.workload
+    if workload is None:
+        return Phase.WAITING, None, "Kueue has not seen it yet"
+    if _is_at_work(seen):
+        waiting = [each["metadata"]["name"] for each in seen.pods if each["status"].get("phase") == "Pending"]
+        return Phase.RUNNING, None, f"not begun yet: {', '.join(waiting)}" if waiting else ""
+    if _is_inactive(seen):
+        return Phase.WAITING, None, "somebody has deactivated its workload in Kueue"
+    waits = condition(workload, "QuotaReserved", status="False")
+    return Phase.WAITING, None, waits.get("message", "") if waits else "in the queue"
+
+
+def starts_gone(seen: Seen) -> tuple[int, int]:
+    """How many starts wrote what is gone with their pods, and of how many. Those of an earlier JobSet stay with it."""
+    over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
+    last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
+    kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
+    starts = _starts(seen)
+    return max(0, starts - kept), starts
+
+
+def _starts(seen: Seen) -> int:
+    """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
+    restarts = sum(map(restarts_of, seen.sets))
+    workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
+    stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
+    evictions: int = sum(each["count"] for some in stats for each in some if each["reason"][:11] != "Deactivated")
+    began = bool(restarts or any(each["status"].get("startTime") for each in seen.jobs))
+    began = began or (seen.workload is not None and any_condition(seen.workload, "Admitted") is not None)
+    return restarts + evictions + start_of(seen.last) - (0 if began else 1)
+
+
+def _started_at(seen: Seen) -> datetime | None:
+    times = [
+        each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")
+    ]
+    return min(map(time_of, times), default=None)
+
+
+def _ends(seen: Seen) -> list[tuple[str, int]]:
+    """Pod and exit code that the failed Jobs name, and those of the pods besides; the first named is why."""
+    messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
+    named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
+    return list(dict.fromkeys(named))
+
+
+def _is_at_work(seen: Seen) -> bool:
+    """Of one that has not ended."""
+    return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
+
+
+def _is_inactive(seen: Seen) -> bool:
+    return seen.workload is not None and not seen.workload["spec"].get("active", True)
+
+
+def _is_admitted(seen: Seen) -> bool:
+    return seen.workload is not None and condition(seen.workload, "Admitted") is not None

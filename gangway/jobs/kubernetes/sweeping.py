@@ -1,0 +1,39 @@
+"""What a job that is over has left there, taken away once it is old: JobSet does so after its own ends alone, and
+to it a job that was cancelled, or is over its hours, is one that waits.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from gangway.jobs.base import JobStatus
+from gangway.jobs.kubernetes.kubectl import Kubectl
+from gangway.jobs.kubernetes.manifests import KEPT_SEC, OURS
+from gangway.jobs.kubernetes.objects import Found, Seen, time_of
+from gangway.jobs.kubernetes.starting import SETS, clear_start, delete
+
+
+def may_be_old(job_set: Found, now: datetime) -> bool:
+    """Whether it is worth asking what it is at."""
+    return bool(job_set["spec"].get("suspend")) and _is_old(job_set["metadata"]["creationTimestamp"], now)
+
+
+def clear_old(kubectl: Kubectl, seen: Seen, status: JobStatus, now: datetime) -> None:
+    """Takes away the sets of a job that has been over for long, and what belongs to them."""
+    if status.ended_at is not None and now - status.ended_at > timedelta(seconds=KEPT_SEC):
+        for each in seen.sets:
+            delete(kubectl, SETS, each["metadata"]["name"])
+
+
+def clear_leavings(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
+    """Takes away what a submit has left that was cut off, and belongs to no set. What else carries Gangway's label
+    there, such as the ConfigMap of the nodes' network, stays.
+    """
+    names = {each["metadata"]["name"] for each in sets}
+    for each in kubectl.get("configmaps", OURS):
+        meta = each["metadata"]
+        if meta["name"] not in names and not meta.get("ownerReferences") and _is_old(meta["creationTimestamp"], now):
+            clear_start(kubectl, each)
+
+
+def _is_old(created: str, now: datetime) -> bool:
+    return now - time_of(created) > timedelta(seconds=KEPT_SEC)

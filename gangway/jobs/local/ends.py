@@ -1,0 +1,100 @@
+"""How a job's starts have ended, kept so that a full disk makes none of them forgotten: what ended is not begun again.
+
+FOLDER/<id>/exit-code     START CODE of the last start, and no-room while nothing else can be written; room for all of
+                          it is taken before the start begins
+FOLDER/<id>/spent.json    the failures so far, and the interruptions that nobody had told it of
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from typing import Self
+
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
+
+_EXIT, _SPENT = "exit-code", "spent.json"
+_BYTES = 32
+_OPEN, _NO_ROOM = "-", "no-room"
+
+
+def take_room(folder: OwnJobFolder, start: int) -> None:
+    """Before that start begins. OSError: there is none."""
+    folder.write(_EXIT, _padded(start, _OPEN))
+
+
+def put_down(folder: OwnJobFolder, start: int, code: int) -> None:
+    """In the room that was taken, and so on a full disk too."""
+    folder.overwrite(_EXIT, _padded(start, code))
+
+
+def say_room(folder: OwnJobFolder, *, lacks: bool) -> None:
+    """Whether what comes of the last start's end waits for room; nothing where none has ended."""
+    if len(words := _words(folder)) >= 2 and words[1].isdecimal():
+        with suppress(OSError):  # it stands in the log, too
+            folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
+
+
+def lacks_room(folder: JobFolder) -> bool:
+    """Whether that was said last."""
+    return _words(folder)[2:] == [_NO_ROOM]
+
+
+def end_of(folder: JobFolder, start: int) -> int | None:
+    """The exit code of that start; None where it has not ended, or was killed with its runner."""
+    words = _words(folder)
+    known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()
+    return int(words[1]) if known else None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Of a job so far, over all its processes; not on engines before this one.
+
+    Attributes:
+        failures: of its starts.
+        start: the last one that is counted there.
+        before: failures without it; by this a start whose end was half written down is counted once.
+        interruptions: starts that have ended so, of themselves.
+        interruptions_before: without that start.
+    """
+
+    failures: int = 0
+    start: int = 0
+    before: int = 0
+    interruptions: int = 0
+    interruptions_before: int = 0
+
+    @classmethod
+    def read(cls, folder: JobFolder) -> Self:
+        """UnreadableError: somebody else has written there."""
+        path = folder.path / _SPENT
+        try:
+            found = json.loads(folder.read(_SPENT))
+            return cls(*(int(found[each.name]) for each in fields(cls)))
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UnreadableError(
+                str(path), f"no count of a job's failures: {error}", fix=f"move {path} aside"
+            ) from None
+
+    def write(self, folder: OwnJobFolder) -> None:
+        """InputError: there is no room."""
+        folder.save(_SPENT, json.dumps(asdict(self)).encode())
+
+    def without(self, start: int) -> tuple[int, int]:
+        """Failures and interruptions of the starts before that one."""
+        if self.start == start:
+            return self.before, self.interruptions_before
+        return self.failures, self.interruptions
+
+
+def _words(folder: JobFolder) -> list[str]:
+    try:
+        return folder.read(_EXIT).decode().split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _padded(*words: object) -> bytes:
+    return " ".join(map(str, words)).ljust(_BYTES - 1).encode() + b"\n"

@@ -1,0 +1,121 @@
+"""The processes of a local job: those that have its variable, and those that come from its runner, which is the parent
+of whatever loses its own.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gangway.jobs.environment import MARK, RUNNER_MARK, environment_of
+from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
+from stacks.config.job_file import JobFile
+
+_POLL_SEC = 0.1
+_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def adopt_orphans() -> None:
+    """From now on this process is the parent of each of its descendants that loses its own: none is lost sight of, in
+    whatever session and environment it is.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but: int) -> None:
+    """Children that have ended and that nobody asks about; `but`: the process that somebody does. None, where none is
+    adopted; there os.waitid may be missing too.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != but:
+            os.waitpid(ended.si_pid, 0)
+
+
+def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
+    """Ends every process of the job that lives: of its workers, which have sessions of their own, and of what it has
+    left in the background. They are told first where they have a grace. To be called while no child is waited for.
+    """
+    until = time.monotonic() + grace_sec
+    told, others = set[int](), set[int]()
+    while processes := set(_processes_of(folder)) - others:
+        number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
+        for pid in processes if number == signal.SIGKILL else processes - told:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                others.add(pid)  # of another user's rights: nobody here can end it
+        told |= processes
+        time.sleep(_POLL_SEC)
+
+
+def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
+    """Asks it to end, and ends all of its session once its grace is over. Its exit code."""
+    process.terminate()
+    try:
+        return process.wait(job.grace_sec)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def _processes_of(folder: OwnJobFolder) -> Iterator[int]:
+    """Those that have ended, and wait for their parent, are none."""
+    reap_orphans(but=0)
+    parents = dict(_parents())
+    variables = {pid: _variables(pid) for pid in parents}
+    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), _slurm_id(folder)
+    for pid in parents:
+        is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
+        if is_marked or _is_descendant(pid, parents, variables, own):
+            yield pid
+
+
+def _slurm_id(folder: OwnJobFolder) -> str:
+    """Of the job of Slurm's in which the folder's was submitted; mostly none."""
+    with suppress(UnreadableError):
+        return environment_of(folder).get("SLURM_JOB_ID", "")
+    return ""
+
+
+def _is_of_slurm(variables: Iterable[bytes], slurm_id: str) -> bool:
+    """Whether it belongs to a job of Slurm's besides that one: sbatch has handed the variables on."""
+    own = f"SLURM_JOB_ID={slurm_id}".encode()
+    return any(each.startswith(b"SLURM_JOB_ID=") and each != own for each in variables)
+
+
+def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int, list[bytes]], own: bytes) -> bool:
+    """Whether it comes from this process, and not by way of another job, which may have been submitted by this one."""
+    while pid in parents:
+        for each in variables[pid]:
+            if each.startswith(f"{RUNNER_MARK}=".encode()) or (each.startswith(f"{MARK}=".encode()) and each != own):
+                return False
+        if (pid := parents[pid]) == os.getpid():
+            return True
+    return False
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Of every process that lives: itself and its parent."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state not in ("Z", "X"):
+                yield int(entry.name), int(parent)
+
+
+def _variables(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # of another user, or gone

@@ -1,0 +1,117 @@
+"""A JobSpec run on this machine: torchrun in a process group of its own, followed through its stats file; with the
+launcher, the arguments and the exit codes of a node's systemd unit.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from components.core.job import JobSpec
+from stacks.config.paths import for_modules
+
+
+class StatsTail:
+    """The lines of a growing stats.jsonl, each once. A line still being written is left for the next call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, 0
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """Everything complete since the last call; empty while the file does not exist."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            complete = file.read().rpartition(b"\n")[0]
+        if complete:
+            self._offset += len(complete) + 1
+        return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+class LocalRun:
+    """One launch of the job. Use `start`; leaving it in any way ends every process it began."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process, self.log = process, log
+
+    @classmethod
+    @contextmanager
+    def start(cls, job: JobSpec, log: Path, instead: Sequence[str] = ()) -> Iterator["LocalRun"]:
+        """Starts `job` under the trainer's launcher; its output goes to `log`. `instead`: a command that runs it
+        elsewhere, such as in a container, and hands the job's variables on itself.
+        """
+        argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
+        process = _begin(instead, log, os.environ) if instead else _begin_module(argv, log, job.env)
+        try:
+            yield cls(process, log)
+        finally:
+            _end(process, job.shutdown_timeout_sec)
+
+    @property
+    def pid(self) -> int:
+        """Of the launcher, which leads a session and a group of its own."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def interrupt(self) -> None:
+        """What a cloud does to a spot node: SIGTERM, with time to leave."""
+        self._process.send_signal(signal.SIGTERM)
+
+
+def _begin_module(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts one of Gangway's modules, with `env` added to its environment."""
+    return _begin(command, log, {**for_modules(os.environ), **env})
+
+
+def _begin(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts `command` in a session of its own: Ctrl-C in the terminal reaches us alone, and we stop the workers in
+    order.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=env,
+            start_new_session=True,
+        )
+
+
+def _end(process: subprocess.Popen[bytes], timeout_sec: float) -> None:
+    """Asks politely, then ends the whole session."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout_sec)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run_module(module: str, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[float]:
+    """Runs `python -m module`, yielding the seconds since its start twice a second until it is done.
+    subprocess.CalledProcessError: when it ends with another code than 0; `log` holds its words.
+    """
+    began = time.monotonic()
+    command = [sys.executable, "-m", module, *argv]
+    process = _begin_module(command, log, env)
+    try:
+        while process.poll() is None:
+            yield time.monotonic() - began
+            time.sleep(0.5)
+    finally:
+        _end(process, timeout_sec=10)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)

@@ -1,0 +1,101 @@
+"""What one node runs of a job file, and the variables that it needs, the same on every engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from images.render import TEMPLATES
+from stacks.config.job_file import JobFile
+from stacks.config.job_settings import trainer_flags
+from stacks.config.own_command import command_variables
+
+DATA_DIR = "GANGWAY_DATA_DIR"
+"""Variable of a command: the folder with its data set, where the job file names a source of one."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where several nodes meet: the first of them serves the store.
+
+    Attributes:
+        host: the first node.
+        member_key: file on every node, with the job's key; of a preset alone.
+        rank: of this node, from 0; empty where its environment has it as PET_NODE_RANK.
+    """
+
+    host: str
+    port: int
+    id: str
+    nodes: int
+    member_key: str
+    rank: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node has for a job.
+
+    Attributes:
+        run_dir: that outlives the node, the same on all nodes.
+        own_job: path of images/templates/job/own-job.sh there.
+        python: of the trainer's environment there; a preset's alone.
+    """
+
+    run_dir: str
+    own_job: str
+    python: str
+
+
+def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> list[str]:
+    """The words; `meeting` None for a job on one node. It ends with the codes of `gangway.jobs.base`."""
+    if job.preset is None:
+        torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting, "static")
+        return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
+    data = () if job.data_dir is None else ("--data", job.data_dir)
+    return [
+        *(place.python, "-m", "trainer.launch"),
+        *([] if meeting is None else [f"--member-key={meeting.member_key}", "--store=first"]),
+        *_torchrun(job, meeting, "gangway"),
+        f"--shutdown-timeout={job.grace_sec}",
+        *("-m", "trainer", "train"),
+        *trainer_flags(job.preset, job.settings, job.overrides()),
+        *("--run-dir", place.run_dir, *data),
+    ]
+
+
+def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:
+    """Of a command; its `env` besides. `notices`: a file of the node's, which may not be there. `job` has the folder of
+    its data set, as `gangway.jobs.data_sets.with_data` says it.
+    """
+    if job.preset is not None:
+        return {}
+    # Else torchrun kills its processes 30 s after a SIGTERM; one that is too old for this variable does.
+    grace = {} if job.processes_per_node is None else {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.grace_sec)}
+    data = {} if job.data_dir is None else {DATA_DIR: job.data_dir}
+    return {**grace, **data, **command_variables(job, place.run_dir, notices)}
+
+
+def own_job_script() -> Path:
+    """The script on this machine."""
+    return TEMPLATES / "job" / "own-job.sh"
+
+
+def needs_member_key(job: JobFile) -> bool:
+    """Whether its nodes know each other by a key, which torchrun itself has no use for."""
+    return job.preset is not None and job.nodes.max > 1
+
+
+def _torchrun(job: JobFile, meeting: Meeting | None, backend: str) -> list[str]:
+    """Restarts are the engine's, which counts them for all nodes. So no node comes or goes meanwhile, and a command can
+    do without c10d, whose nodes unpickle what anybody may write into the store; `static` unpickles nothing.
+    """
+    where = ["--standalone", "--nnodes=1"]
+    if meeting is not None:
+        where = [
+            f"--nnodes={meeting.nodes}",
+            f"--rdzv-backend={backend}",
+            f"--rdzv-endpoint={meeting.host}:{meeting.port}",
+            f"--rdzv-id={meeting.id}",
+            *([f"--node-rank={meeting.rank}"] if meeting.rank else []),
+        ]
+    return [*where, f"--nproc-per-node={job.processes_per_node or 1}", "--max-restarts=0"]

@@ -1,0 +1,259 @@
+"""The record of a job, pure: what its engine has noted, what that cost by its price, what the job says it has done, and
+what follows of these. Each name of FIGURES is either there with its source, or absent with the reason.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Self
+
+from pydantic import AwareDatetime, model_validator
+
+from components.estimate.energy import ERROR_BAND
+from gangway.jobs.base import JobStatus
+from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
+from gangway.jobs.records.reported import REPORTED, Reported
+from gangway.jobs.run_intervals import used_sec
+from gangway.jobs.sites import Nodes, Site, envelope, spent_on
+from trainer.records.quantity import Frozen
+
+_JOULES_PER_KWH = 3_600_000
+_MEASURED = (
+    *("wall_sec", "waiting_sec", "on_nodes_sec", "node_hours", "starts", "failures", "interruptions"),
+    *("moves", "moves_sec"),
+)
+_COST = ("moves_usd", "usd_per_node_hour", "usd")
+_DERIVED = ("usd_per_1000_images", "usd_per_1000_tokens", "joules_per_image", "joules_per_token")
+FIGURES = (*_MEASURED, *_COST, *REPORTED, *_DERIVED)
+"""Of every record, in the order of their table."""
+
+
+class JobRecord(Frozen):
+    """The whole record.
+
+    Attributes:
+        at: when it was made.
+        engine: its kind.
+        where: which one.
+        so_far: the job is not over: figures go up to `at`.
+        job: its status, with stretches and moves.
+        figures: by their names in FIGURES.
+        metrics: that the job alone knows, by its own words.
+        absent: the others of FIGURES, and why.
+        problems: with what the job has written.
+    """
+
+    schema_version: Literal[1] = 1
+    at: AwareDatetime
+    engine: str
+    where: str
+    so_far: bool
+    job: JobStatus
+    figures: dict[str, Figure]
+    metrics: dict[str, Figure]
+    absent: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if sorted([*self.figures, *self.absent]) != sorted(FIGURES):
+            raise ValueError("each figure is there or absent")
+        return self
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What an engine has counted. `failures`: of the job's starts; `most_restarts`: that the job has after them."""
+
+    failures: int
+    most_restarts: int
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ran a job: an engine's kind and which one, as people know them, and what its nodes cost and draw."""
+
+    engine: str
+    where: str
+    nodes: Nodes | None
+
+
+def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
+    """Of an engine's job; `begun` absent where the engine does not say."""
+    return record_of(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
+
+
+def record_of(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
+    """The same of whatever ran it."""
+    used = _measured(ran.nodes, status, begun, now)
+    found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}
+    found |= _energy(ran.nodes, status, found)
+    found |= _derived(status, found, reported.figures["joules"])
+    return JobRecord(
+        at=now,
+        engine=ran.engine,
+        where=ran.where,
+        so_far=not status.phase.is_over,
+        job=status,
+        figures={name: each for name in FIGURES if isinstance(each := found[name], Figure)},
+        metrics=dict(reported.metrics),
+        absent={name: each.why for name in FIGURES if isinstance(each := found[name], Absent)},
+        problems=(reported.problem,) if reported.problem else (),
+    )
+
+
+def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now: datetime) -> dict[str, Maybe]:
+    hours, stretches = spent_on(nodes, status, now), status.stretches
+    on_nodes: Maybe = Absent(hours.source)
+    if stretches is not None:
+        on_nodes = measured(used_sec(stretches, now), "s", _here(status, "while it was on nodes"))
+    wall = _wall(status, now)
+    return {
+        "wall_sec": wall,
+        "waiting_sec": _waiting(wall, on_nodes),
+        "on_nodes_sec": on_nodes,
+        "node_hours": Absent(hours.source)
+        if hours.node_hours is None
+        else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
+        "starts": measured(status.starts, "", _here(status, "how often it was begun")),
+        **_failures(status, begun),
+        "moves": measured(len(status.moves), "", "from one engine to another"),
+        "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from being told to having arrived"),
+    }
+
+
+def _here(status: JobStatus, said: str) -> str:
+    """Of a figure that knows nothing of engines before this one."""
+    return f"{said}; on this engine alone, to which it was moved" if status.moves else said
+
+
+def _wall(status: JobStatus, now: datetime) -> Maybe:
+    if status.submitted_at is None:
+        return Absent("its engine does not know when it was submitted")
+    if status.phase.is_over and status.ended_at is None:
+        return Absent("its engine does not know when it ended")
+    until = status.ended_at or now
+    return measured((until - status.submitted_at).total_seconds(), "s", _here(status, "from submit to end"))
+
+
+def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
+    if isinstance(wall, Figure) and isinstance(on_nodes, Figure):
+        # Two clocks of a cluster may differ a little.
+        return measured(max(0.0, wall.value - on_nodes.value), "s", "of wall_sec, while it was on none")
+    return wall if isinstance(wall, Absent) else on_nodes
+
+
+def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
+    """An interruption is what a start follows that follows no failure; after the last failure there is none."""
+    if isinstance(begun, Absent):
+        return {"failures": begun, "interruptions": begun}
+    again = max(0, status.starts - 1 - min(begun.failures, begun.most_restarts))
+    return {
+        "failures": measured(begun.failures, "", _here(status, "of its starts")),
+        "interruptions": measured(again, "", _here(status, "after which it was begun again, and no failure")),
+    }
+
+
+def _cost(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> dict[str, Maybe]:
+    price = _price(nodes)
+    return {
+        "moves_usd": _moves_usd(status),
+        "usd_per_node_hour": price,
+        "usd": product(
+            {"node_hours": node_hours, "usd_per_node_hour": price}, "USD", _here(status, "node_hours x price")
+        ),
+    }
+
+
+def _price(nodes: Nodes | None) -> Maybe:
+    if nodes is None:
+        return Absent("nobody has said what a node costs: the engine has no name in engines.yaml")
+    if nodes.usd_per_hour is None:
+        return Absent(nodes.source)
+    source = Source.TOLD if nodes.is_told else Source.LIST_PRICE
+    return Figure(value=nodes.usd_per_hour, unit="USD/h", source=source, note=nodes.source)
+
+
+def _moves_usd(status: JobStatus) -> Maybe:
+    """Of all ways; not of some."""
+    if not status.moves:
+        return measured(0, "USD", "it was not moved")
+    usd = [each.usd for each in status.moves if each.usd is not None]
+    if len(usd) < len(status.moves):
+        return Absent(next(each.why_usd for each in status.moves if each.usd is None))
+    return Figure(
+        value=sum(usd), unit="USD", source=Source.LIST_PRICE, note="; ".join(each.why_usd for each in status.moves)
+    )
+
+
+def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
+    """What the job has said, else by the catalogue."""
+    joules, gco2e = _estimated(nodes, status, found["node_hours"])
+    said = found["joules"]
+    # Energy of other engines, too, is not of this region's grid.
+    if isinstance(said, Figure) and not status.moves and (of_joules := _of_joules(nodes, said)) is not None:
+        gco2e = of_joules
+    return {"joules": _first(said, joules), "gco2e": _first(found["gco2e"], gco2e)}
+
+
+def _first(said: Maybe, estimate: Maybe) -> Maybe:
+    if isinstance(said, Figure) or isinstance(estimate, Figure):
+        return said if isinstance(said, Figure) else estimate
+    return Absent(f"{said.why}; {estimate.why}")
+
+
+def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
+    """Joules and gCO2e of so many hours of a node."""
+    if isinstance(node_hours, Absent):
+        why = Absent(f"no estimate either: {node_hours.why}")
+        return why, why
+    found = None if nodes is None else envelope(nodes, node_hours.value, 1)
+    if found is None:
+        why = Absent("no estimate either: nobody has said of which machine_type its nodes are, in engines.yaml")
+        return why, why
+    energy, carbon = found
+    if energy.it_kwh is None or carbon.gco2e is None:
+        why = Absent(f"no estimate either: {energy.source if energy.it_kwh is None else carbon.source}")
+        return why, why
+    band = _here(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
+    grid = f"{carbon.intensity_g_per_kwh:g} g/kWh, {carbon.source}, {carbon.as_of}"
+    return (
+        Figure(value=energy.it_kwh * _JOULES_PER_KWH, unit="J", source=Source.ESTIMATED, note=f"{band}; without PUE"),
+        Figure(value=carbon.gco2e, unit="gCO2e", source=Source.ESTIMATED, note=f"{band}; PUE {energy.pue:g}; {grid}"),
+    )
+
+
+def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
+    """gCO2e of what the job has counted, by the region's grid; None where no catalogue has that."""
+    if nodes is None or (found := envelope(nodes, 0, 1)) is None:
+        return None
+    energy, carbon = found
+    if carbon.intensity_g_per_kwh is None:
+        return None
+    return Figure(
+        value=joules.value / _JOULES_PER_KWH * energy.pue * carbon.intensity_g_per_kwh,
+        unit="gCO2e",
+        source=worst(joules.source, Source.ESTIMATED),
+        note=f"of the joules that the job reported; PUE {energy.pue:g}; {carbon.intensity_g_per_kwh:g} g/kWh, "
+        f"{carbon.source}, {carbon.as_of}",
+    )
+
+
+def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict[str, Maybe]:
+    """Only of what was counted over the same time. `said`: joules, by the job."""
+    if not status.phase.is_over:
+        return dict.fromkeys(
+            _DERIVED, Absent("the job is not over: what it has said may be older than what it has used")
+        )
+    images, tokens = ("images", found["images"]), ("tokens", found["tokens"])
+    joules = ("joules", said if status.moves else found["joules"])
+    derived = {
+        "usd_per_1000_images": ratio(("usd", found["usd"]), images, "USD", 1000),
+        "usd_per_1000_tokens": ratio(("usd", found["usd"]), tokens, "USD", 1000),
+        "joules_per_image": ratio(joules, images, "J/image"),
+        "joules_per_token": ratio(joules, tokens, "J/token"),
+    }
+    if status.moves:
+        of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(said, Absent)]
+        derived |= dict.fromkeys(of_here, Absent("what it used on engines before this one is not known here"))
+    return derived

@@ -1,0 +1,181 @@
+"""What a job itself says it has done: a command in figures.json of its run folder, the bundled trainer in run.json.
+
+{"images": 60000, "joules": 51200.5, "accuracy": 0.97}
+
+A flat object of numbers. The names in REPORTED have a meaning and a unit; any other is a metric of the job's own, by
+the job's own word. Who writes there is not trusted: no link is followed, and what is no such object is told, not
+passed over.
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from components.core.findings import InputError
+from components.core.visible import visible
+from gangway.jobs.job_folders import RUN_FOLDER
+from gangway.jobs.records.figures import Absent, Figure, Maybe, Source
+from gangway.runs.run_folders import RECORD, read_run
+from stacks.config.job_file import JobFile
+from trainer.core.regular_files import read_regular
+from trainer.records.quantity import Provenance, Quantity
+
+FIGURES_FILE = "figures.json"
+REPORTED: Mapping[str, str] = MappingProxyType(
+    {
+        "images": "images",
+        "images_per_sec": "images/s",
+        "tokens": "tokens",
+        "tokens_per_sec": "tokens/s",
+        "joules": "J",
+        "gco2e": "gCO2e",
+    }
+)
+"""Names with a meaning, and their units: over all starts of the job; of speeds a mean while it worked."""
+MOST_BYTES, _MOST_NAMES = 64_000, 256
+_MOST = 1e40
+"""Far beyond any figure, and near enough to be divided and multiplied."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
+_SOURCES: Mapping[Provenance, Source] = MappingProxyType(
+    {
+        "measured": Source.REPORTED,
+        "list-price": Source.LIST_PRICE,
+        "estimated": Source.ESTIMATED,
+        "assumed": Source.ESTIMATED,
+    }
+)
+"""Of a figure that the trainer has measured this record says that it was reported."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a job says of itself.
+
+    Attributes:
+        figures: each name of REPORTED.
+        metrics: of its own.
+        problem: with what it has written; empty where nothing is wrong.
+    """
+
+    figures: Mapping[str, Maybe]
+    metrics: Mapping[str, Figure]
+    problem: str = ""
+
+
+def nothing_reported(why: str, problem: str = "") -> Reported:
+    """All absent for one reason."""
+    return Reported(dict.fromkeys(REPORTED, Absent(why)), {}, problem)
+
+
+def read_reported(job: JobFile, folder: Path) -> Reported:
+    """What stands in the job's folder."""
+    return _of_command(folder) if job.preset is None else _of_trainer(folder)
+
+
+def _of_command(folder: Path) -> Reported:
+    place = f"{RUN_FOLDER}/{FIGURES_FILE}"
+    return reported_in(lambda: read_regular(folder, place, MOST_BYTES), place)
+
+
+def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
+    """What stands in a command's figures.json: `read` gives it, or None, or FileNotFoundError where there is none."""
+    try:
+        content = read()
+        numbers = {} if content is None else _numbers(content)
+    except FileNotFoundError:
+        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+    except OSError as error:
+        return _bad(place, error.strerror or str(error))
+    except (ValueError, RecursionError) as error:
+        return _bad(place, str(error))
+    if content is None:
+        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+    note = f"{FIGURES_FILE}: {{}}"
+    known: dict[str, Maybe] = {
+        name: Figure(value=numbers[name], unit=unit, source=Source.REPORTED, note=note.format(name))
+        if name in numbers
+        else Absent(f"{FIGURES_FILE} has no {name}")
+        for name, unit in REPORTED.items()
+    }
+    own = {
+        name: Figure(value=value, unit="", source=Source.REPORTED, note=note.format("the job's own word"))
+        for name, value in numbers.items()
+        if name not in REPORTED
+    }
+    return Reported(known, own)
+
+
+def _bad(place: str, problem: str) -> Reported:
+    said = visible(f"{place}: {problem}")
+    return nothing_reported(f"what the job has written is of no use: {said}", said)
+
+
+def _numbers(content: bytes) -> dict[str, float]:
+    """ValueError: it is no flat object of numbers, or one of them cannot be."""
+    found = json.loads(content, parse_constant=_no_number, object_pairs_hook=_once)
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    if len(found) > _MOST_NAMES:
+        raise ValueError(f"{len(found)} names, and {_MOST_NAMES} is the most")
+    return {name: _number(name, value) for name, value in found.items()}
+
+
+def _number(name: str, value: Any) -> float:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is no name of a figure: up to 64 letters, digits, spaces and _./%@:+-")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is no number")
+    if not -_MOST <= value <= _MOST:  # of whole numbers, too, which may be longer than any float
+        raise ValueError(f"{name} is not finite, or beyond {_MOST:g}")
+    if value < 0 and name in REPORTED:
+        raise ValueError(f"{name} is below 0")
+    return float(value)
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands there twice")
+    return found
+
+
+def _of_trainer(folder: Path) -> Reported:
+    run = folder / RUN_FOLDER
+    if run.is_symlink():
+        return _bad(RUN_FOLDER, "it is a link, and none is followed")
+    if not os.path.lexists(run / RECORD):
+        return nothing_reported(f"the trainer has not written {RECORD} yet")
+    try:
+        record = read_run(run).record
+    except InputError as error:
+        return _bad(f"{RUN_FOLDER}/{RECORD}", error.problem)
+    images = Figure(value=record.images, unit="images", source=Source.REPORTED, note=f"{RECORD}: {record.status}")
+    of_images = f"{RECORD} has none: the trainer counts images"
+    return Reported(
+        {
+            "images": images,
+            "images_per_sec": _quantity("images_per_sec", record.images_per_sec),
+            "tokens": Absent(of_images),
+            "tokens_per_sec": Absent(of_images),
+            "joules": _quantity("joules", record.energy.it_joules),
+            "gco2e": _quantity("gco2e", record.carbon.gco2e),
+        },
+        {},
+    )
+
+
+def _quantity(name: str, found: Quantity) -> Maybe:
+    if found.value is None or not math.isfinite(found.value):
+        return Absent(f"{RECORD}: {visible(found.source)}")
+    note = "; ".join(part for part in (f"{RECORD}: {found.source}", found.note) if part)
+    return Figure(value=found.value, unit=REPORTED[name], source=_SOURCES[found.provenance], note=visible(note))

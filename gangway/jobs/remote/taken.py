@@ -1,0 +1,98 @@
+"""A submit that is asked for twice is done once: by a token that whoever asks has chosen, for answers that were lost.
+
+~/.gangway/taken/TOKEN    held while the submit is at work; when it began, by the machine's boot; the job's id, once it
+                          was taken
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from components.core.findings import InputError
+from components.core.json_lines import lock
+from gangway.jobs.base import EngineAwayError, PerhapsTakenError
+from gangway.jobs.boot_clock import boot_stamp, sec_since
+from trainer.core.regular_files import read_regular
+
+TOKEN = re.compile(r"[0-9a-f]{32}")
+_FOLDER = Path("~/.gangway/taken")
+_KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
+
+
+def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
+    """The job's id, of this submit or of the one with the same token before it. EngineAwayError: that one is at work
+    still. InputError: it was killed, or got no answer, and nobody knows whether the job was taken; or what `submit`
+    raises.
+    """
+    if not TOKEN.fullmatch(token):
+        raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
+    folder = folder.expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _forget_old(folder)
+        path = folder / token
+        with _held(path) as file:
+            file.seek(0)
+            before = file.read().splitlines()
+            if len(before) == 1:
+                raise InputError(
+                    "submit", "an earlier try of it was cut off there, and may have left the job", allowed="one job",
+                    fix="look whether `gangway job list` has it, before you submit it again",
+                )  # fmt: skip
+            if before:
+                return before[-1]
+            file.write(f"{boot_stamp()}\n")
+            file.flush()
+            try:
+                job_id = submit()
+            except PerhapsTakenError:
+                raise  # as after a kill
+            except BaseException:  # it was refused, and may be asked again
+                file.truncate(0)  # in one step: a kill may come before the next
+                path.unlink(missing_ok=True)
+                raise
+            file.write(f"{job_id}\n")
+            return job_id
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[IO[str]]:
+    """The token's file, which nobody else has meanwhile. One that was refused has taken away the file for which others
+    wait: they go on with a new one, and are told why themselves.
+    """
+    while True:
+        with path.open("a+") as file:
+            _wait_for(file)
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                yield file
+                return
+
+
+def _wait_for(file: IO[str]) -> None:
+    until = time.monotonic() + _WAIT_SEC
+    while True:
+        try:
+            return lock(file)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise EngineAwayError(
+                    "submit",
+                    "an earlier try of it is at work there still",
+                    fix="wait, and look whether `gangway job list` has it",
+                ) from None
+            time.sleep(_POLL_SEC)
+
+
+def _forget_old(folder: Path) -> None:
+    for path in folder.iterdir():
+        with suppress(OSError):
+            began = sec_since(read_regular(folder, path.name).decode("utf-8", "replace").partition("\n")[0])
+            # Of an earlier boot, or of another machine with this home, there is no other time.
+            if (time.time() - path.stat().st_mtime if began is None else began) > _KEPT_SEC:
+                path.unlink()

@@ -1,0 +1,98 @@
+"""What two Gangways say to each other over a pipe, one JSON line a question and one an answer: the calls of an engine
+that stands at the other end (`gangway.jobs.remote.engine` asks, `gangway.jobs.engines.serve` answers).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from components.core.findings import Finding, InputError
+from gangway.jobs.base import EngineAwayError, JobStatus, Room
+
+PROTOCOL = 2
+"""Counted up with every change: two that differ do not talk."""
+
+
+class Call(StrEnum):
+    """Of `gangway.jobs.base.Engine`, by their names there."""
+
+    FINDINGS = "findings"
+    SUBMIT = "submit"
+    STATUS = "status"
+    JOBS = "jobs"
+    LOG = "log"
+    CANCEL = "cancel"
+    ROOM = "room"
+    ENSURE_BEGUN = "ensure_begun"
+
+
+ANSWERS: dict[Call, TypeAdapter[Any]] = {
+    Call.FINDINGS: TypeAdapter(list[Finding]),
+    Call.SUBMIT: TypeAdapter(str),
+    Call.STATUS: TypeAdapter(JobStatus),
+    Call.JOBS: TypeAdapter(list[JobStatus]),
+    Call.LOG: TypeAdapter(tuple[str, int]),
+    Call.CANCEL: TypeAdapter(None),
+    Call.ROOM: TypeAdapter(Room),
+    Call.ENSURE_BEGUN: TypeAdapter(None),
+}
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first line of who answers."""
+
+    protocol: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One call. `on`: which engine, as --on has it; `job`: a job file's JSON; `token`: of a submit, the same when it is
+    asked for again; the rest as the call asks for.
+    """
+
+    call: Call
+    on: str
+    job: str = ""
+    job_id: str = ""
+    offset: int = 0
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An InputError, in its parts. `is_away`: the engine does not answer now."""
+
+    place: str
+    problem: str
+    value: str | None
+    allowed: str
+    fix: str
+    is_away: bool
+
+    @classmethod
+    def of(cls, error: InputError) -> "Refusal":
+        """What of it can travel."""
+        value = None if error.value is None else str(error.value)
+        return cls(
+            error.place, error.problem, value, error.allowed, error.fix, is_away=isinstance(error, EngineAwayError)
+        )
+
+    def error(self) -> InputError:
+        """As it was raised there."""
+        kind = EngineAwayError if self.is_away else InputError
+        return kind(self.place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """JSON of the call's own type, or why there is none."""
+
+    result: str = ""
+    refusal: Refusal | None = None
+
+
+HELLO, QUESTION, ANSWER = TypeAdapter(Hello), TypeAdapter(Question), TypeAdapter(Answer)

@@ -1,0 +1,79 @@
+"""A job's image in Slurm: each node runs the job in it by Apptainer, which needs no daemon and no root. Pure but for
+one look at this machine's programs.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from components.core.findings import Finding
+from gangway.jobs.base import no_outputs
+from stacks.config.job_file import JobFile
+from stacks.config.own_command import outputs_in_mounts
+
+APPTAINER = "apptainer"
+HOME_FOLDER = "home"
+"""Of a job's folder, the home of its command: the user's own may have Python packages that are not its image's."""
+_BETWEEN = ":,"
+"""Of Apptainer's words for a mount, and between them."""
+_PREFIX = "APPTAINERENV_"
+"""Variables of this name are the container's, without it; `--cleanenv` lets no other in."""
+
+
+def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
+    """What stands in the way of a job's image and of what goes with it; nothing for a job without."""
+    if job.image is None:
+        yield from no_outputs(job)
+        return
+    if shutil.which(APPTAINER) is None:
+        yield Finding.error(
+            "job.image",
+            "image",
+            "this engine starts containers by Apptainer, and there is none on this machine's PATH",
+            "install it on all nodes and here, which Gangway's own clusters do not do either "
+            "(docs/first-slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
+            "own environment; or submit it to another engine",
+        )
+    home = job.env.get("HOME")
+    for place, named in (("--on slurm", str(folder)), ("env.HOME", home or "")):
+        if set(_BETWEEN) & set(named):
+            yield Finding.error(
+                "job.folder",
+                place,
+                f"a container of Apptainer's is given no folder with a colon or comma in its name: {named}",
+                "another folder, or leave image out",
+            )
+    for output, mount in outputs_in_mounts(job.outputs, filter(None, (str(folder), job.data_dir, home))):
+        yield Finding.error(
+            "job.outputs",
+            "outputs",
+            f"{output}: the container has {mount} from its node already",
+            "write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
+        )
+
+
+def output_folders(job: JobFile, run_dir: str) -> Mapping[str, str]:
+    """Where each of its outputs is kept: in the run folder, with which it goes to another engine. Whoever runs the job
+    mounts them, so that a link that the job puts there leads it nowhere that it could not go itself.
+    """
+    return {output: f"{run_dir}/outputs{output}" for output in job.outputs}
+
+
+def container_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of the command, under the names by which they get into the container."""
+    return {f"{_PREFIX}{name}": value for name, value in variables.items()}
+
+
+def exec_words(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:
+    """Apptainer's, behind `exec` and what devices need, up to the image; what it runs comes after them."""
+    assert job.image is not None, "asked for it"
+    home = f"{folder / HOME_FOLDER}:{job.env.get('HOME', folder / HOME_FOLDER)}"
+    mounts = [str(folder), *(f"{kept}:{output}" for output, kept in output_folders(job, run_dir).items())]
+    if job.data_dir is not None:
+        mounts.append(f"{job.data_dir}:{job.data_dir}:ro")
+    return [
+        *("--cleanenv", "--home", home),
+        *(word for mount in mounts for word in ("--bind", mount)),
+        *("--pwd", job.workdir or run_dir),
+        f"docker://{job.image}",
+    ]

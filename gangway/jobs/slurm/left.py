@@ -1,0 +1,114 @@
+"""What the batch script of a job in Slurm has left in the job's folder, images/templates/job/slurm-batch.sh says which
+files. Somebody else may have written there: UnreadableError, of all that reads.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gangway.jobs.base import Phase
+from gangway.jobs.boot_clock import boot_stamp, sec_since
+from gangway.jobs.job_folder import JobFolder, NotOwnError, OwnJobFolder, UnreadableError
+
+_ID_FILE = "slurm-id"
+_ENDS = {
+    "done": Phase.DONE,
+    "failed": Phase.FAILED,
+    "bad-input": Phase.BAD_INPUT,
+    "over-hours": Phase.OVER_HOURS,
+    "cancelled": Phase.CANCELLED,
+}
+
+
+def first(folder: JobFolder, name: str) -> str:
+    """A file's line; empty where there is no such file yet."""
+    try:
+        return folder.read(name).decode().strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise _damaged(folder.path / name, str(error)) from None
+
+
+def kept_id(folder: JobFolder) -> str:
+    """Empty where nobody has kept it yet."""
+    kept = number_in(folder, _ID_FILE)
+    return "" if kept is None else str(kept)
+
+
+def keep_id(folder: OwnJobFolder, slurm_id: str) -> None:
+    """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
+    with suppress(OSError, UnreadableError):
+        if not kept_id(folder):
+            folder.write(_ID_FILE, f"{slurm_id}\n".encode())
+
+
+def number_in(folder: JobFolder, name: str) -> int | None:
+    """Of a file's line; None where there is no such file yet."""
+    line = first(folder, name)
+    if not line:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", line):
+        raise _damaged(folder.path / name, f"{line[:40]!r} is no number")
+    return int(line)
+
+
+def sec_since_mark(folder: JobFolder, name: str) -> float:
+    """Since somebody on this machine, in this boot, first asked for this mark of an own folder; 0 where nobody has, and
+    where it cannot be kept. By no clock that is set: early by that, a job would be over that goes on.
+    """
+    try:
+        lines = folder.read(name).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError:
+        return 0.0
+    if known := [sec for sec in map(sec_since, lines) if sec is not None]:
+        return max(known)
+    if (own := own_folder(folder)) is not None:
+        with suppress(OSError), own.append_to(name) as file:
+            file.write(f"{boot_stamp()}\n".encode())
+    return 0.0
+
+
+def own_folder(folder: JobFolder) -> OwnJobFolder | None:
+    """None of another user's: whoever lists it changes nothing there."""
+    with suppress(OSError, NotOwnError):
+        return folder.own()
+    return None
+
+
+@dataclass(frozen=True)
+class End:
+    """A job's end, as its script has left it."""
+
+    phase: Phase
+    code: int
+    at: datetime
+    why: str
+
+
+def end_of(folder: JobFolder) -> End | None:
+    """None where its script has left no end yet."""
+    if not (line := first(folder, "end")):
+        return None
+    match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
+    if match is None or (phase := _ENDS.get(match[1])) is None:
+        raise _damaged(folder.path / "end", f"{line[:40]!r} is no end of a job")
+    return End(phase, int(match[2]), time_in(folder.path / "end", int(match[3])), (match[4] or "").strip())
+
+
+def time_in(path: Path, ms: int) -> datetime:
+    """Of a number that the file has; since 1970."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise _damaged(path, f"{ms} is no time in ms since 1970") from None
+
+
+def _damaged(path: Path, why: str) -> UnreadableError:
+    return UnreadableError(
+        str(path), f"not as a job's script leaves it: {why}", fix=f"correct it, or move {path.parent} aside"
+    )

@@ -1,0 +1,142 @@
+"""What a job file becomes for Slurm: sbatch's words, and the two files of variables that its scripts read; pure."""
+
+import math
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from gangway.jobs.attempts import most_restarts, too_often
+from gangway.jobs.base import Used
+from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
+from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables
+from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_words
+from gangway.jobs.slurm.variables import OF_ALLOCATION, REACH
+from stacks.config.job_file import JobFile, Priority
+from stacks.config.paths import ROOT
+
+BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
+MEMBER_KEY = "member/key.pem"
+"""Of a job's folder; the folder that it is in is closed to others by itself."""
+NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
+"""What any user may ask for: to be behind others. What others submit without --nice comes before a normal one."""
+_MARGIN_MINUTES = 10
+"""By which Slurm's limit is beyond the job's hours, which the batch script keeps itself, over all starts."""
+
+
+def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
+    """For the job in its folder, without the program's name."""
+    return [
+        f"--job-name={job.name}",
+        f"--partition={partition}",
+        f"--nodes={job.nodes.min}-{job.nodes.max}",
+        "--ntasks-per-node=1",
+        "--exclusive",
+        "--mem=0",  # all of the nodes' memory, which --exclusive does not bring
+        f"--time={minutes_of(job)}",
+        f"--nice={NICE[job.priority]}",
+        "--requeue",
+        "--propagate=NONE",  # the nodes' resource limits, not the submitter's
+        "--open-mode=append",
+        f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
+        f"--chdir={folder / RUN_FOLDER}",
+        f"--comment={comment_of(folder)}",
+        *([f"--account={job.team}"] if job.team and has_accounts else []),
+        str(folder / BATCH_SCRIPT),
+        str(folder),
+    ]
+
+
+def minutes_of(job: JobFile) -> int:
+    """What Slurm is asked for."""
+    return math.ceil((round(job.max_hours * 3600) + job.grace_sec) / 60) + _MARGIN_MINUTES
+
+
+def max_hours_of(job: JobFile, minutes: int) -> float:
+    """The most hours, to two digits behind the point, of which `minutes_of` is no more than that; below 0 where there
+    are none.
+    """
+    return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
+
+
+def minutes_in(limit: str) -> int | None:
+    """Of Slurm's `1-02:30:00`, `30:00` or `infinite`; whole ones."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if match is None:
+        return None
+    days, hours, minutes, _ = (int(part or 0) for part in match.groups())
+    return (days * 24 + hours) * 60 + minutes
+
+
+def comment_of(folder: Path) -> str:
+    """By which a job is known to be that of the folder."""
+    return f"gangway:{folder}"
+
+
+def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
+    """Of the batch script. `before`: on engines before this one."""
+    values = {
+        "JOB": job_id,
+        "PARTITION": partition,
+        "MIN_NODES": job.nodes.min,
+        "MAX_MS": round(job.max_hours * 3_600_000),
+        "MAX_RESTARTS": job.max_restarts,
+        "MOST_RESTARTS": most_restarts(job),
+        "TOO_OFTEN": too_often(job),
+        "GRACE_SEC": job.grace_sec,
+        "OF_ALLOCATION": OF_ALLOCATION,
+        "REACH": "|".join(REACH),
+        "BEFORE_MS": round(before.sec * 1000),
+        "BEFORE_FAILURES": before.failures,
+        "BEFORE_INTERRUPTIONS": before.interruptions,
+    }
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+
+
+def node_env(job: JobFile, folder: Path, python: str) -> str:
+    """Of a node's part: variables, folder and words; where the nodes meet, and which devices they have, is known there
+    alone.
+    """
+    run_dir = str(folder / RUN_FOLDER)
+    place = Place(run_dir, str(folder / OWN_JOB), python if job.image is None else "python")
+    # What is known on the node alone: in the place of it names that nobody else could have written.
+    (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
+    key = str(folder / MEMBER_KEY)
+    meeting = Meeting(host, port, meeting_id, nodes, key, rank) if job.nodes.max > 1 else None
+    at_run_time = {
+        host: "${GANGWAY_HOST}",
+        str(port): "${GANGWAY_PORT}",
+        meeting_id: "${SLURM_JOB_ID}",
+        str(nodes): "${SLURM_NNODES}",
+        rank: "${SLURM_NODEID}",
+    }
+    variables = node_variables(job, place, str(folder / "notices.jsonl"))
+    words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
+    begin, workdir = f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n', job.workdir or run_dir
+    if job.preset is not None:  # an installed Gangway's modules are on no path of the nodes'
+        begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
+    if job.image is not None:
+        begin, workdir, variables = "", run_dir, container_variables(variables)
+        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'
+    return "".join(
+        [
+            begin,  # torchrun, where there is no other
+            *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
+            f"GANGWAY_WORKDIR={shlex.quote(workdir)}\n",
+            f"GANGWAY_WORDS=({words})\n",
+        ]
+    )
+
+
+def _two_numbers() -> tuple[int, int]:
+    return secrets.randbits(96), secrets.randbits(96)
+
+
+def _word(text: str, at_run_time: Mapping[str, str]) -> str:
+    """Quoted, but for what is known at run time."""
+    found = re.split(f"({'|'.join(at_run_time)})", text)
+    return (
+        "".join(f'"{at_run_time[part]}"' if part in at_run_time else shlex.quote(part) for part in found if part)
+        or "''"
+    )

@@ -1,0 +1,175 @@
+"""A stack's circuit breaker from outside: why its launches are held (`images.node.breaker`), and their release."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
+from gangway.jobs.systemd.state import JobState
+from gangway.runs.errors import StoreFailedError
+from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url
+from images.specs import HELD_OBJECT
+
+FOLDER = "breaker/"
+_MAX_BYTES = 65_536
+_NAME = r"^[A-Za-z0-9._-]*$"
+_FIX = "run it as the account that runs `up`, which may read and write the run bucket"
+LAUNCHED_BY = ("aws", "gcp", "azure")
+"""Where groups bring nodes in the place of others."""
+
+
+class HeldRecord(BaseModel):
+    """What a node writes that was one too many. `given_up` nodes, `nodes` the last of them, within `within_minutes`;
+    `reason`: why the last one gave up.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[1]
+    run_id: str = Field(pattern=_NAME, max_length=100)
+    stack: str = Field(pattern=_NAME, max_length=100)
+    node: str = Field(pattern=_NAME, max_length=255)
+    reason: str = Field(max_length=1000)
+    given_up: int = Field(ge=1)
+    within_minutes: int = Field(ge=1)
+    nodes: tuple[str, ...] = Field(max_length=50)
+    time: AwareDatetime
+
+    def __str__(self) -> str:
+        """Why, in a line: a node chose the words of the reason, and a terminal obeys some characters."""
+        words = "".join(one if one.isprintable() else " " for one in self.reason)
+        return (
+            f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC nothing of {self.stack} is launched: "
+            f"{self.given_up} nodes gave themselves up within {self.within_minutes} minutes, the last, {self.node}, "
+            f"because: {' '.join(words.split())}"
+        )
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """The breaker of one stack.
+
+    Attributes:
+        provider: of the stack.
+        stack: its name, which is the job's too.
+        region: of AWS's groups and bucket; of no meaning elsewhere.
+        group_names: of the groups that hold nodes.
+        url: of the run's folder.
+    """
+
+    provider: str
+    stack: str
+    region: str
+    group_names: Sequence[str]
+    url: str
+
+    def held(self) -> HeldRecord | None:
+        """Why launches are held; None while they are not. InputError: the bucket does not say, or something odd."""
+        try:
+            content = self.store.read(HELD_OBJECT, _MAX_BYTES)
+        except StoreFailedError as error:
+            raise InputError(self.url, str(error), fix=_FIX) from None
+        if content is None:
+            return None
+        try:
+            return HeldRecord.model_validate_json(content)
+        except ValidationError as error:
+            raise InputError(
+                f"{self.url}/{HELD_OBJECT}",
+                f"not what this version's nodes write: {first_wrong(error)}",
+                fix=f"look who else writes there; `gangway breaker reset {self.stack}` has the groups launch again",
+            ) from None
+
+    def reset(self) -> list[str]:
+        """Takes away what nodes left, and has the groups launch again; what was done, a line each. InputError: the
+        cloud refuses.
+        """
+        try:
+            mine = [name for name in self.store.names() if name.startswith(FOLDER)]
+        except StoreFailedError as error:
+            raise InputError(self.url, str(error), fix=_FIX) from None
+        # First what the cloud may refuse: as long as the marks are there, `show` says that launches are held.
+        done = self._resume() if self.provider == "aws" else []
+        self._remove(mine)
+        return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
+
+    def _resume(self) -> list[str]:
+        """Launches, and the alarms that fill a rung: of a job that has ended they would fill it for nobody."""
+        try:
+            held = self.held()
+        except InputError:  # what nobody can read says nothing of when
+            held = None
+        run_id, since = (held.run_id, held.time) if held is not None else (None, None)
+        try:
+            ended, doubt = JobState.read(self.store).why_ended(run_id, since), ""
+        except InputError as error:
+            ended, doubt = "", str(error).splitlines()[0]
+        processes = ["Launch", *(["AlarmNotification"] if not ended else [])]
+        resume(self.region, self.group_names, processes)
+        done = [f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}"]
+        if doubt:
+            done.append(f"whether the job has ended cannot be told: {doubt}")
+        if ended:
+            done.append(
+                f"AlarmNotification stays suspended, for the job has ended ({ended}); `up --refresh` resumes it"
+            )
+        return done
+
+    @property
+    def store(self) -> RunStore:
+        """The run's folder."""
+        return RunStore(self.url, bucket_region(self.provider, self.region))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        from botocore.exceptions import BotoCoreError
+        from obstore.exceptions import BaseError
+
+        try:
+            if names:
+                object_store(self.url, bucket_region(self.provider, self.region)).delete(list(names))
+        except (BaseError, BotoCoreError, OSError, ValueError) as error:
+            raise InputError(
+                f"{self.url}/{FOLDER}", f"cannot be emptied: {str(error).splitlines()[0]}", fix=_FIX
+            ) from None
+
+
+def check_launches(provider: str) -> None:
+    """InputError: nobody launches machines of this provider by himself."""
+    if provider not in LAUNCHED_BY:
+        raise InputError(
+            "gangway:provider",
+            "nobody launches machines there in the place of others, so nothing is held",
+            value=provider,
+            allowed=", ".join(LAUNCHED_BY),
+            fix="mend the machine; on OpenStack the next `up` makes another",
+        )
+
+
+def breaker_of(provider: str, stack: str, region: str, outputs: Mapping[str, Any]) -> Breaker:
+    """The breaker of a stack. InputError: it is not up."""
+    if not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
+        raise InputError(
+            f"pulumi stack output --stack {stack}", "no run_bucket: the stack is not up", fix="pulumi up, or nothing"
+        )
+    return Breaker(provider, stack, region, outputs.get("group_names") or [], runs_url(provider, outputs, stack))
+
+
+def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None:
+    """Has Auto Scaling groups launch again. InputError: no credentials, no right, or no such group."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    client = boto3.client("autoscaling", region_name=region)
+    for group in groups:
+        try:
+            client.resume_processes(AutoScalingGroupName=group, ScalingProcesses=list(processes))
+        except (BotoCoreError, ClientError) as error:
+            raise InputError(
+                f"Auto Scaling group {group}",
+                f"{' and '.join(processes)} cannot be resumed: {error}",
+                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
+            ) from None

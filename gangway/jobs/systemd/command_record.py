@@ -1,0 +1,117 @@
+"""The record of a command on machines of a stack, out of what its nodes have put into the run folder: the same figures
+as of a queue's job.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from components.catalog.schema import MachinePrice, MachineType
+from components.core.findings import InputError
+from components.core.job import JobSpec
+from gangway.jobs.base import JobStatus, Phase
+from gangway.jobs.records.job_record import Begun, JobRecord, Ran, record_of
+from gangway.jobs.records.reported import FIGURES_FILE, MOST_BYTES, reported_in
+from gangway.jobs.sites import Nodes
+from gangway.jobs.systemd.starts import Start, read_starts, stretches_of, times_begun, times_failed
+from gangway.runs.ended import EndedRecord, read_end
+from gangway.runs.errors import StoreFailedError
+from gangway.runs.run_store import RunStore
+from images.specs import job_key
+from stacks.base.registry import provider_of
+from stacks.base.shared import machine_of, price_of
+from stacks.config.stack_config import StackConfig
+from stacks.estimates.run_context import cloud_context
+from stacks.program import program_of
+from stacks.providers.hosts.settings import HostsConfig
+from trainer.records.cost_carbon import price
+
+_ENDS: Mapping[int, Phase] = {2: Phase.BAD_INPUT, 5: Phase.FAILED, 6: Phase.OVER_HOURS}
+_FIX = "run it as the account that runs `up`, which may read the run bucket"
+
+
+def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: datetime) -> JobRecord:
+    """Of the command that a stack has up. InputError: its run folder cannot be read, or nothing of it is there yet."""
+    try:
+        starts, problems = read_starts(store, job_key(job))
+        end = read_end(store)
+        said = reported_in(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
+    except StoreFailedError as error:
+        raise InputError(store.url, str(error), fix=_FIX) from None
+    if not starts:
+        puts = (
+            "once the job has ended"
+            if config.storage or config.find_section(HostsConfig)
+            else "whenever the command stops"
+        )
+        raise InputError(
+            store.url,
+            f"nothing of this command is there yet{f': {problems[0]}' if problems else ''}",
+            allowed=f"what its nodes put there {puts}",
+            fix=f"wait for it: `gangway job {config.stack_name}` says how it has ended, where it has",
+        )
+    ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
+    begun = Begun(times_failed(starts), job.max_restarts)
+    record = record_of(ran, status_of(config, job, starts, end), begun, said, now)
+    return record.model_copy(update={"problems": (*record.problems, *problems)})
+
+
+def status_of(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: EndedRecord | None) -> JobStatus:
+    """What the job is at, as far as its nodes have said it. An `end` before the last start is another attempt's."""
+    last = max(starts, key=lambda start: (start.last, start.began))
+    phase, reason = Phase.RUNNING, ""
+    if end is not None and end.code in _ENDS and all(start.began <= end.time for start in starts):
+        phase, reason = _ENDS[end.code], end.reason
+    elif _is_done(job, starts):
+        phase = Phase.DONE
+    return JobStatus(
+        id=config.stack,
+        name=config.stack,
+        user="",
+        team=config.tags["team"],
+        phase=phase,
+        nodes=tuple(sorted({start.node for start in starts})),
+        starts=times_begun(starts),
+        exit_code=0 if phase is Phase.DONE else last.code if phase.is_over else None,
+        reason=reason,
+        started_at=starts[0].began,
+        ended_at=last.last if phase.is_over else None,
+        stretches=stretches_of(starts),
+    )
+
+
+def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
+    """Nodes that meet agree on it, and one of them says it for all; others are each done by themselves."""
+    newest = {start.node: start for start in starts}
+    if job.command_meets:
+        of_round = max(int(start.round or 0) for start in starts)
+        return any(start.code == 0 for start in starts if int(start.round or 0) == of_round)
+    if job.num_nodes_max == 1:
+        return starts[-1].code == 0
+    return sum(start.code == 0 for start in newest.values()) >= job.num_nodes_max
+
+
+def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
+    """What an hour of its nodes has cost, by the capacity of each and the hours that it was at work."""
+    planned = program_of(config.provider).plan(config)
+    context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
+    weighed, sources, total = 0.0, dict[str, None](), 0.0
+    for start in starts:
+        kind, quantity = price(start.capacity, context)
+        hours = (start.last - start.began).total_seconds() / 3600
+        if quantity.value is None:
+            why = f"{kind or 'a node that does not say what it is'}: {quantity.source}"
+            return Nodes(None, why, planned.machine, grid=planned.region)
+        weighed, total = weighed + hours * quantity.value, total + hours
+        sources[f"{kind or start.capacity}: {quantity.source}"] = None
+    if not total:
+        return Nodes(None, "no start has taken a second yet", planned.machine, grid=planned.region)
+    told = provider_of(config.provider).settings.reads_site
+    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
+
+
+def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
+    """The list's of every region, or what the stack file says of a site."""
+    provider = provider_of(config.provider)
+    if provider.catalog is None:
+        return [price_of(config, machine_of(config))]
+    return provider.catalog().prices_of(machine.name)

@@ -1,0 +1,112 @@
+"""A job's controller, for `gangway job`: what it was asked for, its last decisions, and how it is switched off.
+
+Nothing is switched from here: the switch is a file in the run's folder, made on a machine that has the folder, as the
+job's own user. Off is the safe side: who can write that file can leave the run as it is, and no more.
+"""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.core.findings import InputError
+from components.core.visible import visible
+from gangway.runs.run_folders import STATS
+from images.shell import CONTAINER_NAME
+from stacks.config.job_settings import controller_asked
+from trainer.config.values.control import SWITCH_FILE, ControlSettings
+from trainer.core.program import MODULE, program
+from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
+from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
+
+_SHOWN = 3
+"""Decisions, the newest."""
+_MOST_CHARACTERS = 300
+"""Of one: the words come from the run."""
+
+
+def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
+    """Of a stack's job, as its outputs have it, with the decisions of its newest record; nothing without a controller.
+    `over`: nothing more is to come of it.
+    """
+    argv = [str(word) for word in job["argv"]] if isinstance(job, Mapping) else []
+    asked = controller_asked(argv)
+    if asked is None:
+        return
+    yield f"controller: {asked.choice}"
+    yield from _last(made, "as of its record")
+    if not over:
+        command = f"{MODULE} control off --run-dir {shlex.quote(argv[argv.index('--run-dir') + 1])}"
+        yield (
+            "  switch it off, on the node of worker 0, or on any where nodes share the folder: "
+            f"sudo docker exec {CONTAINER_NAME} {command}"
+        )
+
+
+def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
+    """The same of a run's folder here, by its own log, and whether it is switched off. InputError: the log cannot be
+    read, or has a decision that no session writes.
+    """
+    lines = _events(folder)
+    asked = [line for line in lines if line["event"] == CONTROLLER]
+    try:
+        made = decisions(lines)
+        choice = ControlSettings.model_validate_json(json.dumps(asked[-1]["settings"])).choice if asked else ""
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+        why = visible(str(error)).partition("\n")[0]
+        fix = "restore it from a copy, or look who else writes there"
+        raise InputError(str(folder / STATS), f"has a decision that no session writes: {why}", fix=fix) from None
+    if not asked and not made:
+        return
+    off = (folder / SWITCH_FILE).exists()
+    switched = f"; switched off, by {SWITCH_FILE} in its folder" if off else ""
+    yield f"controller: {choice or 'its log does not say which'}{switched}"
+    yield from _last(made, "as of its log")
+    if over:
+        return
+    if off:
+        yield f"  switch it on again: {program()} control on --run-dir {shlex.quote(str(folder))}"
+    else:
+        yield f"  switch it off: {program()} control off --run-dir {shlex.quote(str(folder))}"
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    """Those of a log that tell of a controller, as far as they can be read: a killed session leaves half a line."""
+    try:
+        content = read_regular(folder, STATS, MOST_BYTES_OF_STATS)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(
+            str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it anew"
+        ) from None
+    found = (_json(text) for text in content.split(b"\n") if b'"event"' in text)
+    wanted = (CONTROLLER, "resume", *OF_DECISIONS)
+    return [line for line in found if isinstance(line, dict) and line.get("event") in wanted]
+
+
+def _json(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _last(made: Sequence[DecisionRecord], source: str) -> Iterator[str]:
+    if not made:
+        yield f"  it has decided nothing, {source}"
+        return
+    yield f"  the last of {len(made)} decision{'' if len(made) == 1 else 's'}, {source}:"
+    for one in made[-_SHOWN:]:
+        words = textwrap.shorten(visible(one.sentence), _MOST_CHARACTERS, placeholder=" ...")
+        yield f"    {_when(one.at)}, {one.images:,} images: {words}"
+
+
+def _when(at: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError):
+        return visible(at)[:40]

@@ -1,0 +1,82 @@
+"""Nodes asked of AWS's Auto Scaling groups: of the first rung's its desired capacity, with tags that say when and why.
+
+A node that is to go hears of it by the group's lifecycle hook, and has the time to save.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from components.core.findings import InputError
+from gangway.jobs.systemd.scaling.base import Change, GroupState, tags_of, told_by
+
+_FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
+
+
+class AwsScaler:
+    """The groups of one region."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+
+    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+        """By one question for all."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
+        except (BotoCoreError, ClientError) as error:
+            raise InputError(", ".join(names), f"cannot be read: {error}", fix=_FIX) from None
+        found = {group["AutoScalingGroupName"]: _state_of(group) for group in answer["AutoScalingGroups"]}
+        if lacking := [name for name in names if name not in found]:
+            raise InputError(
+                f"Auto Scaling group {lacking[0]}",
+                "is not there",
+                fix="`pulumi up --refresh`; and look whether region and account are the stack's",
+            )
+        return [found[name] for name in names]
+
+    def carry_out(self, change: Change, now: datetime) -> str:
+        """Tags, and then the number: at once."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = self._client()
+        tags = [
+            {
+                "ResourceId": change.group,
+                "ResourceType": "auto-scaling-group",
+                "Key": key,
+                "Value": value,
+                "PropagateAtLaunch": False,
+            }
+            for key, value in tags_of(change, now).items()
+        ]
+        try:
+            # First what holds the next change back: one that is not made costs its time, one too many might cost nodes.
+            client.create_or_update_tags(Tags=tags)
+            client.set_desired_capacity(
+                AutoScalingGroupName=change.group, DesiredCapacity=change.nodes, HonorCooldown=False
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise InputError(
+                f"Auto Scaling group {change.group}", f"cannot be asked for {change.nodes} nodes: {error}", fix=_FIX
+            ) from None
+        return ""
+
+    def _client(self) -> Any:
+        import boto3
+
+        return boto3.client("autoscaling", region_name=self._region)
+
+
+def _state_of(group: Any) -> GroupState:
+    changed_at, changed_why = told_by({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
+    return GroupState(
+        name=group["AutoScalingGroupName"],
+        most=group["MaxSize"],
+        asked=group["DesiredCapacity"],
+        in_service=sum(each["LifecycleState"] == "InService" for each in group.get("Instances", [])),
+        is_held=any(each["ProcessName"] == "Launch" for each in group.get("SuspendedProcesses", [])),
+        changed_at=changed_at,
+        changed_why=changed_why,
+    )

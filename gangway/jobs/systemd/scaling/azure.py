@@ -1,0 +1,126 @@
+"""Nodes asked of Azure's scale sets: the number stands in a tag of the first rung's, and the head acts on it.
+
+The head alone sets the sizes (`images.node.azure.fallback`), since it alone fills a rung below the first; whoever runs
+this needs no right to change a scale set, only to write tags. Which nodes go is Azure's choice, the newest ones, and a
+notice tells them; a spot scale set's get none, so that none is sent away there.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from components.core.findings import InputError
+from gangway.jobs.systemd.scaling.base import Change, GroupState, tags_of, told_by
+from gangway.jobs.systemd.scaling.rest import Rest, Session
+from images.node.azure.api import COMPUTE_VERSION
+from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
+
+API_URL = "https://management.azure.com"
+TAGS_VERSION = "2021-04-01"
+_FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
+_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+_WITHOUT_NOTICE = (
+    "Azure deletes a spot scale set's nodes without a notice, and what all did since the last checkpoint would be lost"
+)
+
+
+class _ScaleSet(NamedTuple):
+    """One as Azure has it. `size`: that it is set to; `most`, `wanted`: nodes of the job, by its tags."""
+
+    size: int
+    most: int
+    wanted: int
+    running: int
+    is_spot: bool
+    tags: dict[str, str]
+
+
+class AzureScaler:
+    """The scale sets of one resource group.
+
+    Args:
+        session: with a token for Resource Manager.
+        subscription_id: of the group.
+        resource_group: its name.
+        together: whether one job may have nodes of several scale sets (`components.azure.fallback`).
+        is_held: whether the circuit breaker holds launches.
+        api_url: another in tests.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        subscription_id: str,
+        resource_group: str,
+        *,
+        together: bool,
+        is_held: bool,
+        api_url: str = API_URL,
+    ) -> None:
+        self._rest = Rest(session, api_url, _FIX)
+        self._place = f"/subscriptions/{subscription_id}/resourceGroups/{resource_group}/providers/{_SETS}"
+        self._together, self._is_held = together, is_held
+
+    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+        """What is asked of the first is what its tags say, and of the others the size that the head has set."""
+        sets = [self._read(name) for name in names]
+        first = sets[0]
+        # Whose nodes would go: where one scale set at a time is filled, those of the one that is.
+        filled = first if self._together else max(sets, key=lambda one: one.size)
+        changed_at, changed_why = told_by(first.tags)
+        state = GroupState(
+            name=names[0],
+            most=first.most,
+            # All at 0: the head asks for none, or there is none to be had; a number says nothing there.
+            asked=first.wanted if any(one.size for one in sets) else 0,
+            in_service=first.running,
+            is_held=self._is_held,
+            changed_at=changed_at,
+            changed_why=changed_why,
+            why_not_in=_WITHOUT_NOTICE if filled.is_spot else "",
+        )
+        below = zip(names[1:], sets[1:], strict=True)
+        return [state, *(GroupState(name, one.most, one.size, one.running, self._is_held) for name, one in below)]
+
+    def carry_out(self, change: Change, now: datetime) -> str:
+        """By tags of the first, in one call."""
+        tags = {WANTED_TAG: str(change.nodes), **tags_of(change, now)}
+        # By the tags' own API: a PATCH of the scale set itself would take the right to change it.
+        self._rest.call(
+            f"scale set {change.group}, tags for {change.nodes} nodes",
+            "PATCH",
+            f"{self._place}/{change.group}/providers/Microsoft.Resources/tags/default",
+            {"api-version": TAGS_VERSION},
+            {"operation": "Merge", "properties": {"tags": tags}},
+        )
+        return "the head does it at its next look, within a minute"
+
+    def _read(self, name: str) -> _ScaleSet:
+        what, path = f"scale set {name}", f"{self._place}/{name}"
+        found = self._rest.call(what, "GET", path, {"api-version": COMPUTE_VERSION})
+        tags = {str(key): str(value) for key, value in (found.get("tags") or {}).items()}
+        try:
+            most, (_, wanted) = int(tags[MOST_TAG]), nodes_wanted(tags)
+        except (KeyError, ValueError) as error:
+            raise InputError(
+                what, f"its tags do not say how many nodes the job has: {error}", fix="`pulumi up --refresh`"
+            ) from None
+        profile = found.get("properties", {}).get("virtualMachineProfile", {})
+        running = sum(map(_runs, self._machines(what, path)))
+        return _ScaleSet(int(found["sku"]["capacity"]), most, wanted, running, profile.get("priority") == "Spot", tags)
+
+    def _machines(self, what: str, path: str) -> Iterator[dict[str, Any]]:
+        params = {"api-version": COMPUTE_VERSION, "$expand": "instanceView"}
+        while True:
+            page = self._rest.call(f"the machines of {what}", "GET", f"{path}/virtualMachines", params)
+            yield from page.get("value", [])
+            if not (following := page.get("nextLink")):
+                return
+            # Of the link its query alone: the token goes to no other address, whatever an answer says.
+            params = {**params, **dict(parse_qsl(urlsplit(following).query))}
+
+
+def _runs(machine: dict[str, Any]) -> bool:
+    statuses = machine["properties"].get("instanceView", {}).get("statuses", [])
+    return any(status["code"] == "PowerState/running" for status in statuses)

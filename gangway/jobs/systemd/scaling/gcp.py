@@ -1,0 +1,186 @@
+"""Nodes asked of Google's managed instance groups: out by another size, in by asking the newest nodes to leave.
+
+A smaller size would end nodes without a word, and any of them. So a node is asked by a network tag of its own, which
+its metadata server shows it (`images.node.gcp.notices`): it saves, ends its trainer, and takes itself out of its group,
+which becomes smaller by it (`images/templates/gcp/cloud.sh`). A tag, and not an attribute of its metadata: who may set
+those may run programs on the machine. Instances that do not run have nothing to save, and are deleted first.
+
+Groups have no tags of their own that would say when and why: when is read from Compute Engine's own list of operations.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gangway.jobs.systemd.scaling.base import Change, GroupState, time_of
+from gangway.jobs.systemd.scaling.rest import Rest, Session
+from images.node.gcp.notices import LEAVE_TAG
+
+API_URL = "https://compute.googleapis.com"
+_FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
+_RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
+_GOING = ("DELETING", "ABANDONING")
+
+
+class _Node(NamedTuple):
+    """An instance that runs. `fingerprint`: of its tags, which a change of them has to repeat."""
+
+    name: str
+    created: str
+    tags: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it was asked to."""
+        return LEAVE_TAG in self.tags
+
+
+class _Group(NamedTuple):
+    """A group as Compute Engine has it. `idle`: instances that do not run; `nodes`: those that do, the oldest first."""
+
+    size: int
+    base_name: str
+    idle: tuple[str, ...]
+    nodes: tuple[_Node, ...]
+
+    @property
+    def leaving(self) -> int:
+        """Nodes that were asked to leave and are there yet."""
+        return sum(node.leaves for node in self.nodes)
+
+    @property
+    def asked(self) -> int:
+        """Nodes that it is to have when those have left."""
+        return self.size - self.leaving
+
+
+class GcpScaler:
+    """The groups of one project.
+
+    Args:
+        session: logged in to Google Cloud.
+        project: of the groups.
+        zones: by group.
+        most: nodes that the first group may have.
+        is_held: whether the circuit breaker holds launches.
+        api_url: another in tests.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        project: str,
+        zones: Mapping[str, str],
+        *,
+        most: int,
+        is_held: bool,
+        api_url: str = API_URL,
+    ) -> None:
+        self._rest = Rest(session, api_url, _FIX)
+        self._project, self._zones, self._most, self._is_held = project, dict(zones), most, is_held
+
+    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+        """A node that was asked to leave counts no more."""
+        first = self._read(names[0])
+        changed_at, changed_why = self._last_change(names[0], first.base_name)
+        running = len(first.nodes) - first.leaving
+        state = GroupState(names[0], self._most, first.asked, running, self._is_held, changed_at, changed_why)
+        return [state, *map(self._below, names[1:])]
+
+    def carry_out(self, change: Change, now: datetime) -> str:
+        """Out by a size; in by a tag of each node that is to leave."""
+        group = self._read(change.group)
+        if change.nodes >= group.asked:
+            # Nodes that leave make the group smaller by themselves.
+            size = str(change.nodes + group.leaving)
+            self._of_group(f"{change.nodes} nodes of", change.group, "POST", "/resize", {"size": size})
+            return ""
+        too_many = group.asked - change.nodes
+        if idle := group.idle[:too_many]:
+            self._delete(change.group, idle)
+        staying = [node for node in group.nodes if not node.leaves]
+        # Of those that run so many stay as are wanted, however many the group still lacks.
+        going = staying[max(change.nodes, len(staying) - (too_many - len(idle))) :]
+        for node in going:
+            self._ask_to_leave(self._zones[change.group], node)
+        names = ", ".join(node.name for node in going)
+        return f"{names} save first, and then leave by themselves, in some minutes" if going else ""
+
+    def _below(self, name: str) -> GroupState:
+        """A group of another rung, whose size is the head's."""
+        size = int(self._of_group("the size of", name, "GET")["targetSize"])
+        running = sum(one.get("instanceStatus") == "RUNNING" for one in self._managed(name))
+        return GroupState(name, size, size, running, self._is_held)
+
+    def _read(self, name: str) -> _Group:
+        known = self._of_group("the size of", name, "GET")
+        managed = [one for one in self._managed(name) if one.get("currentAction") not in _GOING]
+        runs = [one["name"] for one in managed if one.get("instanceStatus") == "RUNNING"]
+        idle = tuple(one["name"] for one in managed if one.get("instanceStatus") != "RUNNING")
+        nodes = [self._node(self._zones[name], instance) for instance in runs]
+        oldest_first = sorted(nodes, key=lambda node: (datetime.fromisoformat(node.created), node.name))
+        return _Group(int(known["targetSize"]), str(known["baseInstanceName"]), idle, tuple(oldest_first))
+
+    def _node(self, zone: str, name: str) -> _Node:
+        found = self._rest.call(f"instance {name}", "GET", f"{self._place(zone)}/instances/{name}")
+        tags = found.get("tags", {})
+        return _Node(name, found["creationTimestamp"], tuple(tags.get("items", ())), tags.get("fingerprint", ""))
+
+    def _managed(self, name: str) -> Iterator[dict[str, Any]]:
+        params: dict[str, str] = {}
+        while True:
+            page = self._of_group("the instances of", name, "POST", "/listManagedInstances", params)
+            yield from page.get("managedInstances", [])
+            if not page.get("nextPageToken"):
+                return
+            params = {"pageToken": page["nextPageToken"]}
+
+    def _last_change(self, name: str, base_name: str) -> tuple[datetime | None, str]:
+        """When the group was last resized, or a node of it asked to leave, and by whom."""
+        params = {
+            "filter": f'(operationType = "{_RESIZED}") OR (operationType = "{_TAGGED}")',
+            "orderBy": "creationTimestamp desc",
+        }
+        while True:
+            page = self._rest.call(
+                f"the operations on {name}", "GET", f"{self._place(self._zones[name])}/operations", params
+            )
+            for one in page.get("items", []):
+                kind, _, target = one.get("targetLink", "").rpartition("/")
+                is_group = kind.endswith("/instanceGroupManagers") and target == name
+                if is_group or (kind.endswith("/instances") and target.startswith(f"{base_name}-")):
+                    what = "another size" if is_group else "nodes were asked to leave"
+                    return time_of(one.get("insertTime", "")), f"{what}, by {one.get('user', 'nobody knows whom')}"
+            if not page.get("nextPageToken"):
+                return None, ""
+            params = {**params, "pageToken": page["nextPageToken"]}
+
+    def _delete(self, name: str, instances: Sequence[str]) -> None:
+        zone = self._zones[name]
+        body = {
+            "instances": [f"zones/{zone}/instances/{instance}" for instance in instances],
+            # One that has gone meanwhile is no reason to keep the others.
+            "skipInstancesOnValidationError": True,
+        }
+        self._of_group(f"{len(instances)} idle instances of", name, "POST", "/deleteInstances", body=body)
+
+    def _ask_to_leave(self, zone: str, node: _Node) -> None:
+        body = {"items": [*node.tags, LEAVE_TAG], "fingerprint": node.fingerprint}
+        path = f"{self._place(zone)}/instances/{node.name}/setTags"
+        self._rest.call(f"instance {node.name}, asked to leave", "POST", path, body=body)
+
+    def _of_group(
+        self,
+        what: str,
+        name: str,
+        method: str,
+        verb: str = "",
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> dict[str, Any]:
+        path = f"{self._place(self._zones[name])}/instanceGroupManagers/{name}{verb}"
+        return self._rest.call(f"{what} instance group {name}", method, path, params, body)
+
+    def _place(self, zone: str) -> str:
+        return f"/compute/v1/projects/{self._project}/zones/{zone}"

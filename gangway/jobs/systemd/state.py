@@ -1,0 +1,135 @@
+"""A job's state from outside, by what its nodes put into the run's folder: its record, its progress and its end."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from components.core.findings import InputError
+from components.core.first_wrong import first_wrong
+from gangway.jobs.systemd.progress import JobProgress
+from gangway.runs.ended import EndedRecord, read_end
+from gangway.runs.errors import StoreFailedError
+from gangway.runs.run_store import RunStore
+from trainer.records.decisions import DecisionRecord
+
+RECORD_FILE = "run.json"
+_MAX_BYTES = 64_000_000
+_FIX = "run it as the account that runs `up`, which may read the run bucket"
+
+
+def _known(decision: Any) -> Any:
+    """Without what another version may have told besides."""
+    if not isinstance(decision, dict):
+        return decision
+    return {name: value for name, value in decision.items() if name in DecisionRecord.model_fields}
+
+
+class _Session(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    end: AwareDatetime | None = None
+
+
+class _Record(BaseModel):
+    """Of a record what is looked at here: any version's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=200)
+    status: Literal["running", "interrupted", "done"]
+    images: int = Field(ge=0)
+    sessions: tuple[_Session, ...] = ()
+    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known)], ...] = ()
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What is known of a job.
+
+    Attributes:
+        url: of the run's folder.
+        record: its record; None where none was put yet.
+        end: how it ended without being done; None where nobody has said so.
+        progress: how far it is by now; None where its record says it, or nobody does.
+    """
+
+    url: str
+    record: _Record | None
+    end: EndedRecord | None
+    progress: JobProgress | None = None
+
+    @classmethod
+    def read(cls, store: RunStore) -> Self:
+        """InputError: the folder cannot be read, or what is there is no node's."""
+        try:
+            content = store.read(RECORD_FILE, _MAX_BYTES)
+            end, progress = read_end(store), JobProgress.read(store)
+            record = None if content is None else _Record.model_validate_json(content)
+        except StoreFailedError as error:
+            raise InputError(store.url, str(error), fix=_FIX) from None
+        except ValidationError as error:
+            raise InputError(
+                f"{store.url}/{RECORD_FILE}",
+                f"no record: {first_wrong(error)}",
+                fix="look who else writes there",
+            ) from None
+        recorded_at = _recorded_at(record)
+        is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)
+        return cls(store.url, record, end, progress if is_newer else None)
+
+    @property
+    def images(self) -> int:
+        """Done, as its progress has it, else its record; 0 where neither was put yet."""
+        if self.progress is not None:
+            return self.progress.images
+        return 0 if self.record is None else self.record.images
+
+    @property
+    def told_at(self) -> datetime | None:
+        """When it had so many done; None where nobody can tell."""
+        return _recorded_at(self.record) if self.progress is None else self.progress.time
+
+    @property
+    def decisions(self) -> tuple[DecisionRecord, ...]:
+        """Of its controller, as its record has them."""
+        return () if self.record is None else self.record.decisions
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come of it."""
+        return self.end is not None or (self.record is not None and self.record.status == "done")
+
+    def why_ended(self, run_id: str | None, since: datetime | None) -> str:
+        """How the job had ended that was at work at `since`, in words; empty where it goes on. `run_id`: its record's
+        name. An end before that is one of an attempt that was begun again; None for both: any end counts.
+        """
+        if self.record is not None and self.record.status == "done" and run_id in (None, self.record.id):
+            return "its record is done"
+        ends_it = self.end is not None and run_id in (None, self.end.run_id)
+        if self.end is not None and ends_it and (since is None or self.end.time >= since):
+            return f"{self.end.reason}, {self.end.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return ""
+
+    def lines(self, command_of: str = "") -> list[str]:
+        """For people. `command_of`: the stack whose job is a command of one's own, which writes no run.json."""
+        if command_of and self.record is None:
+            record = f"what its command has used, once it is put: gangway job record {command_of} --stack"
+        elif self.record is None:
+            record = "no record yet: nodes put it whenever the trainer stops"
+        else:
+            at = self.record.sessions[-1].end if self.record.sessions else None
+            when = f", {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else ""
+            record = f"record {self.record.id}: {self.record.status}, {self.record.images:,} images{when}"
+        lines = [f"run in {self.url}", record]
+        if self.progress is not None and not self.is_over:
+            at = self.progress.time.astimezone(UTC)
+            lines.append(f"last seen at {self.progress.images:,} images, {at:%Y-%m-%d %H:%M} UTC")
+        return [*lines, *([str(self.end)] if self.end is not None else [])]
+
+
+def _recorded_at(record: _Record | None) -> datetime | None:
+    """When the last session ended that a record has; None where it does not say."""
+    sessions = () if record is None else record.sessions
+    return max((one.end for one in sessions if one.end is not None), default=None)

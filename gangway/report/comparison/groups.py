@@ -1,0 +1,378 @@
+"""Which runs stand in one row, with what each is, and which may not stand in one table at all."""
+
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from components.core.findings import InputError, nearest_hint
+from components.core.first_wrong import first_wrong
+from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, why_unread
+from gangway.runs.signatures import UNSIGNED
+from gangway.runs.stats import read_stats
+from trainer.config.train_config import TrainConfig
+from trainer.core.program import program
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
+
+_RESULTS = "results.json"
+LOCAL = "local"
+"""What a run without a stack ran on: whoever began it calls it this machine."""
+
+_NO_SUITE = Quantity.absent("USD", "no suite tells what its stack cost")
+_PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
+_SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
+KEYS = (*_PLACES, *_SETTINGS)
+"""What rows may be made by."""
+_BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
+"""What makes a row where nobody says otherwise: the place, and the treatment."""
+_MOST_NAMED = 3
+
+
+class _Item(BaseModel):
+    """A run, as results.json tells of it; further fields are the bench's own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    item: str
+    stack: str
+    arm: str
+    run_id: str
+    status: str
+    reason: str = ""
+    usd: Quantity = Quantity.absent("USD", "not told by that version of the suite")
+
+
+class _Results(BaseModel):
+    """results.json of a suite."""
+
+    model_config = ConfigDict(frozen=True)
+
+    suite: str
+    title: str = ""
+    paper: str | None = None
+    items: tuple[_Item, ...]
+
+
+class Missing(NamedTuple):
+    """A run of a suite that has no record, and what is known of it."""
+
+    suite: str
+    item: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run of the report.
+
+    Attributes:
+        record: its record.
+        path: of its directory.
+        stats: the lines of its stats.jsonl; empty where there is none.
+        stack: what its suite calls the stack, else the record's, else `local`.
+        arm: of the suite; empty without one.
+        suite: its suite's name; empty without one.
+        paper: whose table the suite is; empty without one.
+        title: of the suite.
+        stack_usd: of the whole stack while it stood, as its suite tells.
+        control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
+        signed: whether somebody signed its record, in a word or two.
+    """
+
+    record: RunRecord
+    path: Path
+    stats: tuple[dict[str, Any], ...]
+    stack: str
+    arm: str = ""
+    suite: str = ""
+    paper: str = ""
+    title: str = ""
+    control: str = ""
+    stack_usd: Quantity = _NO_SUITE
+    signed: str = UNSIGNED.state
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.record.id
+
+    @property
+    def ticks(self) -> list[dict[str, Any]]:
+        """Lines of statistics, without events."""
+        return [line for line in self.stats if "event" not in line]
+
+
+class Source(NamedTuple):
+    """All that a report is made of: the runs, and those of their suites that are missing."""
+
+    members: tuple[Member, ...]
+    missing: tuple[Missing, ...]
+
+
+def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
+    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
+    without a record that can be read, which no table has.
+    """
+    suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
+    members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
+    here = {run.record.id for run in runs}
+    missing = tuple(
+        Missing(results.suite, item.item, item.status, item.reason)
+        for results in suites.values()
+        if results is not None
+        for item in results.items
+        if item.run_id not in here and item.status != "recorded"
+    )
+    told = {item.run_id for results in suites.values() if results is not None for item in results.items}
+    others = (_half(path) for path in half if path.name not in told)
+    return Source(members, (*missing, *others))
+
+
+def _half(folder: Path) -> Missing:
+    """Why a run has no record, or none that can be read, and what writes one."""
+    if (folder / RECORD).is_file() and (mistake := why_unread(folder)) is not None:
+        return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
+    command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
+    reason = f"it has no {RECORD}: it goes on, or was cut off; `{command}` writes what there is"
+    return Missing("", folder.name, "no record", reason)
+
+
+def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
+    """Suite by suite, each as its file orders stacks, arms and seeds: a control comes first, whenever it ran."""
+    folders = list(suites)
+
+    def place(run: Run) -> tuple[int, int]:
+        results = suites[run.path.parent]
+        ids = [item.run_id for item in results.items] if results else []
+        return folders.index(run.path.parent), ids.index(run.record.id) if run.record.id in ids else len(ids)
+
+    return sorted(runs, key=place)
+
+
+def _member(run: Run, results: _Results | None) -> Member:
+    record = run.record
+    item = next((item for item in results.items if item.run_id == record.id), None) if results else None
+    stats = read_stats(run.path / STATS)
+    signed = f"{run.signature.state}{', run.json alone' if not_covered([run]) else ''}"
+    if results is None or item is None:
+        return Member(record, run.path, stats, record.stack or LOCAL, signed=signed)
+    return Member(
+        record,
+        run.path,
+        stats,
+        item.stack,
+        item.arm,
+        results.suite,
+        results.paper or "",
+        results.title,
+        control=next(other.arm for other in results.items if other.stack == item.stack),
+        stack_usd=item.usd,
+        signed=signed,
+    )
+
+
+def _results(path: Path) -> _Results | None:
+    if not path.is_file():
+        return None
+    try:
+        return _Results.model_validate(read_json(path))
+    except ValidationError as error:
+        wrong = first_wrong(error)
+        raise InputError(
+            wrong.within(str(path)),
+            f"is not what `gangway bench` of this version writes: {wrong.what}",
+            fix=f"write it anew: `gangway bench resume {shlex.quote(str(path.parent))}`, or take it away",
+        ) from None
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row: runs that differ in their seed.
+
+    Attributes:
+        label: what tells this row from the others.
+        members: its runs, by seed.
+        stack: of its first run, as the suite calls it.
+        arm: likewise; empty without one.
+        remarks: what differs inside the row nevertheless.
+    """
+
+    label: str
+    members: tuple[Member, ...]
+    stack: str
+    arm: str
+    remarks: tuple[str, ...] = field(default=())
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """One of each run."""
+        return tuple(member.record.seed for member in self.members)
+
+
+def workers(member: Member) -> int:
+    """Processes of the first session: what was asked for. Interruptions may take some away later."""
+    return member.record.sessions[0].world_size
+
+
+def parse_keys(text: str | None) -> tuple[str, ...] | None:
+    """The names after `--group-by`; None where there is none. InputError: an unknown or repeated name."""
+    if text is None:
+        return None
+    keys = tuple(part.strip() for part in text.split(","))
+    for key in keys:
+        if key not in KEYS:
+            fix = nearest_hint(key, KEYS)
+            if key in ("preset", "dataset", "seed"):
+                fix = "runs over seeds make one row; for each preset make a report of its own"
+            allowed = f"{', '.join(_PLACES)}, or a field of the trainer's configuration such as precision"
+            raise InputError("--group-by", "rows cannot be made by it", value=key, allowed=allowed, fix=fix)
+    if len(set(keys)) != len(keys):
+        raise InputError("--group-by", "names one twice", value=text, allowed="each once", fix="leave one out")
+    return keys
+
+
+def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> None:
+    """Refuses runs that are not the same training.
+
+    Args:
+        members: of the table.
+        keys: what `--group-by` names, else None.
+
+    InputError: with what differs, and whose it is.
+    """
+    for what, values in (
+        ("presets", _by(members, lambda member: member.record.config.preset)),
+        ("data sets", _by(members, _data_of)),
+        ("tables of papers", _by([one for one in members if one.paper], lambda member: member.paper)),
+    ):
+        if len(values) > 1:
+            raise InputError(
+                "RUNS", f"{what} differ inside one table", value=_told(values), allowed=f"runs of one of the {what}",
+                fix="make a report of each: name its runs alone, or its suite's folder",
+            )  # fmt: skip
+    named = set(keys or ())
+    by_arm = keys is None or "arm" in named
+    parts = _by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
+    for part in parts:
+        for name, values in differences(part).items():
+            if name not in named:
+                raise InputError(
+                    f"RUNS: {name}", "differs inside one table", value=_told(values),
+                    allowed="the same training in every run: all of its configuration but the seed",
+                    fix=f"make rows of it: --group-by {','.join([*(keys or ('stack',)), name])}",
+                )  # fmt: skip
+
+
+def differences(members: Sequence[Member]) -> dict[str, dict[str, list[Member]]]:
+    """Fields of the trainer's configuration, the seed apart, with the runs by value; only those that differ."""
+    found = {name: _by(members, partial(_setting, name=name)) for name in _SETTINGS}
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple[Group, ...]:
+    """The rows, in the order in which they first come up.
+
+    Args:
+        members: of one table.
+        keys: what `--group-by` names, else None.
+    """
+    chosen = keys or _BY_THEMSELVES
+    rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
+    telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
+    shown = (telling if keys else _enough(list(rows), telling)) or [0]
+    return tuple(
+        Group(
+            _label([(chosen[place], row[place]) for place in shown]),
+            tuple(sorted(inside, key=lambda member: (member.record.seed, member.name))),
+            inside[0].stack,
+            inside[0].arm,
+            tuple(_remarks(inside, chosen)),
+        )
+        for row, inside in rows.items()
+    )
+
+
+def _enough(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
+    """Of the keys those that it takes to tell the rows apart, from the first."""
+    found: list[int] = []
+    for place in telling:
+        apart = {tuple(row[one] for one in found) for row in rows}
+        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(apart):
+            found.append(place)
+    return found
+
+
+def _label(parts: Sequence[tuple[str, str]]) -> str:
+    """What a row is called: places by their names, settings with theirs."""
+    said = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
+    return ", ".join(part for part in said if part) or "all runs"
+
+
+def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
+    for key in _BY_THEMSELVES:
+        places = list(_by(members, partial(_value, key=key)))
+        if key not in keys and len(places) > 1:
+            yield f"{key.replace('_', ' ')} differs inside this row: {', '.join(value or 'none' for value in places)}"
+    seeds = [member.record.seed for member in members]
+    if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+        yield f"seed {', '.join(str(seed) for seed in twice)} stands in it more than once"
+    for what, values in (
+        ("trainer's code", _by(members, lambda member: member.record.code_sha256[:12])),
+        ("torch", _by(members, lambda member: member.record.versions.get("torch", "unknown"))),
+    ):
+        if len(values) > 1:
+            yield f"{what} differs inside this row: {', '.join(values)}"
+
+
+def _value(member: Member, key: str) -> str:
+    """A run's value of a key, as a row is called after it."""
+    record = member.record
+    places = {
+        "stack": member.stack,
+        "arm": member.arm,
+        "provider": record.provider,
+        "region": record.region,
+        "machine_type": record.machine_type,
+        "capacity": " ".join(record.capacity),
+        "device": record.sessions[0].device,
+        "run": record.id,
+    }
+    if key == "workers":
+        count = workers(member)
+        return f"{count} worker{'' if count == 1 else 's'}"
+    return places[key] if key in places else _setting(member, key)
+
+
+def _setting(member: Member, name: str) -> str:
+    value = getattr(member.record.config, name)
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _data_of(member: Member) -> str:
+    data = member.record.dataset
+    return f"{data.name} {data.sha256[:12]}"
+
+
+def _by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
+    found: dict[_Key, list[Member]] = {}
+    for member in members:
+        found.setdefault(key(member), []).append(member)
+    return found
+
+
+def _told(values: Mapping[str, Sequence[Member]]) -> str:
+    """Which runs have which value; of many runs the first few."""
+    return "; ".join(
+        f"{value}: {', '.join(one.name for one in members[:_MOST_NAMED])}"
+        + (f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else "")
+        for value, members in values.items()
+    )

@@ -1,0 +1,255 @@
+"""How the forecasts of ledgers have done, on a report of runs: a table, a drawing each, plain data, columns of CSV."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Sheet
+
+from components.core.findings import InputError
+from components.core.visible import visible
+from components.estimate.statistics import correct
+from gangway.finops.forecasts.tables import skill_json
+from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, as_days, date_axis, legend_size
+from gangway.render.rendering import Sources, number
+from gangway.report.comparison.formatting import CellText
+from gangway.sim.forecast.accuracy import Skill
+from gangway.sim.forecast.drift import FALSE_ALARM_EVERY
+from gangway.sim.forecast.ledger import Scored, read_ledger
+from gangway.sim.forecast.series import format_time
+from gangway.sim.forecast.standing import Standing, standings
+
+__all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "cells_of", "ledger_drawings", "read_ledgers"]
+
+_MOST_STEPS: Final = 200
+"""In a drawing."""
+HEADINGS: Final = (
+    "Forecasts scored", "Mean absolute error", "The baseline's", "Less error", "Truths within", "Drift",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One series of a ledger."""
+
+    path: Path
+    standing: Standing
+
+    @property
+    def name(self) -> str:
+        """Of the series, as it may be shown."""
+        one = self.standing
+        return visible(f"{one.series} of {one.of}" if one.of else one.series)
+
+    @property
+    def source(self) -> str:
+        """Where its figures are from."""
+        return f"ledger {visible(self.path.name)}: what was published before, and the truth that came"
+
+
+def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
+    """Every series of the files, each file once. InputError: one cannot be read, is damaged, or has no forecast."""
+    found = []
+    for path in dict.fromkeys(paths):
+        of_file = [Kept(path, standing) for standing in standings(read_ledger(path))]
+        if not of_file:
+            fix = "name a file that forecasts were kept in, or leave it out"
+            raise InputError(str(path), "a ledger without a forecast", allowed="one at least", fix=fix)
+        found += of_file
+    return _corrected(found)
+
+
+def _corrected(found: Sequence[Kept]) -> list[Kept]:
+    """The rows of one table are one family of claims."""
+    gains = [kept.standing.gain for kept in found]
+    compared = correct({place: None if gain is None else gain.compared for place, gain in enumerate(gains)})
+    return [
+        kept if gain is None or one is None
+        else replace(kept, standing=replace(kept.standing, gain=replace(gain, compared=one)))
+        for kept, gain, one in zip(found, gains, compared.values(), strict=True)
+    ]  # fmt: skip
+
+
+def cells_of(kept: Kept, sources: Sources) -> list[CellText]:
+    """Of a row under HEADINGS; every number with its source."""
+    one = kept.standing
+    waiting = f"{one.waiting} waiting for their truth" if one.waiting else ""
+    told = partial(_told, kept, sources)
+    cells = [told(len(one.scored), str(len(one.scored)), waiting)]
+    if one.model is None or one.baseline is None:
+        return cells + [told(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
+    cells += [told(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
+    gain = one.gain
+    less = "the baseline never errs" if gain is None else _percent(gain.value)
+    within = one.model.coverage
+    return [
+        *cells,
+        told(None if gain is None else gain.value, less, _gain_spread(gain)),
+        told(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
+        told(None, *_drift(one)),
+    ]
+
+
+def _told(
+    kept: Kept, sources: Sources, value: float | None, text: str, spread: str = "", provenance: str = "measured"
+) -> CellText:
+    footnote = sources.cell(value, "1", provenance, kept.source).footnote
+    said = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
+    return CellText(text, "", spread, provenance, said, footnote)
+
+
+def _gain_spread(gain: Skill | None) -> str:
+    if gain is None:
+        return ""
+    if gain.low is None or gain.high is None:
+        return gain.verdict
+    return f"{_percent(gain.low)} to {_percent(gain.high)}: {gain.verdict}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}".replace("-", "\N{MINUS SIGN}")
+
+
+def _drift(one: Standing) -> tuple[str, str]:
+    if one.drift is None:
+        return "not known", "too few forecasts"
+    since = one.drifts_since()
+    if since is None:
+        return "none", f"in {one.drift.seen} forecasts"
+    lie = f"truths lie {'above' if one.drift.upward else 'below'}"
+    return lie, f"since about {format_time(since)}; by chance once in {FALSE_ALARM_EVERY:,.0f}"
+
+
+def as_json(kept: Kept) -> dict[str, Any]:
+    """Plain data; what is not known is null."""
+    one = kept.standing
+    return {
+        "ledger": visible(str(kept.path)),
+        "series": one.series,
+        "of": one.of,
+        "level": one.level,
+        "scored": len(one.scored),
+        "waiting": one.waiting,
+        "model": one.model and asdict(one.model),
+        "baseline": one.baseline and asdict(one.baseline),
+        "skill": skill_json(one.gain),
+        "drift": one.drift and {**asdict(one.drift), "false_alarm_every": FALSE_ALARM_EVERY},
+        "provenance": "measured",
+        "source": kept.source,
+    }
+
+
+def as_columns(found: Sequence[Kept]) -> dict[str, Any]:
+    """The figures as cells of one line, each series under a number of its own."""
+    return {
+        f"forecast_{place}_{name}": value
+        for place, kept in enumerate(found, 1)
+        for name, value in _columns(as_json(kept)).items()
+    }
+
+
+def _columns(data: dict[str, Any]) -> dict[str, Any]:
+    model, baseline, skill, drift = (data[name] or {} for name in ("model", "baseline", "skill", "drift"))
+    return {
+        **{name: data[name] for name in ("ledger", "series", "of", "level", "scored", "waiting")},
+        "mae": model.get("mae"),
+        "baseline_mae": baseline.get("mae"),
+        "skill": skill.get("value"),
+        "skill_low": skill.get("low"),
+        "skill_high": skill.get("high"),
+        "coverage": model.get("coverage"),
+        "drift": None if data["drift"] is None else drift["alarm"] is not None,
+        "provenance": data["provenance"],
+    }
+
+
+def ledger_drawings(found: Sequence[Kept]) -> tuple[list[Drawing], list[str]]:
+    """A drawing of each series, and a sentence for each that has no truth yet."""
+    drawings, lacking = [], []
+    for place, kept in enumerate(found, 1):
+        if kept.standing.scored:
+            drawings.append(_drawing(kept, f"forecast-{place}"))
+        else:
+            lacking.append(f"Forecasts of {kept.name}: no truth of a whole one is known yet")
+    return drawings, lacking
+
+
+def _drawing(kept: Kept, name: str) -> Drawing:
+    shown = _shown(kept.standing.scored)
+    level = f"{kept.standing.level:.0%}"
+    truths = [row for each in shown for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
+    within = sum(low <= truth <= high for low, truth, high in truths)
+    first, last = format_time(shown[0].times[0]), format_time(shown[-1].times[-1])
+    labels = ("truth", "middle", f"{level} interval", "seasonal naive")
+    columns, legend_inches = legend_size(labels)
+
+    def paint(sheet: Sheet, panels: Sequence[Axes], theme: Theme) -> None:
+        _paint(panels[0], theme, shown, labels)
+        panels[0].set_title(kept.name, color=theme.ink)
+        handles, names = panels[0].get_legend_handles_labels()
+        sheet.legend(handles, names, loc="outside upper left", ncols=columns, labelcolor=theme.ink)
+
+    return Drawing(
+        name=name,
+        title=f"Forecasts of {kept.name}",
+        alt=f"{kept.name} from {first} to {last}: {within} of {len(truths)} truths within the {level} intervals.",
+        caption=(
+            f"The last {len(shown)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
+            f"came: {within} of {len(truths)} truths within. Measured: {kept.source}."
+        ),
+        panels=1,
+        inches=PANEL_INCHES,
+        paint=paint,
+        legend_inches=legend_inches,
+    )
+
+
+def _shown(scored: Sequence[Scored]) -> list[Scored]:
+    """The last ones that do not overlap, in order, as many as a drawing has room for."""
+    chosen: list[Scored] = []
+    for each in reversed(scored):
+        if chosen and sum(len(one.times) for one in chosen) + len(each.times) > _MOST_STEPS:
+            break
+        if not chosen or each.times[-1] < chosen[-1].times[0]:
+            chosen.append(each)
+    return chosen[::-1]
+
+
+def _stretches(shown: Sequence[Scored]) -> Iterator[list[Scored]]:
+    """Those that follow each other without a gap, together."""
+    stretch: list[Scored] = []
+    for each in shown:
+        if stretch and each.times[0] - stretch[-1].times[-1] != each.step:
+            yield stretch
+            stretch = []
+        stretch.append(each)
+    yield stretch
+
+
+def _paint(axes: Axes, theme: Theme, shown: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
+    """Truth, middle, interval and baseline; names stand in the legend once."""
+    for place, stretch in enumerate(_stretches(shown)):
+        truth, middle, interval, naive = labels if place == 0 else (f"_{label}" for label in labels)
+        days = as_days([time for each in stretch for time in each.times])
+
+        def joined(values: Sequence[tuple[float, ...]]) -> list[float]:
+            return list(itertools.chain.from_iterable(values))
+
+        low, high = joined([each.model.low for each in stretch]), joined([each.model.high for each in stretch])
+        lone = len(days) == 1
+        marker = "_" if lone else ""
+        axes.plot(days, joined([each.baseline.middle for each in stretch]), color=theme.series[1], linewidth=1.2,
+                  linestyle="--", label=naive, marker=marker)  # fmt: skip
+        axes.plot(days, joined([each.model.middle for each in stretch]), color=theme.series[0], linewidth=1.6,
+                  label=middle, marker=marker)  # fmt: skip
+        if lone:
+            axes.vlines(days, low, high, color=theme.series[0], alpha=0.25, linewidth=4, label=interval)
+        else:
+            axes.fill_between(days, low, high, color=theme.series[0], alpha=0.2, linewidth=0, label=interval)
+        axes.plot(days, joined([each.model.truth for each in stretch]), color=theme.ink, linewidth=1.2, marker=".",
+                  markersize=2.5, label=truth)  # fmt: skip
+    date_axis(axes)

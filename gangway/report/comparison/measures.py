@@ -1,0 +1,221 @@
+"""What a table shows of a run: each measure with its unit, its better direction, and how the record has it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gangway.report.comparison.groups import Member, workers
+from trainer.records.quality import QualityRecord
+from trainer.records.quantity import Quantity
+
+_PARTS = 10
+_JOULES_PER_KWH = 3.6e6
+_OLD = "not recorded by that version"
+
+
+def late_loss(member: Member, name: str) -> Quantity:
+    """Mean of the lines of statistics in the last tenth of the images; of the last line at least.
+
+    Of images that were shown twice, after an interruption, the later lines count. Without stats.jsonl it is the
+    record's, which keeps the last line alone; the figure's note says which.
+
+    Args:
+        member: the run.
+        name: loss_g or loss_d.
+    """
+    known = _known(member, name)
+    if not known:
+        return _of_the_record(member, name)
+    late = [one for one in known if _PARTS * one[0] > (_PARTS - 1) * member.record.images] or known[-1:]
+    values = [value for _, value in late]
+    if not all(math.isfinite(value) for value in values):
+        return Quantity.absent("", f"{name} is no finite number in the last tenth of the images")
+    first, last = (f"{images / 1000:g}" for images, _ in (late[0], late[-1]))
+    where = f"at {last} kimg" if len(late) == 1 else f"from {first} to {last} kimg"
+    note = f"mean over the last tenth of the images: {len(late)} line{'' if len(late) == 1 else 's'}, {where}"
+    return Quantity.measured(math.fsum(values) / len(values), "", "stats.jsonl", note=note)
+
+
+def _known(member: Member, name: str) -> list[tuple[int, float]]:
+    """Images and loss of the lines that have one, ascending; what was done again stands there once."""
+    found: list[tuple[int, float | None]] = []
+    for line in member.ticks:
+        while found and found[-1][0] >= line["images"]:
+            found.pop()
+        found.append((line["images"], line.get(name)))
+    return [(images, value) for images, value in found if value is not None]
+
+
+def _of_the_record(member: Member, name: str) -> Quantity:
+    summary = member.record.summaries.get(name)
+    if summary is None:
+        return Quantity.absent("", "not recorded by that version")
+    last = summary.last.model_copy(update={"unit": ""})
+    if last.value is None:
+        return last
+    return last.model_copy(update={"note": "the last line's alone: no stats.jsonl with it lies beside the record"})
+
+
+Better = Literal["lower", "higher", ""]
+HOLDS = (
+    "Time is that of training, from the first step, without the gaps between sessions. Cost is that of the nodes "
+    "in that time: without boot, waiting, file systems, a head node and network gateways. Where the suite tells what "
+    "the whole stack cost while it stood, that has a column of its own."
+)
+"""What cost and time are made of: compared without it, spot and dear file systems look better than they are."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column.
+
+    Attributes:
+        key: its name in files.
+        label: its name for people.
+        unit: of its figures.
+        of: a run's figure.
+        better: the direction of improvement; empty where there is none.
+        signed: whether a value may be zero or less, so that a change is a difference and no per cent of it.
+    """
+
+    key: str
+    label: str
+    unit: str
+    of: Callable[[Member], Quantity]
+    better: Better = ""
+    signed: bool = False
+
+
+def _scaled(figure: Quantity, factor: float, unit: str, source: str = "") -> Quantity:
+    """The same quantity in another unit."""
+    value = None if figure.value is None else figure.value * factor
+    origin = f"{figure.source}{source}" if value is not None else figure.source
+    return figure.model_copy(update={"value": value, "unit": unit, "source": origin})
+
+
+def _epoch(member: Member, per: float, unit: str) -> Quantity:
+    images = member.record.dataset.images
+    return _scaled(member.record.sec_per_kimg, images / 1000 / per, unit, f", x {images:,} images of the data set")
+
+
+def num_gpus(member: Member) -> int:
+    """GPUs of the first session: one a worker, unless workers run on CPUs or TPUs."""
+    device = member.record.sessions[0].device.lower()
+    return 0 if device.startswith(("cpu", "tpu", "xla")) else workers(member)
+
+
+def _of_use(name: str, factor: float, unit: str) -> Callable[[Member], Quantity]:
+    def figure(member: Member) -> Quantity:
+        use = member.record.utilisation
+        return Quantity.absent(unit, _OLD) if use is None else _scaled(getattr(use, name), factor, unit)
+
+    return figure
+
+
+_ALL = (
+    Measure("total_h", "Time", "h", lambda run: _scaled(run.record.wall_sec, 1 / 3600, "h"), "lower"),
+    Measure("min_per_epoch", "Epoch", "min", lambda run: _epoch(run, 60, "min"), "lower"),
+    Measure("s_per_epoch", "Epoch", "s", lambda run: _epoch(run, 1, "s"), "lower"),
+    Measure("images_per_sec", "Throughput", "images/s", lambda run: run.record.images_per_sec, "higher"),
+    Measure("gpus", "GPUs", "", lambda run: Quantity.measured(num_gpus(run), "", "workers of the first session")),
+    Measure("workers", "Workers", "", lambda run: Quantity.measured(workers(run), "", "of the first session")),
+    Measure("loss_g", "G loss, last tenth", "", lambda run: late_loss(run, "loss_g"), signed=True),
+    Measure("loss_d", "D loss, last tenth", "", lambda run: late_loss(run, "loss_d"), signed=True),
+    Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
+    Measure("stack_usd", "Cost of whole stack", "USD", lambda run: run.stack_usd, "lower"),
+    Measure(
+        "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
+    ),
+    Measure("it_wh", "Energy", "Wh", lambda run: _scaled(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
+    Measure("gco2e", "Carbon", "gCO2e", lambda run: run.record.carbon.gco2e, "lower"),
+    Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%"), signed=True),
+    Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%"), signed=True),
+    Measure("memory_gib", "Memory in use", "GiB", _of_use("host_memory_gib", 1, "GiB"), "lower"),
+    Measure("peak_memory_gib", "Peak memory of workers", "GiB", lambda run: run.record.peak_memory_gib, "lower"),
+    Measure("mfu_percent", "MFU", "%", _of_use("mfu", 100, "%"), "higher", signed=True),
+)
+MEASURES = {measure.key: measure for measure in _ALL}
+"""Every measure that all records may have, by key."""
+
+
+def energy_key(members: Sequence[Member]) -> str:
+    """The measure of energy that suits runs of that size: small ones in Wh."""
+    known = [member.record.energy.it_joules.value or 0.0 for member in members]
+    return "it_kwh" if max(known) >= _JOULES_PER_KWH / 10 else "it_wh"
+
+
+def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:
+    """A measure for each quality metric of any run, in the order in which they come up.
+
+    Values of one metric that were computed in different ways are not put together: all are then absent.
+
+    Args:
+        members: of the table.
+        always: metrics that have a column even where no run has them; those of the papers beside ours.
+    """
+    by_name: dict[str, list[QualityRecord]] = {}
+    for member in members:
+        for quality in member.record.quality:
+            by_name.setdefault(quality.name, []).append(quality)
+    names = dict.fromkeys([*always, *by_name])
+    return [_quality_measure(name, by_name.get(name, []), list(by_name)) for name in names]
+
+
+def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequence[str]) -> Measure:
+    protocols = {_protocol(record) for record in records}
+    instead = f"; {', '.join(there)} is another measure" if there else ""
+    better: Better = records[0].better if records else "higher" if name == "IS" else "lower"
+
+    def figure(member: Member) -> Quantity:
+        if len(protocols) > 1:
+            return Quantity.absent("", "computed in different ways by these runs, so not to be compared")
+        found = next((record for record in member.record.quality if record.name == name), None)
+        if found is None:
+            return Quantity.absent("", f"this run has no {name}{instead}")
+        return found.trained.model_copy(update={"unit": ""})
+
+    # KID is unbiased, so that it goes below zero where two sets are alike.
+    return Measure(name, name, "", figure, better, signed=name.startswith("KID"))
+
+
+def _protocol(record: QualityRecord) -> str:
+    """All that must be equal; the seed of the latents is the run's own."""
+    return record.protocol.model_copy(update={"seed": 0}).model_dump_json()
+
+
+def scaling(members: Sequence[Member]) -> Measure:
+    """Images/s of each worker against one worker alone, on the same machine type and device, where there is such a
+    run.
+
+    A run that was begun by hand does not say which machine it ran on; two such runs are not taken for runs on one.
+    `members`: of the table, all of one training.
+    """
+    alone: dict[tuple[str, str, str], list[Member]] = {}
+    for member in members:
+        if workers(member) == 1:
+            alone.setdefault(_where(member), []).append(member)
+
+    def figure(member: Member) -> Quantity:
+        known = member.record.scaling_efficiency
+        if known.value is None and not member.record.machine_type:
+            return Quantity.absent(
+                "", "the record does not name the machine, so no other run is known to be of the same"
+            )
+        speed = member.record.images_per_sec.value
+        single = [one.record.images_per_sec.value for one in alone.get(_where(member), ())]
+        speeds = [value for value in single if value]
+        if known.value is not None or not speeds or speed is None or workers(member) == 1:
+            itself = workers(member) == 1 and bool(speeds)
+            why = "others are compared with it" if itself else "no run on one worker of the same device beside it"
+            return known if known.value is not None else Quantity.absent("", why)
+        value = speed / workers(member) / (sum(speeds) / len(speeds))
+        return Quantity.measured(value, "", f"images/s of a worker, against {len(speeds)} run(s) on one such worker")
+
+    return Measure("scaling_efficiency", "Scaling efficiency", "", figure, "higher")
+
+
+def _where(member: Member) -> tuple[str, str, str]:
+    """What must be equal, so that a difference in speed is one of the number of workers."""
+    settings = member.record.config.model_copy(update={"seed": 0}).model_dump_json()
+    return member.record.machine_type, member.record.sessions[0].device, settings

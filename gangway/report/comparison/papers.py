@@ -1,0 +1,134 @@
+"""The papers' own tables, from papers.yaml, and which of their rows may stand beside given runs: those of one task."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from gangway.render.rendering import number
+from gangway.report.comparison.groups import Member
+from trainer.config.train_config import TrainConfig
+
+Name = Literal["P2", "P3"]
+_SAME_LENGTH = 0.1
+"""Runs whose numbers of epochs differ by less are of one length."""
+
+
+class Task(BaseModel):
+    """What a row trained.
+
+    Attributes:
+        said: in the paper's words.
+        architectures: networks that are of the same family, as the trainer's configuration calls them.
+        datasets: its data sets, each with the resolutions that count as the same; none: any does.
+        remark: what is taken for granted where the paper does not say.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    said: str
+    architectures: tuple[str, ...]
+    datasets: dict[str, tuple[int, ...]]
+    remark: str = ""
+
+    def matches(self, config: TrainConfig) -> bool:
+        """Whether a run of that configuration is of the same task."""
+        resolutions = self.datasets.get(config.dataset)
+        if resolutions is None or config.architecture not in self.architectures:
+            return False
+        return not resolutions or config.resolution in resolutions
+
+
+class PaperRow(BaseModel):
+    """A row of a paper's table.
+
+    Attributes:
+        label: what the paper calls it.
+        task: which of the paper's it is of.
+        change: whether its cells are per cent of another row.
+        cells: by measure.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    task: str
+    change: bool = False
+    cells: dict[str, float]
+
+
+class Paper(BaseModel):
+    """A paper's table.
+
+    Attributes:
+        title: of ours, which is shaped after it.
+        source: where its figures stand.
+        setting: what it trained, and on what.
+        tasks: by name.
+        columns: measures that it has.
+        units: where the paper's differ from ours.
+        suite_only: its rows stand only beside runs of a suite that names it.
+        epochs: of each of its runs; None where it does not say.
+        rows: in its order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    source: str
+    setting: str
+    tasks: dict[str, Task]
+    columns: tuple[str, ...]
+    units: dict[str, str] = {}
+    suite_only: bool = False
+    epochs: float | None = None
+    rows: tuple[PaperRow, ...]
+
+
+def paper_of(name: Name) -> Paper:
+    """A paper's table, by the name that suites call it."""
+    text = Path(__file__).with_name("papers.yaml").read_text("utf-8")
+    return TypeAdapter(dict[str, Paper]).validate_python(yaml.safe_load(text))[name]
+
+
+class Beside(NamedTuple):
+    """What of a paper stands beside some runs.
+
+    Attributes:
+        rows: of their task.
+        notes: what a reader must know before comparing with them.
+        left_out: a sentence on the rows that are not shown, and why; empty where all are.
+    """
+
+    rows: tuple[PaperRow, ...]
+    notes: tuple[str, ...]
+    left_out: str
+
+
+def beside(name: Name, paper: Paper, members: Sequence[Member]) -> Beside:
+    """The rows of a paper that these runs may be compared with. `members`: at least one, all of one training."""
+    first = members[0].record
+    configs = [member.record.config for member in members]
+    ours = ", ".join(
+        dict.fromkeys(f"{one.architecture} on {one.dataset}, {one.resolution} x {one.resolution}" for one in configs)
+    )
+    if paper.suite_only and not all(member.paper == name for member in members):
+        return Beside((), (), f"The rows of paper {name} are left out: no suite of that paper made these runs.")
+    fitting = [task for task in paper.tasks.values() if all(map(task.matches, configs))]
+    others = [task.said for task in paper.tasks.values() if task not in fitting]
+    rows = tuple(row for row in paper.rows if paper.tasks[row.task] in fitting)
+    notes = [task.remark for task in fitting if task.remark]
+    if rows and paper.epochs is not None and first.dataset.images:
+        epochs = first.config.total_images / first.dataset.images
+        if abs(epochs / paper.epochs - 1) > _SAME_LENGTH:
+            notes.append(
+                f"The paper's runs are of {number(paper.epochs)} epochs, ours of {number(epochs)}: "
+                "compare epochs, not hours"
+            )
+    left_out = ""
+    if others:
+        which = f"{len(paper.rows) - len(rows)} rows" if rows else "The rows"
+        left_out = f"{which} of paper {name} are left out, of another task: {' and '.join(others)}; these runs: {ours}."
+    return Beside(rows, tuple(f"{note}." for note in notes), left_out)

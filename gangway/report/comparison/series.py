@@ -1,0 +1,367 @@
+"""What several runs make of a figure: mean and spread over seeds, and series over time (losses, quality, meters)."""
+
+import math
+import statistics
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from components.estimate.statistics import Comparison, Pair, compare_pairs
+from gangway.report.comparison.groups import Group, Member
+from trainer.records.quantity import Quantity
+
+_MEASURED_FIRST = ("measured", "list-price", "estimated", "assumed")
+"""A mean is as good as the weakest value in it."""
+_FEW = 3
+"""Below that many values a standard deviation says less than the values themselves: their range is told."""
+_MOST_SOURCES = 3
+METERED = ("it_kwh", "it_wh", "gco2e")
+"""Measures that are made of metered energy."""
+_NAMES: Mapping[str, str] = {"cpu": "CPU", "gpu": "GPU"}
+_MOST_POINTS = 240
+"""More than a page is wide would be drawn over each other."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One quantity over the runs of a row.
+
+    Attributes:
+        value: mean of the runs that have it; None when none has.
+        unit: of all of them.
+        provenance: the weakest of those of the values; absent when there is none.
+        source: behind the values; for an absent one, why there is none.
+        as_of: the oldest date of a source; empty without one.
+        note: what a reader must know before comparing it.
+        low: the least value.
+        high: the greatest.
+        std: sample standard deviation (n - 1) of three values or more, else None.
+        values: of each run, in the row's order: its name and its value.
+        compared: of a change, in place of `std`: its interval and what may be claimed; else None.
+    """
+
+    value: float | None
+    unit: str
+    provenance: str
+    source: str
+    as_of: str = ""
+    note: str = ""
+    low: float | None = None
+    high: float | None = None
+    std: float | None = None
+    values: tuple[tuple[str, float | None], ...] = ()
+    compared: Comparison | None = None
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        """The values there are."""
+        return tuple(value for _, value in self.values if value is not None)
+
+    @classmethod
+    def absent(cls, unit: str, why: str) -> "Spread":
+        """A quantity that no run of the row has."""
+        return cls(None, unit, "absent", why)
+
+
+def spread_of(figures: Mapping[str, Quantity]) -> Spread:
+    """Mean and spread over runs.
+
+    Args:
+        figures: by the run's name, at least one; all in one unit.
+
+    >>> spread = spread_of({"a": Figure.measured(1, "h", "clock"), "b": Figure.measured(3, "h", "clock")})
+    >>> spread.value, spread.low, spread.high, spread.std
+    (2.0, 1.0, 3.0, None)
+    """
+    given = list(figures.values())
+    unit = given[0].unit
+    values = tuple((name, figure.value) for name, figure in figures.items())
+    with_value = [figure for figure in given if figure.value is not None]
+    if not with_value:
+        return Spread(None, unit, "absent", _joined(figure.source for figure in given), values=values)
+    known = [float(figure.value) for figure in with_value if figure.value is not None]
+    missing = len(given) - len(with_value)
+    lacking = f"{missing} of {len(given)} runs have no value: {_joined(_reasons(given))}" if missing else ""
+    notes = [note for note in dict.fromkeys(figure.note for figure in with_value) if note]
+    return Spread(
+        value=_mean(known),
+        unit=unit,
+        provenance=max((figure.provenance for figure in with_value), key=_MEASURED_FIRST.index),
+        source=_joined(figure.source for figure in with_value),
+        as_of=min((figure.as_of for figure in with_value if figure.as_of), default=""),
+        note="; ".join([*([lacking] if lacking else []), *([_joined(notes)] if notes else [])]),
+        low=min(known),
+        high=max(known),
+        std=_std(known),
+        values=values,
+    )
+
+
+def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
+    """By how much the treatment differs from the control: in per cent of it, or as a difference.
+
+    Each seed that both have is compared with itself; where they share none, or one occurs twice, the means are
+    compared, as one pair.
+
+    Args:
+        control: of a quantity.
+        treatment: of the same.
+        seeds: of each run, by its name.
+        signed: whether it may be zero or less: the change is then a difference in its own unit, of per cent in points,
+            as it is for any quantity with a value that is not positive.
+    """
+    if control.value is None or treatment.value is None:
+        absent = control if control.value is None else treatment
+        return Spread.absent(control.unit if signed else "%", absent.source)
+    before, after = _by_seed(control, seeds), _by_seed(treatment, seeds)
+    shared = sorted(before.keys() & after.keys()) if before is not None and after is not None else []
+    if before is not None and after is not None and shared:
+        pairs: list[Pair] = [(before[seed], after[seed]) for seed in shared]
+        how = "each seed's run against the control's of the same seed"
+        left = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
+        note = f"seed {', '.join(map(str, left))} left out: not in both rows with a value" if left else ""
+    else:
+        why = "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
+        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {why}", ""
+    compared = compare_pairs([pairs], as_difference=signed)
+    if compared is None:
+        return Spread.absent(control.unit if signed else "%", "not finite in any pair")
+    each = [compare_pairs([[pair]], as_difference=not compared.is_relative) for pair in pairs]
+    scale = 100 if compared.is_relative else 1
+    unit = "%" if compared.is_relative else "points" if control.unit == "%" else control.unit
+    return Spread(
+        value=scale * compared.change,
+        unit=unit,
+        provenance=max(control.provenance, treatment.provenance, key=_MEASURED_FIRST.index),
+        source=how if compared.is_relative else f"difference, {how}",
+        note=note,
+        low=scale * compared.least,
+        high=scale * compared.greatest,
+        values=tuple(
+            (f"seed {seed}", None if one is None else scale * one.change)
+            for seed, one in zip(shared, each, strict=False)
+        ),
+        compared=compared,
+    )
+
+
+def _by_seed(spread: Spread, seeds: Mapping[str, int]) -> dict[int, float] | None:
+    """Values by seed, of the runs that have one; None where a seed occurs twice."""
+    known = [(seeds[name], value) for name, value in spread.values if value is not None]
+    found = dict(known)
+    return found if len(found) == len(known) else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Between the least and the greatest whatever rounding does: means of equal values are that value."""
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))
+
+
+def _std(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) >= _FEW else None
+
+
+def _reasons(figures: Sequence[Quantity]) -> list[str]:
+    return [figure.source for figure in figures if figure.value is None]
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Different texts in their order, the first few of them."""
+    different = list(dict.fromkeys(texts))
+    more = len(different) - _MOST_SOURCES
+    return "; ".join([*different[:_MOST_SOURCES], *([f"and {more} more"] if more > 0 else [])])
+
+
+_KINDS = (
+    ("RAPL package counters", "RAPL counters"),
+    ("NVML total energy counter", "NVML counters"),
+    ("model: CPU seconds", "CPU seconds x an assumed power"),
+    ("model: time x", "time x the launcher's power, whatever the load"),
+)
+"""How the trainer's meters begin to say what they are: how many sockets or watts is no other way of metering."""
+
+
+def meters_note(groups: Sequence[Group]) -> str:
+    """What a reader must know before comparing energy over the rows; empty where all of it was metered alike."""
+    differing = _different([(group.label, member) for group in groups for member in group.members])
+    return f"metered in different ways, so not to be compared: {differing}" if differing else ""
+
+
+def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
+    """The cell, or what stands in its place where it puts energy together that was metered in different ways.
+
+    Args:
+        key: of the measure.
+        cell: made of these runs.
+        members: the runs.
+    """
+    differing = _different([(member.name, member) for member in members]) if key in METERED else ""
+    if not differing or cell.value is None:
+        return cell
+    why = f"metered in different ways by these runs, so not to be put together: {differing}"
+    return replace(Spread.absent(cell.unit, why), values=cell.values)
+
+
+def noted(key: str, cell: Spread, note: str) -> Spread:
+    """The cell with what `meters_note` says, where it stands on a meter."""
+    if not note or key not in METERED or cell.value is None:
+        return cell
+    return replace(cell, note="; ".join(part for part in (cell.note, note) if part))
+
+
+def _different(named: Sequence[tuple[str, Member]]) -> str:
+    """The ways by kind of device, with whose they are, of devices that were metered in more than one; else empty."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, member in named:
+        for device, ways in _ways(member).items():
+            for way in ways:
+                found.setdefault(device, {}).setdefault(way, []).append(name)
+    return "; ".join(
+        f"{_NAMES.get(device, device)} by {' and '.join(_whose(way, names) for way, names in ways.items())}"
+        for device, ways in found.items()
+        if len(ways) > 1
+    )
+
+
+def _whose(way: str, names: Sequence[str]) -> str:
+    return f"{way} ({', '.join(dict.fromkeys(names))})"
+
+
+def _ways(member: Member) -> dict[str, list[str]]:
+    """Ways of metering by kind of device, such as cpu; more than one where the run's sessions differ in it."""
+    found: dict[str, list[str]] = {}
+    for device, figure in member.record.energy.devices.items():
+        if figure.value is not None:
+            kind = device.rpartition("/")[2].rstrip("0123456789")
+            ways = [way for beginning, way in _KINDS if beginning in figure.source] or [figure.source]
+            found.setdefault(kind, []).extend(ways)
+    return found
+
+
+Points = Sequence[tuple[float, float]]
+"""Progress and value, ascending."""
+Range = tuple[float, float]
+"""The least and the greatest of a row's runs."""
+
+
+class Curve(NamedTuple):
+    """Mean and band of a row's runs.
+
+    Attributes:
+        label: the row's.
+        kimg: thousands of images, ascending.
+        mean: over the runs that reach so far.
+        low: the least of them.
+        high: the greatest.
+    """
+
+    label: str
+    kimg: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def column(member: Member, key: str) -> Points:
+    """A column of a run's statistics. Of images that were shown twice, after an interruption, the later line counts."""
+    return _points((line["kimg"], line.get(key)) for line in member.ticks)
+
+
+def quality_points(member: Member, name: str) -> Points:
+    """A quality metric as it was computed while training."""
+    history = member.record.quality_in_training
+    found = [] if history is None else [(one.kimg, one.value) for one in history.points if one.name == name]
+    return _points(found)
+
+
+def watts(member: Member) -> Points:
+    """Mean power of all devices from one line to the next, W."""
+    before: dict[int, tuple[float, float]] = {}
+    found: list[tuple[float, float | None]] = []
+    for line in member.ticks:
+        joules, seconds = line.get("energy_joules"), line.get("wall_sec")
+        if joules is None or seconds is None:
+            continue
+        earlier_sec, earlier_joules = before.get(line["session"], (0.0, 0.0))
+        before[line["session"]] = (seconds, joules)
+        if seconds > earlier_sec:
+            found.append((line["kimg"], (joules - earlier_joules) / (seconds - earlier_sec)))
+    return _points(found)
+
+
+def _points(pairs: "Sequence[tuple[float, float | None]] | Any") -> Points:
+    known = {float(kimg): float(value) for kimg, value in pairs if value is not None and math.isfinite(value)}
+    return sorted(known.items())
+
+
+def curve_of(group: Group, of: Callable[[Member], Points]) -> Curve | None:
+    """The row's curve; None where no run has a value."""
+    runs = [points for member in group.members if (points := of(member))]
+    if not runs:
+        return None
+    places = _thinned(sorted({kimg for points in runs for kimg, _ in points}))
+    rows = []
+    for kimg in places:
+        values = [value for points in runs if (value := _at(points, kimg)) is not None]
+        rows.append((kimg, math.fsum(values) / len(values), min(values), max(values)))
+    return Curve(group.label, *(tuple(numbers) for numbers in zip(*rows, strict=True)))
+
+
+def _thinned(places: Sequence[float]) -> Sequence[float]:
+    """At most so many, the first and the last among them."""
+    if len(places) <= _MOST_POINTS:
+        return places
+    step = (len(places) - 1) / (_MOST_POINTS - 1)
+    return [places[round(index * step)] for index in range(_MOST_POINTS)]
+
+
+def _at(points: Points, kimg: float) -> float | None:
+    """A run's value there, on the line between its neighbours; None outside of what it covers."""
+    if not points[0][0] <= kimg <= points[-1][0]:
+        return None
+    place = bisect_left(points, (kimg, -math.inf))
+    (right, above) = points[place]
+    if right == kimg or place == 0:
+        return above
+    left, below = points[place - 1]
+    return below + (above - below) * (kimg - left) / (right - left)
+
+
+def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
+    """Who is beaten by whom: at least as good in both costs, and better in one. None for those on the front.
+
+    Args:
+        points: two costs by name, both better when lower.
+
+    >>> dominated_by({"a": (1, 3), "b": (2, 2), "c": (2, 4)})
+    {'a': None, 'b': None, 'c': 'a'}
+    """
+
+    def better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one != other and one[0] <= other[0] and one[1] <= other[1]
+
+    front = {name for name, point in points.items() if not any(better(other, point) for other in points.values())}
+    return {
+        name: None if name in front else min(other for other in front if better(points[other], point))
+        for name, point in points.items()
+    }
+
+
+def apart_from(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
+    """Who beats a row in both costs so that no run of the one reaches into the runs of the other; None for nobody.
+
+    Args:
+        name: of the row.
+        ranges: of two costs by name, both better when lower.
+
+    >>> ranges = {"a": ((1, 3), (1, 1)), "b": ((4, 5), (2, 2)), "c": ((2, 5), (3, 3))}
+    >>> apart_from("b", ranges), apart_from("c", ranges)
+    ('a', None)
+    """
+    clear = [
+        other
+        for other, costs in ranges.items()
+        if all(high < low for (_, high), (low, _) in zip(costs, ranges[name], strict=True))
+    ]
+    return min(clear, default=None)

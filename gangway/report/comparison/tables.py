@@ -1,0 +1,299 @@
+"""The table of several runs: rows with mean and spread over seeds, beside the papers' own rows."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from components.core.findings import InputError
+from components.estimate.statistics import correct
+from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
+from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
+from gangway.report.comparison.papers import Beside, Name, Paper, beside, paper_of
+from gangway.report.comparison.series import Spread, alike, change, meters_note, noted, spread_of
+
+PUBLISHED = "published"
+"""The provenance of a paper's figure: somebody else's, from print."""
+QUALITY = "<quality>"
+SCALING = "<scaling>"
+ENERGY = "<energy>"
+STACK_USD = "stack_usd"
+
+
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "P2": (
+        *("total_h", "min_per_epoch", "s_per_epoch", "gpus", QUALITY, "loss_g", "loss_d"),
+        *(SCALING, "usd", STACK_USD, ENERGY, "gco2e"),
+    ),
+    "P3": (
+        *("total_h", "gpu_percent", "cpu_percent", "memory_gib", "peak_memory_gib", QUALITY),
+        *("images_per_sec", "mfu_percent", "usd", STACK_USD, ENERGY, "gco2e"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure's heading."""
+
+    key: str
+    label: str
+    unit: str
+    better: Better
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        kind: ours; change, of the row above against the control; or theirs, a paper's.
+        label: what it is called.
+        runs: ids behind it.
+        seeds: of each run.
+        cells: by column's key; a paper has not all of them.
+        remarks: what a reader must know of the row.
+        relative: whether its cells are changes of another row, in per cent of it or as a difference.
+    """
+
+    kind: Literal["ours", "change", "theirs"]
+    label: str
+    cells: dict[str, Spread]
+    runs: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the papers' tables, in our figures.
+
+    Attributes:
+        name: P2 or P3.
+        why: why this table.
+        rows_are: what a row is, as the heading of the first column.
+        title: what it compares.
+        columns: in their order.
+        rows: ours first, theirs last.
+        setting: of the paper's runs; empty where none of its rows stands here.
+        notes: sentences on what a reader must know before comparing rows.
+        left_out: a sentence on rows of the paper that are of another task; empty where there are none.
+    """
+
+    name: Name
+    why: str
+    rows_are: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    setting: str
+    notes: tuple[str, ...]
+    left_out: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report on several runs shows, apart from its drawings.
+
+    Attributes:
+        title: of the suite, or what was trained.
+        members: runs that are done.
+        groups: they, by row.
+        table: of them.
+        settings: by row, the settings in which rows differ.
+        missing: runs without a record, and those that are not done.
+    """
+
+    title: str
+    members: tuple[Member, ...]
+    groups: tuple[Group, ...]
+    table: Table
+    settings: dict[str, dict[str, str]]
+    missing: tuple[Missing, ...]
+
+
+def report_of(source: Source, keys: tuple[str, ...] | None) -> Report:
+    """Groups the runs and fills the table.
+
+    Args:
+        source: the runs.
+        keys: what `--group-by` names, else None.
+
+    InputError: the runs are not of one table, or none is done.
+    """
+    done = tuple(member for member in source.members if member.record.status == "done")
+    if not done:
+        states = "; ".join(f"{member.name}: {member.record.status}" for member in source.members[:5])
+        raise InputError(
+            "RUNS", "no run is done", value=states, allowed="runs that reached their kimg",
+            fix="let them go on: the same train command resumes; --format json shows them as they are",
+        )  # fmt: skip
+    check_one_table(done, keys)
+    groups = group_runs(done, keys)
+    name, why = _which(done)
+    config = done[0].record.config
+    return Report(
+        title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
+        members=done,
+        groups=groups,
+        table=_table(name, why, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
+        settings=_settings(groups),
+        missing=(*source.missing, *(_not_done(member) for member in source.members if member not in done)),
+    )
+
+
+def _which(members: Sequence[Member]) -> tuple[Name, str]:
+    for member in members:
+        if member.paper in ("P2", "P3"):
+            return ("P2" if member.paper == "P2" else "P3"), f"suite {member.suite} is of paper {member.paper}"
+    if any(member.arm for member in members):
+        return "P3", "the suite has arms, and names no paper"
+    return "P2", "no suite of these runs names a paper"
+
+
+def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group], rows_are: str) -> Table:
+    paper = paper_of(name)
+    of_theirs = beside(name, paper, members)
+    measures = _measures(name, paper, of_theirs, members)
+    note = meters_note(groups)
+    ours = [_row(group, measures, note) for group in groups]
+    signed = {one.key for one in measures if one.signed}
+    rows = _with_changes(ours, groups, signed) if name == "P3" else ours
+    return Table(
+        name=name,
+        why=why,
+        rows_are=rows_are,
+        title=paper.title,
+        columns=tuple(Column(one.key, one.label, one.unit, one.better) for one in measures),
+        rows=(*rows, *_theirs(paper, of_theirs)),
+        setting=paper.setting if of_theirs.rows else "",
+        notes=(*((f"Energy and carbon: {note}.",) if note else ()), *of_theirs.notes),
+        left_out=of_theirs.left_out,
+    )
+
+
+def _measures(name: Name, paper: Paper, of_theirs: Beside, members: Sequence[Member]) -> list[Measure]:
+    theirs = {key for row in of_theirs.rows for key in row.cells}
+    found: list[Measure] = []
+    for key in _COLUMNS[name]:
+        if key == QUALITY:
+            found += quality_measures(members, [key for key in paper.columns if key in theirs - MEASURES.keys()])
+        elif key != STACK_USD or any(member.stack_usd.value is not None for member in members):
+            found.append(_measure(key, members))
+    return found
+
+
+def _measure(key: str, members: Sequence[Member]) -> Measure:
+    if key == SCALING:
+        return scaling(members)
+    return MEASURES[energy_key(members) if key == ENERGY else key]
+
+
+def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
+    spreads = {one.key: spread_of({member.name: one.of(member) for member in group.members}) for one in measures}
+    cells = {key: noted(key, alike(key, spread, group.members), note) for key, spread in spreads.items()}
+    return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
+
+
+def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collection[str]) -> list[Row]:
+    """After each treatment its change against the control of the same stack, where the control has a run that is done.
+
+    The control is the arm that the suite names first; runs whose suite does not say are compared with their first row.
+    """
+    found: list[Row] = []
+    controls: dict[str, tuple[Row, Group]] = {}
+    for row, group in zip(rows, groups, strict=True):
+        arm = group.members[0].control
+        if not arm or group.arm == arm:
+            controls.setdefault(group.stack, (row, group))
+    for row, group in zip(rows, groups, strict=True):
+        control, its = controls.get(group.stack, (None, group))
+        if control is None:
+            arm = group.members[0].control
+            found.append(replace(row, remarks=(*row.remarks, f"no change is told: no run of control {arm} is done")))
+            continue
+        found.append(row)
+        if control is not row:
+            seeds = dict(zip((*control.runs, *row.runs), (*control.seeds, *row.seeds), strict=True))
+            both = (*its.members, *group.members)
+            changes = {
+                key: change(control.cells[key], cell, seeds, signed=key in signed) for key, cell in row.cells.items()
+            }
+            cells = {key: alike(key, cell, both) for key, cell in changes.items()}
+            found.append(Row("change", f"change against {control.label}", cells, relative=True))
+    return _corrected(found)
+
+
+def _corrected(rows: Sequence[Row]) -> list[Row]:
+    """The changes of one table are one family of claims."""
+    places = [(place, key) for place, row in enumerate(rows) for key in row.cells]
+    family = correct({(place, key): rows[place].cells[key].compared for place, key in places})
+    return [
+        replace(row, cells={key: replace(cell, compared=family[place, key]) for key, cell in row.cells.items()})
+        for place, row in enumerate(rows)
+    ]
+
+
+def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
+    def cell(key: str, value: float, is_change: bool) -> Spread:
+        unit = MEASURES[key].unit if key in MEASURES else ""
+        shown = "%" if is_change else paper.units.get(key, unit)
+        return Spread(value, shown, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
+
+    return [
+        Row(
+            "theirs",
+            row.label,
+            {key: cell(key, value, row.change) for key, value in row.cells.items()},
+            relative=row.change,
+        )
+        for row in of_theirs.rows
+    ]
+
+
+def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
+    """What the rows are, in the trainer's own words: fields that differ from row to row."""
+    firsts = [group.members[0] for group in groups]
+    differ = differences(firsts)
+    labels = {group.members[0].name: group.label for group in groups}
+    return {
+        field: {labels[member.name]: value for value, members in values.items() for member in members}
+        for field, values in differ.items()
+    }
+
+
+def _not_done(member: Member) -> Missing:
+    record = member.record
+    reason = f"left out of the table: {record.images / 1000:g} of {record.config.total_images / 1000:g} kimg"
+    return Missing(member.suite, record.id, record.status, reason)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The table as plain data; every value with its provenance and the runs behind it."""
+    table = report.table
+    return {
+        "title": report.title,
+        "table": table.name,
+        "why_this_table": table.why,
+        "notes": list(table.notes),
+        "paper_rows_left_out": table.left_out,
+        "columns": [vars(column) for column in table.columns],
+        "rows": [
+            {
+                "kind": row.kind,
+                "label": row.label,
+                "runs": list(row.runs),
+                "seeds": list(row.seeds),
+                "remarks": list(row.remarks),
+                "cells": {key: _cell_json(cell) for key, cell in row.cells.items()},
+            }
+            for row in table.rows
+        ],
+        "settings": report.settings,
+        "missing": [missing._asdict() for missing in report.missing],
+    }
+
+
+def _cell_json(cell: Spread) -> dict[str, Any]:
+    compared = {} if cell.compared is None else {"compared": cell.compared.to_json()}
+    return {**vars(cell), "values": dict(cell.values), "n": len(cell.known), **compared}

@@ -1,0 +1,376 @@
+"""A comparison as files: the HTML page, Markdown in GitHub's dialect, drawings and samples."""
+
+import base64
+import html
+import io
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from markupsafe import Markup
+
+from components.core.findings import InputError
+from gangway.render.drawing import Drawing
+from gangway.render.rendering import (
+    Sources,
+    duration,
+    kimg_text,
+    make_folder,
+    moment,
+    number,
+    render_template,
+    unit_text,
+    write_whole,
+)
+from gangway.report.comparison.charts import curve_drawings
+from gangway.report.comparison.formatting import CellText, heading, worded
+from gangway.report.comparison.groups import Group, Member, members_of, parse_keys
+from gangway.report.comparison.ledgers import HEADINGS, Kept, cells_of, ledger_drawings
+from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
+from gangway.report.comparison.pareto import front_drawing, timeline_drawing
+from gangway.report.comparison.series import Spread, meters_note, noted, spread_of
+from gangway.report.comparison.tables import Column, Report, Row, report_of
+from gangway.report.decisions import Decided, decided_of
+from gangway.runs.run_folders import Run, not_sealed
+from trainer.core.program import program
+from trainer.core.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_ALL_BYTES = 2_000_000
+_MOST_PIXELS = 1024
+_SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~#"})
+_HOW_TO_READ = (
+    "A cell is the mean over seeds, ± the sample standard deviation of three and more, the range of two. A change has "
+    "the range of its pairs of seeds, and from six pairs on a 95 % interval and a claim, by Holm's test over the table."
+)
+_THEIRS = "Rows of the paper are in italics: theirs, not ours."
+_OF_A_RUN = ("total_h", "images_per_sec", "workers", "gpus", "peak_memory_gib", "gco2e", "usd")
+_KINDS: Final = ("pdf", "svg")
+
+
+class Grid(NamedTuple):
+    """A row's grid: its first seed's, as no run is picked for its looks.
+
+    Attributes:
+        label: the row's.
+        run: whose it is.
+        kind: png, or jpeg where it had to be made smaller.
+        image: content of the file.
+        width: pixels.
+        height: pixels.
+        remark: what was done to it; empty for nothing.
+    """
+
+    label: str
+    run: str
+    seed: int
+    kind: str
+    image: bytes
+    width: int
+    height: int
+    remark: str
+
+
+def grids_of(groups: Sequence[Group]) -> list[Grid]:
+    """A grid for each row whose first run that has one left samples.png. InputError: a file that is no image."""
+    budget = _ALL_BYTES // max(len(groups), 1)
+    return [grid for group in groups if (grid := _grid(group, budget)) is not None]
+
+
+def _grid(group: Group, budget: int) -> Grid | None:
+    from PIL import Image, UnidentifiedImageError
+
+    for member in group.members:
+        path = member.path / "samples.png"
+        if not path.is_file():
+            continue
+        try:
+            content = read_regular(path.parent, path.name)
+            with Image.open(io.BytesIO(content)) as image:
+                image.load()
+                if image.format == "PNG" and len(content) <= budget:
+                    return Grid(group.label, member.name, member.record.seed, "png", content, *image.size, "")
+                smaller = image.convert("RGB")
+        except (UnidentifiedImageError, OSError) as error:
+            run_dir, grid = shlex.quote(str(member.path)), shlex.quote(str(path))
+            fix = f"write it anew: {program()} sample --run-dir {run_dir} --out {grid} --overwrite"
+            raise InputError(str(path), f"is no image: {error}", fix=fix) from None
+        smaller.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+        return Grid(group.label, member.name, member.record.seed, "jpeg", *_jpeg(smaller, budget))
+    return None
+
+
+def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
+    """A JPEG of at most so many bytes, made smaller until it is."""
+    while True:
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=85)
+        if buffer.tell() <= budget or min(image.size) < 64:
+            remark = f"made smaller for this page: {image.width} x {image.height} pixels, JPEG"
+            return buffer.getvalue(), *image.size, remark
+        image = image.resize((image.width // 2, image.height // 2))
+
+
+def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
+    """The report; names are text, whatever is in them."""
+    sources, table = Sources(), report.table
+    seeds = sorted({seed for group in report.groups for seed in group.seeds})
+    rows = [_row(row, table.columns, sources) for row in table.rows]
+    how = " ".join((_HOW_TO_READ, *([_THEIRS] if table.setting else []), HOLDS))
+    parts = [
+        f"# {_plain(report.title)}",
+        f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
+        f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {how}",
+        *_mind_first(report),
+        _table([_plain(heading(column)) for column in table.columns], rows),
+        *_lists(report),
+        *_forecasts(forecasts, sources),
+        "\n".join(f"[^{place}]: {_plain(line.text)}" for place, line in sources.lines()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _mind_first(report: Report) -> list[str]:
+    """What is wrong with the runs or missing of them: before the table, where nobody overlooks it."""
+    parts = []
+    if report.missing:
+        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
+        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in told)]
+    if unsealed := not_sealed(member.record for member in report.members):
+        parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
+    return [*parts, "## The table"] if parts else []
+
+
+def _lists(report: Report) -> list[str]:
+    """What follows the table, where there is something to say."""
+    parts, table = [], report.table
+    said = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
+    said += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
+    said += [f"- {_plain(table.left_out)}"] if table.left_out else []
+    if said:
+        parts.append("\n".join(said))
+    if report.settings:
+        labels = [group.label for group in report.groups]
+        rows = [
+            [f"`{field}`", *(_plain(values.get(label, "")) for label in labels)]
+            for field, values in report.settings.items()
+        ]
+        parts += ["## What the rows differ in", _table([_plain(label) for label in labels], rows)]
+    return parts
+
+
+def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
+    """The ledgers' table, where there are any."""
+    if not forecasts:
+        return []
+    rows = [
+        [
+            _plain(f"{kept.name}, {kept.standing.level:.0%}"),
+            *(
+                f"{_plain(f'{cell.text} ({cell.spread})' if cell.spread else cell.text)}[^{cell.footnote}]"
+                for cell in cells_of(kept, sources)
+            ),
+        ]
+        for kept in forecasts
+    ]
+    return ["## Forecasts", _table(HEADINGS, rows)]
+
+
+def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
+    label = _plain(row.label)
+    said = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
+    runs = f" (n = {len(row.seeds)})" if row.seeds else ""
+    return [f"{said}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
+
+
+def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
+    said = worded(cell, column, relative=row.relative)
+    if cell is None:
+        return said.text
+    place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
+    spread = f"({said.spread})" if " to " in said.spread else said.spread
+    text = _plain(" ".join(part for part in (said.text, said.unit, spread) if part))
+    return f"{f'*{text}*' if row.kind == 'theirs' else text}[^{place}]"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [["", *headings], ["---", *("---:" for _ in headings)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text that GitHub shows as it is."""
+    return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
+
+
+@dataclass(frozen=True)
+class PageInputs:
+    """All that the page shows.
+
+    Attributes:
+        report: the table and its runs.
+        drawings: in their order.
+        not_drawn: a sentence for each drawing that nobody has the numbers for.
+        grids: images of the generators.
+        decided: of each row with a controller its label, the run and what was decided.
+        forecasts: of ledgers; may be none.
+    """
+
+    report: Report
+    drawings: Sequence[Drawing]
+    not_drawn: Sequence[str]
+    grids: Sequence[Grid]
+    decided: Sequence[tuple[str, str, Decided]]
+    forecasts: Sequence[Kept] = ()
+
+
+def comparison_page(inputs: PageInputs) -> str:
+    """The whole HTML file: no script, nothing fetched."""
+    report, sources = inputs.report, Sources()
+    measures = [MEASURES[key] for key in (*_OF_A_RUN, energy_key(report.members))]
+    of_a_run = [Column(one.key, one.label, one.unit, one.better) for one in measures]
+
+    def told(row: Row, column: Column) -> CellText | None:
+        cell = row.cells.get(column.key)
+        return None if cell is None else _told(cell, column, sources, relative=row.relative)
+
+    note = meters_note(report.groups)
+
+    def of_run(member: Member, column: Column) -> CellText:
+        cell = spread_of({member.name: MEASURES[column.key].of(member)})
+        return _told(noted(column.key, cell, note), column, sources)
+
+    context = {
+        "i": inputs,
+        "report": report,
+        "decided": inputs.decided,
+        "holds": HOLDS,
+        "not_sealed": not_sealed(member.record for member in report.members),
+        "table": report.table,
+        "ours": [row for row in report.table.rows if row.kind != "theirs"],
+        "theirs": [row for row in report.table.rows if row.kind == "theirs"],
+        "of_a_run": of_a_run,
+        "rows_of": {member.name: group.label for group in report.groups for member in group.members},
+        "seeds": sorted({member.record.seed for member in report.members}),
+        "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
+        "first": report.members[0].record,
+        "sources": sources,
+        "figure": sources.figure,
+        "told": told,
+        "of_run": of_run,
+        "forecast_headings": HEADINGS,
+        "forecast_cells": lambda kept: cells_of(kept, sources),
+        "versions": _versions(report.members),
+    }
+    filters = {
+        "duration": duration,
+        "heading": heading,
+        "inline": lambda drawing: Markup(drawing.for_page()),  # matplotlib has escaped what is text
+        "kimg": kimg_text,
+        "moment": moment,
+        "number": number,
+        "uri": lambda grid: f"data:image/{grid.kind};base64,{base64.b64encode(grid.image).decode()}",
+    }
+    return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
+
+
+def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
+    said = worded(cell, column, relative=relative)
+    entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
+    lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
+    return CellText(
+        said.text,
+        said.unit,
+        said.spread,
+        cell.provenance,
+        "\n".join(line for line in lines if line),
+        entry.footnote,
+    )
+
+
+def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
+    """What the runs were computed with, and which of it differs."""
+    facts = [
+        ("Trainer code, SHA-256", [member.record.code_sha256[:16] for member in members]),
+        ("Image", [member.record.image_digest or "none: the Python environment of a machine" for member in members]),
+        *(
+            (name, [member.record.versions.get(name, "not recorded") for member in members])
+            for name in sorted({name for member in members for name in member.record.versions}, key=str.lower)
+        ),
+    ]
+    return [(name, list(dict.fromkeys(values))) for name, values in facts]
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """A report that is ready to be written. `forecasts`: of ledgers that stand beside the runs."""
+
+    report: Report
+    forecasts: Sequence[Kept] = ()
+
+    @cached_property
+    def _drawn(self) -> tuple[list[Drawing], list[str]]:
+        curves, lacking = curve_drawings(self.report.groups)
+        fronts = [front_drawing(self.report.groups, key) for key in ("usd", energy_key(self.report.members))]
+        published, unknown = ledger_drawings(self.forecasts)
+        drawings = [
+            *curves,
+            *(one for one in fronts if isinstance(one, Drawing)),
+            timeline_drawing(self.report.groups),
+            *published,
+        ]
+        return drawings, [*lacking, *(one for one in fronts if isinstance(one, str)), *unknown]
+
+    @cached_property
+    def _decided(self) -> list[tuple[str, str, Decided]]:
+        found = []
+        for place, group in enumerate(self.report.groups, 1):
+            shown = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
+            found += [(group.label, name, decided) for name, decided in shown if decided is not None][:1]
+        return found
+
+    def markdown(self) -> str:
+        """The report for GitHub."""
+        return as_markdown(self.report, self.forecasts)
+
+    def write_page(self, folder: Path) -> Path:
+        """Writes `folder/report.html`, and gives its path. InputError: a grid of samples is no image, or the folder
+        cannot
+        be written.
+        """
+        drawings, lacking = self._drawn
+        grids = grids_of(self.report.groups)
+        html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))
+        make_folder(folder)
+        return write_whole(folder / "report.html", html.encode())
+
+    def write_figures(self, folder: Path) -> list[Path]:
+        """Writes each drawing as PDF and as SVG, for papers. InputError: the folder cannot be written."""
+        drawings = [*self._drawn[0], *(one.drawing for _, _, one in self._decided if one.drawing is not None)]
+        files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in drawings for kind in _KINDS}
+        make_folder(folder)
+        for path, content in files.items():
+            write_whole(path, content)
+        return list(files)
+
+
+def comparison_report(
+    runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
+) -> ComparisonReport:
+    """Groups the runs and fills the table.
+
+    Args:
+        runs: at least one.
+        group_by: names by commas, as a person wrote them; None for the place and the treatment.
+        half: directories of runs without a record.
+        forecasts: of ledgers.
+
+    InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
+    """
+    keys = parse_keys(group_by)
+    return ComparisonReport(report_of(members_of(runs, half), keys), forecasts)

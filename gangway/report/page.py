@@ -1,0 +1,412 @@
+"""The report: one self-contained HTML page on a plan, what the sandbox made of it, and the run's record."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from components.core.findings import InputError
+from components.estimate.cost import foreign_note
+from gangway.render.rendering import (
+    Cell,
+    Sources,
+    duration,
+    kimg_text,
+    make_folder,
+    moment,
+    number,
+    render_template,
+    write_whole,
+)
+from gangway.report.decisions import Decided, decided_of
+from gangway.report.plots import Chart
+from gangway.runs.run_folders import not_sealed
+from gangway.runs.signatures import UNSIGNED
+from gangway.runs.stats import hints
+from trainer.core.regular_files import read_regular
+from trainer.records.quality import QualityRecord
+from trainer.records.quantity import Quantity
+from trainer.records.run_record import RunRecord
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_SEVERITIES = ("error", "warning", "info")
+# Worst first: what differs must not hide under what agrees.
+_STATUSES = ("refused", "different", "validated only", "accepted", "read back equal")
+
+
+class SandboxRowLike(Protocol):
+    """One resource of the plan as the sandbox applied it; `gangway.sandbox` makes these."""
+
+    @property
+    def type(self) -> str:
+        """Pulumi type token."""
+
+    @property
+    def name(self) -> str:
+        """Pulumi name."""
+
+    @property
+    def status(self) -> str:
+        """A StrEnum: read back equal, accepted, validated only, different or refused."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The requests made for it, such as `ec2:CreateVpc`."""
+
+    @property
+    def note(self) -> str:
+        """What a reader must know about the status; may be empty."""
+
+
+class Picture(NamedTuple):
+    """A PNG to embed: its bytes and its size in pixels."""
+
+    png: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """Everything a report is made of, already read."""
+
+    plan: Mapping[str, Any]
+    sandbox: Sequence[SandboxRowLike]
+    record: RunRecord
+    curves: Sequence[Chart]
+    cost_chart: Chart | None
+    quality_charts: Sequence[Chart]
+    samples: Picture | None
+    reals: Picture | None
+    hints: Sequence[str] = ()
+    missing: Sequence[str] = ()
+    signed: str = UNSIGNED.sentence
+    decided: Decided | None = None
+
+
+class _Wrong(NamedTuple):
+    """A thing that is wrong with the run or its plan, as the head of the page says it.
+
+    Attributes:
+        severity: error or warning.
+        what: whose it is: the run, a finding's path, a resource.
+        text: what is wrong.
+        fix: what to do about it; may be empty.
+        anchor: of the section that has it whole.
+    """
+
+    severity: str
+    what: str
+    text: str
+    fix: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A resource and those it is the parent of."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    children: list[_Node] = field(default_factory=list)
+
+
+def picture(png: bytes, place: str) -> Picture:
+    """A PNG and its size, from its first chunk.
+
+    Args:
+        png: the file's content.
+        place: the file's path, for the message.
+
+    InputError: not a PNG.
+    """
+    if not png.startswith(_PNG_SIGNATURE) or len(png) < 24:
+        raise InputError(place, "not a PNG image", fix="name the PNG grid that the trainer wrote")
+    width, height = struct.unpack(">II", png[16:24])
+    return Picture(png, width, height)
+
+
+def render_page(inputs: ReportInputs) -> str:
+    """The whole HTML file, in need of nothing else: styles and images are inside."""
+    plan, record = inputs.plan, inputs.record
+    sources = Sources()
+    # The template asks for cells where it prints them, so footnotes are numbered in reading order.
+    context = {
+        "i": inputs,
+        "plan": plan,
+        "record": record,
+        "sources": sources,
+        "figure": sources.figure,
+        "priced": lambda component: _price_cells(component, plan["cost"]["currency"], sources),
+        "totals": lambda: _totals(plan, sources),
+        "envelope": lambda: _envelope(plan, sources),
+        "run_figures": _run_figures(record),
+        "improvement": _improvement(record),
+        "wrong": _wrong(inputs),
+        "tree": _tree(plan["resources"]),
+        "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
+        "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
+        "status_counts": _counts(inputs.sandbox),
+        "versions": _versions(record.versions, plan["versions"]),
+    }
+    filters = {
+        "data_uri": _data_uri,
+        "duration": duration,
+        "json": _json,
+        "kimg": kimg_text,
+        "moment": moment,
+        "number": number,
+        "picture": _chart_picture,
+    }
+    return render_template("report.html.j2", ("report.css",), filters, context)
+
+
+def _wrong(inputs: ReportInputs) -> list[_Wrong]:
+    """What a reader has to know before any figure: errors first, then warnings."""
+    record, found = inputs.record, []
+    if record.status != "done":
+        done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
+        text = f"is {record.status}, at {done}: every figure below is of a part of it"
+        found.append(
+            _Wrong("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
+        )
+    for name in inputs.missing:
+        found.append(_Wrong("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples"))
+    found += [
+        _Wrong("warning", metric.name, text, "", "quality") for metric in record.quality if (text := _worse(metric))
+    ]
+    for row in inputs.sandbox:
+        if row.status in ("refused", "different"):
+            found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
+    found += [
+        _Wrong("warning", f"run {record.id}", text.partition(": ")[2], "", "run") for text in not_sealed([record])
+    ]
+    found += [
+        _Wrong(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
+        for finding in inputs.plan["findings"]
+        if finding["severity"] != "info"
+    ]
+    return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
+
+
+def _worse(metric: QualityRecord) -> str:
+    """That training has made a metric worse; empty where it has not, or nobody knows."""
+    before, after = metric.untrained.value, metric.trained.value
+    if before is None or after is None or (after < before if metric.better == "lower" else after > before):
+        return ""
+    return f"training has not made it better: {number(before)} untrained, {number(after)} trained"
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _chart_picture(chart: Chart) -> Picture:
+    return picture(chart.light, chart.name)
+
+
+def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
+    return [
+        ("Training time", record.wall_sec),
+        ("Throughput", record.images_per_sec),
+        ("Time per thousand images", record.sec_per_kimg),
+        ("Scaling efficiency", record.scaling_efficiency),
+        ("Peak memory", record.peak_memory_gib),
+    ]
+
+
+def _improvement(record: RunRecord) -> str:
+    """What training did to the first metric, as the rest of a sentence; empty without figures or for a share."""
+    for metric in record.quality[:1]:
+        before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
+        if before and after and floor and metric.better == "lower":
+            verdict = f"{before / after:.1f} times lower" if after < before else "training made it worse"
+            return (
+                f"went from {number(before)} untrained to {number(after)} trained ({verdict}); "
+                f"two halves of the real images are {number(floor)} apart."
+            )
+    return ""
+
+
+def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
+    """Resources under their parents; one whose parent is not in the plan is a root."""
+    nodes = {row["urn"]: _Node(row["type"], row["name"], row["inputs"] or {}) for row in resources}
+    roots: list[_Node] = []
+    for row in resources:
+        parent = nodes.get(row["parent"] or "")
+        (roots if parent is None else parent.children).append(nodes[row["urn"]])
+    return roots
+
+
+def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) -> tuple[Cell, Cell]:
+    """Unit price and hourly cost of a component."""
+    origin = (component["confidence"], component["source"], component["as_of"])
+    reason = f"no price in {component['source']}" if component["source"] else "no price found"
+    price = sources.cell(component["price"], currency, *origin, reason=reason)
+    return price, sources.cell(component["hourly"], f"{currency}/h", *origin, reason=reason)
+
+
+def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
+    """The bill for an hour, a month and the run; a total that leaves something out says so."""
+    cost = plan["cost"]
+    unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
+    missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
+    bound, foreign = cost.get("bound", "at least" if missing else ""), cost.get("foreign_regions") or ()
+    notes = [f"{'lower bound: ' if bound == 'at least' else ''}{missing}"] if missing else []
+    notes += [f"{foreign_note(foreign)}: no bound"] if foreign else []
+    notes += ["upper bound: some prices are limits"] if bound == "at most" else []
+    hours = cost.get("run_hours")
+    run_note = f"{number(hours)} h" if hours is not None else "the stack file sets no length of a run"
+    rows = (
+        ("Per hour", cost["hourly"], "/h", "sum of the components in use"),
+        ("Per month", cost["monthly"], "/month", "hourly total x 730 h"),
+        ("Per run", cost["run"], "", f"hourly total x {run_note}" if hours is not None else "hourly total x hours"),
+    )
+    return [
+        (
+            f"{label}, {bound}" if bound and value is not None else f"{label} *" if foreign else label,
+            sources.cell(
+                value,
+                f"{cost['currency']}{per}",
+                "estimated",
+                source,
+                note="" if value is None else "; ".join(notes),
+                reason=missing or (run_note if label == "Per run" else "the plan does not know it"),
+            ),
+        )
+        for label, value, per, source in rows
+    ]
+
+
+def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
+    """Energy, carbon and SCI of the planned run: expected, with the band, and at most."""
+    sci = plan["carbon"].get("sci") or {}
+    sci_method = "(emissions + those of making the machines) / thousands of images"
+    energy, carbon, method = plan["energy"], plan["carbon"], plan["carbon"]["method"]
+    watts = energy["source"].removeprefix("estimated: ")
+    pue, intensity = "Power usage effectiveness", "Grid intensity"
+    rows = (
+        ("Machines, expected", energy["it_kwh"], "kWh", "estimated", watts, None),
+        (pue, energy["pue"], "", energy["pue_confidence"], energy["pue_source"], energy["pue_as_of"]),
+        ("Data centre, expected", energy["kwh"], "kWh", "estimated", f"{watts}, x PUE", None),
+        ("Data centre, at most", energy.get("kwh_most"), "kWh", "estimated", f"{watts}, x PUE, all of max_hours", None),
+        (intensity, carbon["intensity_g_per_kwh"], "gCO2e/kWh", "documented", carbon["source"], carbon.get("as_of")),
+        ("Emissions, expected", carbon["gco2e"], "gCO2e", "estimated", method, None),
+        ("Emissions, at most", carbon.get("gco2e_most"), "gCO2e", "estimated", method, None),
+        ("SCI, 1,000 images, expected", sci.get("g_per_kimg"), "gCO2e", "estimated", sci_method, None),
+        ("SCI, 1,000 images, at most", sci.get("g_per_kimg_most"), "gCO2e", "estimated", sci_method, None),
+    )
+    bands = {
+        "Data centre, expected": (energy, "kwh"),
+        "Emissions, expected": (carbon, "gco2e"),
+        "SCI, 1,000 images, expected": (sci, "g_per_kimg"),
+    }
+    cells = []
+    for label, value, unit, provenance, source, as_of in rows:
+        cell = sources.cell(value, unit, provenance, source, as_of, reason="the plan does not know it")
+        section, key = bands.get(label, ({}, ""))
+        if section.get(f"{key}_low") is not None and section.get(f"{key}_high") is not None:
+            cell = cell._replace(hint=f"from {number(section[f'{key}_low'])} to {number(section[f'{key}_high'])}")
+        cells.append((label, cell))
+    return cells
+
+
+def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
+    """How many resources ended in each status that occurs, best first."""
+    counts = Counter(str(row.status) for row in rows)
+    return [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]]
+
+
+def _versions(of_run: Mapping[str, str], of_plan: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    names = sorted({*of_run, *of_plan}, key=str.lower)
+    return [(name, of_run.get(name, ""), of_plan.get(name, "")) for name in names]
+
+
+def write_report(
+    out_dir: Path,
+    *,
+    plan: Mapping[str, Any],
+    sandbox: Sequence[SandboxRowLike],
+    record: RunRecord,
+    stats: Sequence[Mapping[str, Any]],
+    samples_png: Path | None,
+    reals_png: Path | None,
+    missing: Sequence[str] = (),
+    signed: str = UNSIGNED.sentence,
+) -> Path:
+    """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
+
+    All is rendered before the first file is touched; each appears whole or not at all. Returns the path of the page.
+
+    Args:
+        out_dir: made if it does not exist.
+        plan: the JSON data of `gangway plan --json`.
+        sandbox: what became of each planned resource; empty when the plan was not applied.
+        record: the run.
+        stats: the parsed lines of the run's stats.jsonl, in order.
+        samples_png: grid of images from the trained generator, or None.
+        reals_png: grid of images from the data set, or None.
+        missing: files of the run that are not there, which the page says first.
+        signed: who has signed the record, in words.
+
+    InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
+    """
+    from gangway.report import plots
+    from gangway.report.plots import curve_charts
+
+    samples = _read(samples_png) if samples_png else None
+    reals = _read(reals_png) if reals_png else None
+    curves = curve_charts(stats)
+    cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
+    quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
+    decided = decided_of(record, stats, "decisions")
+    html = render_page(
+        ReportInputs(
+            plan=plan,
+            sandbox=sandbox,
+            record=record,
+            curves=curves,
+            cost_chart=cost_chart,
+            quality_charts=quality_charts,
+            samples=samples,
+            reals=reals,
+            missing=missing,
+            signed=signed,
+            hints=hints(stats),
+            decided=decided,
+        )
+    )
+    files = _files([*quality_charts, *curves, *([cost_chart] if cost_chart else [])], decided)
+    folder = out_dir / "plots"
+    make_folder(folder if files else out_dir)
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return write_whole(out_dir / "report.html", html.encode())
+
+
+def _files(charts: Sequence[Chart], decided: Decided | None) -> dict[str, bytes]:
+    """The page's pictures by themselves."""
+    found = {f"{chart.name}.png": chart.light for chart in charts} | {
+        f"{chart.name}.svg": chart.svg for chart in charts
+    }
+    drawing = None if decided is None else decided.drawing
+    return found if drawing is None else {**found, f"{drawing.name}.svg": drawing.as_file("svg")}
+
+
+def _read(png: Path) -> Picture:
+    try:
+        return picture(read_regular(png.parent, png.name), str(png))
+    except OSError as error:
+        fix = "name the PNG grid that the trainer wrote"
+        raise InputError(str(png), f"no such image: {error.strerror or error}", fix=fix) from None

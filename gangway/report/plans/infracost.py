@@ -1,0 +1,229 @@
+"""A plan in the shape of Infracost's JSON (version 0.2 of `infracost breakdown --format json`), for tools that read
+that.
+
+Figures are decimal strings, a month has 730 hours, and what nobody knows the price of has costs of null and says
+`priceNotFound`; another region's price is named in the component. A standby rung has a quantity of 0, what is paid by
+use has none. What Infracost has no word for (the run, energy) is not in it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from components.catalog.billing import load_billing
+from components.estimate.cost import HOURS_PER_MONTH, key_of
+from stacks.plan.bill_coverage import is_billable
+
+VERSION = "0.2"
+_DIGITS = 10
+"""After the point: a 730th of a month's price has no end."""
+_PASSING = ("GiB", "purchase", "10k-operations")
+"""Units of what is bought or passes once, and has no rate."""
+_NO_COMMIT = {
+    **dict.fromkeys(("vcsBranch", "vcsCommitSha", "vcsCommitAuthorName", "vcsCommitAuthorEmail"), ""),
+    # Infracost is written in Go, whose time that nobody has set this is.
+    "vcsCommitTimestamp": "0001-01-01T00:00:00Z",
+    "vcsCommitMessage": "",
+}
+_COSTS = ("totalHourlyCost", "totalMonthlyCost", "totalMonthlyUsageCost")
+
+
+def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *, now: datetime | None = None) -> Any:
+    """The plan as JSON data. `past`: an earlier one of the same stack, to be compared with; `now`: for `timeGenerated`;
+    this moment when left out.
+    """
+    nothing = {**plan, "resources": [], "cost": {"components": []}}
+    new, old = _breakdown(plan), _breakdown(past or nothing)
+    difference, summary = _difference(old, new), _summary(plan, new)
+    totals = [("total", new), ("pastTotal", old), ("diffTotal", difference)]
+    return {
+        "version": VERSION,
+        "metadata": {"infracostCommand": "breakdown", **_NO_COMMIT},
+        "currency": plan["cost"]["currency"],
+        "projects": [
+            {
+                "name": plan["stack"],
+                "displayName": plan["stack"],
+                "metadata": {"path": f"stacks/Pulumi.{plan['stack']}.yaml", "type": "gangway_stack"},
+                "pastBreakdown": old,
+                "breakdown": new,
+                "diff": difference,
+                "summary": summary,
+            }
+        ],
+        **{f"{word}{key.removeprefix('total')}": breakdown[key] for word, breakdown in totals for key in _COSTS},
+        "timeGenerated": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "summary": summary,
+    }
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """The resources of a plan that a cloud may bill: those that are free, those paid by use alone, by what, and those
+    that nobody knows anything of.
+    """
+
+    free: list[Mapping[str, Any]]
+    by_use: list[tuple[Mapping[str, Any], str]]
+    unsupported: list[Mapping[str, Any]]
+
+
+def _sorted(plan: Mapping[str, Any]) -> _Sorted:
+    priced = {key for line in plan["cost"]["components"] for key in line.get("of", ())}
+    table, found = load_billing(), _Sorted([], [], [])
+    for resource in plan["resources"]:
+        kind = resource["type"]
+        if not is_billable(kind) or key_of(kind, resource["name"]) in priced:
+            continue
+        used = table.by_use_of(kind)
+        if table.free_of(kind, resource["inputs"]) is not None:
+            found.free.append(resource)
+        elif used is not None:
+            found.by_use.append((resource, used.per.value))
+        else:
+            found.unsupported.append(resource)
+    return found
+
+
+def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
+    by_resource: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for line in plan["cost"]["components"]:
+        by_resource.setdefault(_subject(line), []).append(line)
+    rest = _sorted(plan)
+    resources = [
+        *(_resource(name, kind, lines) for (name, kind), lines in by_resource.items()),
+        *(_by_use(resource, per) for resource, per in rest.by_use),
+    ]
+    return {
+        "resources": resources,
+        "freeResources": [{"name": one["name"], "resourceType": one["type"], "metadata": {}} for one in rest.free],
+        "totalHourlyCost": _total(resources, "hourlyCost"),
+        "totalMonthlyCost": _total(resources, "monthlyCost"),
+        "totalMonthlyUsageCost": _total(resources, "monthlyUsageCost"),
+    }
+
+
+def _subject(line: Mapping[str, Any]) -> tuple[str, str]:
+    """The name and the type of what a line is about: its one resource, or what several of one type are called."""
+    of = [key.split("::", 1) for key in line.get("of", ())]
+    kinds = {kind for kind, _ in of}
+    name = of[0][1] if len(of) == 1 else line["name"].partition(":")[0]
+    return name, kinds.pop() if len(kinds) == 1 else ""
+
+
+def _resource(name: str, kind: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    components = [_component(name, line) for line in lines]
+    return {
+        "name": name,
+        **({"resourceType": kind} if kind else {}),
+        "metadata": {},
+        "hourlyCost": _total(components, "hourlyCost"),
+        "monthlyCost": _total(components, "monthlyCost"),
+        "monthlyUsageCost": _total([one for one in components if one.get("usageBased")], "monthlyCost"),
+        "costComponents": components,
+    }
+
+
+def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
+    unit = line["unit"]
+    quantity = Decimal() if line["standby"] else _decimal(line["quantity"])
+    price = None if line["price"] is None else _decimal(line["price"])
+    cost = None if price is None else price * quantity
+    # What is bought or passes once has no rate; the rest is priced by the month, or else by the hour.
+    passing, by_month = unit in _PASSING, unit.endswith("months")
+    factor = 1 if passing or by_month else HOURS_PER_MONTH
+    foreign = f" (price of {line['priced_in']})" if line.get("priced_in") else ""
+    return {
+        "name": line["name"].removeprefix(f"{name}: ") + (" (standby)" if line["standby"] else "") + foreign,
+        "unit": unit,
+        "hourlyQuantity": None if passing else _text(quantity * factor / HOURS_PER_MONTH),
+        "monthlyQuantity": _text(quantity * factor),
+        "price": _text(price or Decimal()),
+        "hourlyCost": None if cost is None or passing else _text(cost * factor / HOURS_PER_MONTH),
+        "monthlyCost": None if cost is None else _text(cost * factor),
+        **({"usageBased": True} if passing and unit != "purchase" else {}),
+        "priceNotFound": price is None,
+    }
+
+
+def _by_use(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
+    """A resource that is paid by use, of which the stack file says nothing."""
+    empty = dict.fromkeys(("hourlyQuantity", "monthlyQuantity", "price", "hourlyCost", "monthlyCost"))
+    component = {"name": per, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}
+    costs = dict.fromkeys(("hourlyCost", "monthlyCost", "monthlyUsageCost"))
+    name, kind = resource["name"], resource["type"]
+    return {"name": name, "resourceType": kind, "metadata": {}, **costs, "costComponents": [component]}
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What changed, resource by resource; Infracost leaves out what did not."""
+    before, after = ({_identity(r): r for r in each["resources"]} for each in (old, new))
+    changed = []
+    for key in [*after, *(key for key in before if key not in after)]:
+        was, now = before.get(key), after.get(key)
+        if was == now:
+            continue
+        changed.append(
+            {
+                **{name: value for name, value in (now or was or {}).items() if name != "costComponents"},
+                **{
+                    name: _minus(now and now[name], was and was[name])
+                    for name in ("hourlyCost", "monthlyCost", "monthlyUsageCost")
+                },
+            }
+        )
+    return {"resources": changed, **{key: _minus(new[key], old[key]) for key in _COSTS}}
+
+
+def _identity(resource: Mapping[str, Any]) -> tuple[str, str]:
+    return resource["name"], resource.get("resourceType", "")
+
+
+def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
+    """A resource is priced by lines or by use, free, or unsupported: nobody knows anything of its price."""
+    detected = Counter(one["type"] for one in plan["resources"] if is_billable(one["type"]))
+    rest = _sorted(plan)
+    free, unsupported = _kinds(rest.free), _kinds(rest.unsupported)
+    supported = detected - free - unsupported
+    by_use = [
+        any(component.get("usageBased") for component in resource["costComponents"])
+        for resource in breakdown["resources"]
+    ]
+    return {
+        "totalDetectedResources": detected.total(),
+        "totalSupportedResources": supported.total(),
+        "totalUnsupportedResources": unsupported.total(),
+        "totalUsageBasedResources": sum(by_use),
+        "totalNoPriceResources": free.total(),
+        "supportedResourceCounts": dict(sorted(supported.items())),
+        "unsupportedResourceCounts": dict(sorted(unsupported.items())),
+        "noPriceResourceCounts": dict(sorted(free.items())),
+    }
+
+
+def _kinds(resources: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    return Counter(resource["type"] for resource in resources)
+
+
+def _decimal(value: float) -> Decimal:
+    """As a person would write it: 0.1 and not what a float makes of it."""
+    return Decimal(repr(float(value)))
+
+
+def _total(rows: Sequence[Mapping[str, Any]], key: str) -> str | None:
+    """The sum of what is known; null where nothing is."""
+    known = [Decimal(row[key]) for row in rows if row[key] is not None]
+    return _text(sum(known, Decimal())) if known or not rows else None
+
+
+def _minus(new: str | None, old: str | None) -> str | None:
+    return None if new is None and old is None else _text(Decimal(new or 0) - Decimal(old or 0))
+
+
+def _text(value: Decimal) -> str:
+    """Without an exponent and without zeros at the end."""
+    rounded = round(value, _DIGITS).normalize()
+    return f"{rounded + 0:f}"

@@ -1,0 +1,113 @@
+"""What a preset takes on machines that people rent: memory, hours and money, before anybody writes a stack file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from components.catalog.loader import PROVIDERS, load_provider
+from components.estimate.offers import carriers_of, find_offers
+from gangway.report.plans.show import usd
+from stacks.estimates.common_findings import span
+from stacks.estimates.throughput import FAST, SLOW, Band, about, project
+from trainer.config.segment_plan import stretches
+from trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
+from trainer.config.train_config import TrainConfig
+
+MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
+"""That a preset is told for."""
+
+
+@dataclass(frozen=True)
+class OnMachine:
+    """A preset's whole run on one machine.
+
+    Attributes:
+        needs_gib: of each accelerator at a step's peak, estimated (stacks.estimates.worker_memory).
+        has_gib: None where nobody says.
+        images_per_second: of the whole machine, projected; None where there is nothing to project from, or no room.
+        hours: of training alone, fast end first; None likewise.
+        usd: of these hours, on demand at the list price of `offer`; None without hours or price.
+        offer: the cheapest of all regions and clouds; empty without a price.
+        problem: why it cannot be done; empty where it can.
+        fitting: the micro-batch that there is room for, where the estimate has none for the preset's; else None.
+    """
+
+    accelerator: str
+    needs_gib: float
+    has_gib: float | None
+    images_per_second: Band | None
+    hours: Band | None
+    usd: Band | None
+    offer: str
+    problem: str = ""
+    fitting: int | None = None
+
+
+def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
+    """The preset as it is on one machine with this accelerator, such as H100x8."""
+    carriers = carriers_of(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
+    priced = [offer for offer in find_offers(carriers) if offer.kind == "on-demand" and offer.price.value is not None]
+    cheapest = min(priced, key=lambda offer: offer.price.value or 0.0, default=None)
+    machine = carriers[0].machine if cheapest is None else cheapest.machine
+    workers = machine.num_accelerators.value
+    needs, has = estimate(config, workers).total, machine.accelerator_memory_gib.value
+    problem = _problem(config, workers, has)
+    band = None if problem else project(config, machine, 1).images_per_second
+    hours = (
+        None if band is None else Band(*(config.kimg * 1000 / rate / 3600 for rate in (band.high, band.mid, band.low)))
+    )
+    paid, offer = None, ""
+    if cheapest is not None and cheapest.price.value is not None:
+        price, offer = cheapest.price.value, cheapest.label
+        paid = None if hours is None else hours.map(lambda each: each * price)
+    fitting = None if has is None or needs <= has else fitting_batch_gpu(config, has, workers)
+    return OnMachine(accelerator, needs, has, band, hours, paid, offer, problem, fitting)
+
+
+def _problem(config: TrainConfig, workers: int, has_gib: float | None) -> str:
+    smallest = min(each.config.batch_size for each in stretches(config))
+    if smallest < workers * config.group:
+        return f"a batch of {smallest} is too small for {workers} workers"
+    needed = least_gib(config, workers)
+    if has_gib is not None and needed > has_gib:
+        return f"a step needs {about(needed)} GiB of {has_gib:g} GiB at least"
+    return ""
+
+
+def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
+    """For people: a row for each machine, with its cheapest offer below it."""
+    rows = [("ON ONE", "MEMORY OF EACH", "IMAGES/S", "TIME", "AT THE CHEAPEST LIST PRICE")]
+    for each in found:
+        room = "?" if each.has_gib is None else f"{each.has_gib:g}"
+        memory = f"{each.needs_gib:.2g} of {room} GiB"
+        if each.problem:
+            rows.append((each.accelerator, memory, "-", "-", each.problem))
+            continue
+        price = "no price known" if each.usd is None else _band(each.usd, usd)
+        took = _band(each.hours, lambda hours: span(hours * 3600))
+        rows.append((each.accelerator, memory, _band(each.images_per_second, about), took, price))
+        room_for = "" if each.fitting is None else f"with --batch-gpu {each.fitting}, for which there is room"
+        offer = "" if each.usd is None else each.offer
+        if below := "; ".join(filter(None, (offer, room_for))):
+            rows.append(("", below, "", "", ""))
+    widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
+    told = (
+        f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
+        f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
+        f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
+        "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure "
+        "is from"
+    )
+    return "\n".join([line.rstrip() for line in lines] + [told, ""])
+
+
+def _steps(config: TrainConfig) -> str:
+    """Of how many images the steps are."""
+    sizes = [values.batch_size for values, _ in zip(config.planned, config.bounds, strict=False)]
+    if set(sizes) == {config.batch_size}:
+        return f"steps of {config.batch_size}"
+    return f"steps of {', '.join(map(str, sizes))} by segments"
+
+
+def _band(band: Band | None, text: Callable[[float], str]) -> str:
+    return "unknown" if band is None else f"{text(band.mid)} ({text(band.low)} to {text(band.high)})"

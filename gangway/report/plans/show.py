@@ -1,0 +1,589 @@
+"""The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from components.core.findings import Finding, InputError, Severity
+from components.estimate.cost import (
+    HOURS_PER_MONTH,
+    Bound,
+    CostComponent,
+    CostEstimate,
+    bound,
+    foreign_note,
+    foreign_regions,
+    marked_usd,
+)
+from components.estimate.energy import CarbonEstimate
+from gangway.report.plans.infracost import infracost
+from stacks.estimates.common_findings import span
+from stacks.estimates.ladder_cost import assumptions
+from stacks.estimates.run_costs import RungCost, most_bound
+from stacks.estimates.throughput import about
+from stacks.plan.difference import Change, Delta, Difference
+from stacks.plan.plan import Plan
+from stacks.plan.replacement import Effect
+from stacks.plan.team_access import TeamAccess
+from stacks.recording import PlannedResource
+
+if TYPE_CHECKING:
+    from gangway.sandbox.rows import SandboxRow
+
+_RESULT_COLOURS = {
+    "accepted": "green",
+    "read back equal": "green",
+    "validated only": "yellow",
+    "different": "red",
+    "refused": "bold red",
+}
+_COLOURS = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_CLAUSE_END = re.compile(
+    r"; |: | \(|, (?=(?:and|so|which|where|since|each|until|what|with|for|a|or|in|also|as|not|[0-9])\b)"
+)
+_FEWEST_SPACES = 3
+"""In what says something by itself."""
+_SMALL = 0.005
+"""Of an hour of the stack: a line below counts as small."""
+_FEW = 3
+"""Small lines that are shown one by one."""
+_NEVER = "the job never starts: no machine comes"
+_NO_NODE = "no machine comes"
+
+
+def usd(amount: float | None, digits: int = 2) -> str:
+    """An amount for people: `$1,234.56`, or `unknown`."""
+    return "unknown" if amount is None else f"${amount:,.{digits}f}"
+
+
+class Detail(StrEnum):
+    """How much of a plan is shown: what to mend and the sum; all that there is in short; or all of it."""
+
+    BRIEF = "brief"
+    SUMMARY = "summary"
+    FULL = "full"
+
+
+def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> None:
+    """Prints the plan; the gravest findings and the sum come last, where a terminal stands when it is done."""
+    if detail is Detail.FULL:
+        console.print(resource_tree(plan.config.stack, plan.resources))
+    else:
+        console.print(_heading(plan), highlight=False)
+    if detail is not Detail.BRIEF:
+        full = detail is Detail.FULL
+        console.print(cost_table(plan.cost, sources=full))
+        console.print(ladder_table(plan.rungs, sources=full, standing=plan.config.job is None))
+        if plan.ladder_if_trained is not None and len(plan.rungs) > 1:
+            console.print(_ladder(plan, sources=full), highlight=False)
+        console.print(_envelope(plan, sources=full))
+        if full and plan.team_access:
+            console.print(team_table(plan.team_access))
+    shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
+    if detail is Detail.SUMMARY:
+        for note in notes_in_short(shown, console.width):
+            console.print(note, highlight=False, soft_wrap=True)
+        shown = [finding for finding in shown if finding.severity is not Severity.INFO]
+    if shown:
+        console.print(findings_table(shown))
+    if detail is Detail.BRIEF:
+        console.print(_expected(plan, sources=False), highlight=False)
+    console.print(_tally(plan, detail), highlight=False)
+
+
+def explain(plan: Plan, code: str, console: Console) -> None:
+    """Prints all that the plan says under this code. InputError: it says nothing under it."""
+    found = [finding for finding in plan.findings if finding.code == code]
+    if not found:
+        codes = dict.fromkeys(finding.code for finding in plan.findings)
+        raise InputError.not_among("--explain", "this plan has no such finding", code, codes)
+    console.print(findings_table(found))
+
+
+def _heading(plan: Plan) -> str:
+    """What is built, in a line, and of how many resources each component is made."""
+    config, kinds = plan.config, Counter[str]()
+    components = {resource.urn: resource.type for resource in plan.resources if not resource.custom}
+    for resource in plan.resources:
+        if resource.custom and resource.parent in components:
+            kinds[components[resource.parent].rpartition(":")[2]] += 1
+    made = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    nodes = config.cluster.nodes
+    num = f"{nodes.min}" if nodes.min == nodes.max else f"{nodes.min} to {nodes.max}"
+    machine = config.cluster.machine_type or config.cluster.accelerator or ""
+    number = sum(resource.custom for resource in plan.resources)
+    return (
+        f"[bold]{escape(config.stack)}[/]: {num} x {escape(machine)} on {config.provider}, {escape(config.region)}\n"
+        f"[dim]{number} resources: {escape(made)}[/]"
+    )
+
+
+def _envelope(plan: Plan, *, sources: bool) -> Panel:
+    cost = plan.cost
+    upfront = f"\n[bold]{usd(cost.upfront)}[/] of that at once, when the stack comes up" if cost.upfront else ""
+    standby = [line for line in cost.components if line.standby and line.quantity]
+    more = marked(cost.standby_hourly, bound(standby, at_most=True), standby)
+    fallback = f"\nstandby: {more} an hour more, when a lower rung steps in"
+    missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
+    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
+    origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
+    if plan.config.job is None:
+        hours, idle = _standing(plan), ""
+    else:
+        hours = (
+            f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
+            f"\na run: [bold]{_most(plan)}[/]"
+        )
+        idle = f"\nwhen the job is done: {_known(cost, plan.idle_hourly)} an hour until the stack is destroyed"
+    return Panel(
+        f"{hours}"
+        f"{missing if cost.unknown else ''}{upfront}{fallback if cost.standby_hourly else ''}"
+        f"\n{_expected(plan, sources=sources)}"
+        f"{_memory(plan, sources=sources)}"
+        f"{idle}"
+        f"{_star(cost)}"
+        f"\n{_energy(plan)}"
+        f"\n{_embodied(plan)}"
+        f"{origin if sources else ''}",
+        title="envelope (estimated)",
+        title_align="left",
+    )
+
+
+def _standing(plan: Plan) -> str:
+    """What a cluster with a queue costs, by how many nodes are up."""
+    if plan.rung is None:
+        return f"[bold]{_known(plan.cost, plan.cost.hourly)}[/] an hour; {_NO_NODE}"
+    nodes, lines = plan.config.cluster.nodes, []
+    for num in sorted({nodes.min, nodes.max}, reverse=True):
+        hourly = plan.hourly_with(num)
+        month = "unknown" if hourly is None else _known(plan.cost, hourly * HOURS_PER_MONTH)
+        hour = "unknown" if hourly is None else _known(plan.cost, hourly)
+        up = "no node" if num == 0 else f"{num} node{'s' if num > 1 else ''}"
+        always = ", as always" if num and num == nodes.min else ""
+        lines.append(f"with {up} up{always}: [bold]{hour}[/] an hour, {month} a month of 730 h")
+    return "\n".join(lines)
+
+
+def _expected(plan: Plan, *, sources: bool) -> str:
+    """What the run is expected to take of that, and how sure that is."""
+    if plan.rung is None:
+        return f"expected: [bold]{_NO_NODE if plan.config.job is None else _NEVER}[/]"
+    run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
+    if rate is None or run.hours is None or run.usd is None or run.share is None:
+        return f"expected: [bold]unknown[/]; {escape(speed.source)}"
+    known = rate.low == rate.high
+    took = f"[bold]{span(run.hours.mid * 3600)}[/]"
+    paid = f"[bold]{_known(plan.cost, run.usd.mid)}[/]"
+    fast = f"{rate.mid:,.0f} images/s" if known else f"about {about(rate.mid)} images/s"
+    if not known:
+        ends = span(run.hours.low * 3600), span(run.hours.high * 3600)
+        took += f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else ""
+        fast += f" ({about(rate.low)} to {about(rate.high)})"
+    if run.usd.high > run.usd.low:
+        paid += f" ({usd(run.usd.low)} to {usd(run.usd.high)})"
+    share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
+    if run.share.low != run.share.mid:
+        share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
+    why = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
+    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
+
+
+def _memory(plan: Plan, *, sources: bool) -> str:
+    """A line on what a step takes of each accelerator; nothing where no GPU computes, or next to nothing is taken."""
+    memory = plan.expected.memory
+    if memory is None or not (sources or memory.is_worth_a_word):
+        return ""
+    why = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
+    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"
+
+
+def _known(cost: CostEstimate, amount: float | None) -> str:
+    """An amount of a bill that may lack a price, or hold another region's or a limit."""
+    return marked(amount, cost.bound, cost.in_use)
+
+
+def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -> str:
+    """A sum of these lines with what it is: a bound, or starred, where it holds what `_star` says."""
+    unknown = any(line.hourly is None for line in lines)
+    if amount is None or (unknown and not amount):
+        return "unknown"
+    return marked_usd(amount, bound, is_foreign=bool(foreign_regions(lines)), is_partial=unknown)
+
+
+def _star(cost: CostEstimate) -> str:
+    """What a starred sum holds or lacks; empty where none is starred."""
+    foreign = foreign_regions(cost.components)
+    said = [foreign_note(foreign)] if foreign else []
+    if any(line.hourly is None for line in cost.components):
+        said.append("without the prices that nobody knows")
+    starred = foreign or (said and not most_bound(cost))
+    return f"\n[yellow]* {'; '.join(said)}: no bound[/]" if starred else ""
+
+
+def _tally(plan: Plan, detail: Detail) -> str:
+    """The plan in a line, and where the rest of it is."""
+    counts = Counter(finding.severity for finding in plan.findings)
+    numbers = ", ".join(
+        f"[{colour}]{counts[severity]} {name}{'s' if counts[severity] != 1 else ''}[/]"
+        if counts[severity]
+        else f"no {name}s"
+        for (severity, colour), name in zip(_COLOURS.items(), ("error", "warning", "note"), strict=True)
+    )
+    cost = plan.cost
+    expected, run = "", plan.expected
+    if run.hours is not None and run.usd is not None:
+        expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
+    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
+    if plan.config.job is None and plan.rung is not None:
+        money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {_known(cost, plan.idle_hourly)} without work"
+    more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
+    return f"{numbers}\n[bold]{money}[/]{_star(cost)}{more}"
+
+
+def _most(plan: Plan) -> str:
+    """What a run may take and cost at most: all of max_hours on the dearest rung."""
+    if plan.rung is None:
+        return _NEVER
+    on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
+    hours = f"{plan.cost.run_hours:,.5g} h"
+    if most_bound(plan.cost) is Bound.AT_MOST:
+        return f"{hours}, {usd(plan.most_usd)} at most{on}"
+    return f"{hours} at most, {marked(plan.most_usd, Bound.NONE, plan.cost.components)}{on}"
+
+
+def _energy(plan: Plan) -> str:
+    """Energy and emissions of a run, expected and at most."""
+    energy, carbon = plan.energy, plan.carbon
+    kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
+    grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
+    whole = "" if plan.config.job is not None else " a month with all nodes"
+    return (
+        f"energy{whole}: {kwh}; PUE {energy.pue:g}\n"
+        f"emissions: {_range('kg CO2e', *map(_kilo, grams))}; {_grams(carbon)}"
+    )
+
+
+def _range(unit: str, mid: float | None, low: float | None, high: float | None, most: float | None) -> str:
+    """`12 kWh expected (8 to 20), 31 at most`; without an expected run `unknown, 31 kWh at most`."""
+    if most is None:
+        return f"[bold]unknown[/] {unit}"
+    if mid is None or low is None or high is None:
+        return f"[bold]unknown[/], {_digits(most)} {unit} at most"
+    band = "" if low == mid == high else f" ({_digits(low)} to {_digits(high)})"
+    return f"[bold]{_digits(mid)} {unit}[/] expected{band}, {_digits(most)} at most"
+
+
+def _grams(carbon: CarbonEstimate) -> str:
+    grams = carbon.intensity_g_per_kwh
+    return "an unknown grid" if grams is None else f"{grams:.0f} g/kWh"
+
+
+def _digits(value: float) -> str:
+    """Three of them, or whole."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _kilo(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _beside(carbon: CarbonEstimate) -> str:
+    """The two intensities that are not counted, where somebody publishes them."""
+    others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
+    known = [f"{name} {value:.0f} g/kWh" for name, value in others.items() if value is not None]
+    return f"; {carbon.grid}, beside it and not counted: {', '.join(known)}" if known else ""
+
+
+def _embodied(plan: Plan) -> str:
+    """The machines' share, and all of it for 1,000 images."""
+    made, sci = plan.embodied, plan.sci
+    kilograms = (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
+    share = f"making the machines: {_range('kg CO2e', *map(_kilo, kilograms))}"
+    if sci.g_per_kimg is None:
+        return share
+    grams = _range("g CO2e", sci.g_per_kimg, sci.g_per_kimg_low, sci.g_per_kimg_high, sci.g_per_kimg_most)
+    return f"{share}\nSCI (1,000 images): {grams}"
+
+
+def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
+    """Components with their children, as the engine would show them."""
+    tree = Tree(f"[bold]{escape(stack)}[/]")
+    branches: dict[str, Tree] = {}
+    # A component registers before its children; sorting by depth of the parent chain keeps that order.
+    for resource in sorted(resources, key=lambda r: (r.custom, r.urn)):
+        # A component's whole token is what its source declares; of a provider's resource, the SDK's name is shorter.
+        kind = short_type(resource.type) if resource.custom else f"[bold]{escape(resource.type)}[/]"
+        label = f"{kind} [dim]{escape(resource.name)}[/]"
+        branches[resource.urn] = branches.get(resource.parent, tree).add(label)
+    return tree
+
+
+def team_table(rows: Iterable[TeamAccess]) -> Table:
+    """The permissions of teams; resources with the same permissions share a row."""
+    table = Table(title="teams", title_justify="left", expand=True)
+    for column in ("principal", "where", "may", "resources"):
+        table.add_column(column, overflow="fold")
+    merged = dict[tuple[str, str, str], list[str]]()
+    for row in rows:
+        key = (row.principal, row.where, ", ".join(row.permissions) or "nothing")
+        merged.setdefault(key, []).append(row.resource)
+    for key, resources in merged.items():
+        table.add_row(*map(escape, (*key, ", ".join(resources))))
+    return table
+
+
+def notes_in_short(findings: Iterable[Finding], width: int) -> Iterator[Text]:
+    """Of what nobody has to mend the code, and what it says up to the end of a clause."""
+    notes = [finding for finding in findings if finding.severity is Severity.INFO]
+    for code, count in Counter(note.code for note in notes).items():
+        first = next(note.message for note in notes if note.code == code)
+        head = f"{code} ({count})" if count > 1 else code
+        words = f"{head}: {first_clause(first)}"
+        lines = wrap(words, width, initial_indent="note ", subsequent_indent=" " * 5, break_on_hyphens=False)
+        text = Text("\n".join(lines))
+        text.highlight_regex("^note", _COLOURS[Severity.INFO])
+        text.highlight_regex(re.escape(head), "dim")
+        yield text
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """What the plan has to say, gravest last."""
+    gravest_last = list(_COLOURS)[::-1]
+    table = Table(box=None, show_header=False, pad_edge=False, expand=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("what", overflow="fold", ratio=1)
+    ordered = sorted(findings, key=lambda f: gravest_last.index(f.severity))
+    for finding in ordered:
+        colour = _COLOURS[finding.severity]
+        fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
+        where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
+        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{where}{fix}")
+    return table
+
+
+def first_clause(message: str) -> str:
+    """A sentence up to where it could end: a note in short that is whole.
+
+    >>> first_clause("us-east-2a chosen: the first that has it; nodes and file system share one zone")
+    'us-east-2a chosen: the first that has it'
+    >>> first_clause("a3-megagpu-8g: 8 gVNICs for the GPUs (GPUDirect-TCPXO), each in a network of its own")
+    'a3-megagpu-8g: 8 gVNICs for the GPUs'
+    """
+    for end in _CLAUSE_END.finditer(message):
+        before = message[: end.start()]
+        if before.count(" ") >= _FEWEST_SPACES and before.count("(") == before.count(")"):
+            return before
+    return message
+
+
+def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
+    """The bill, line by line; with `sources`, each price's source, day and confidence. Without, what is small is one
+    line.
+    """
+    end = "\n" if sources else " "
+    table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
+    for column in ("what", "price", "an hour"):
+        table.add_column(column, overflow="fold", justify="left" if column == "what" else "right")
+    small = [] if sources else _small(cost)
+    for component in cost.components:
+        if component in small:
+            continue
+        standby = " [dim](standby)[/]" if component.standby and component.quantity else ""
+        hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
+        provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
+        where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
+        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
+        source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
+        table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
+    if small:
+        table.add_row(f"{len(small)} smaller lines", "--full", usd(sum(one.hourly or 0.0 for one in small)))
+    return table
+
+
+def _small(cost: CostEstimate) -> list[CostComponent]:
+    """Lines of little weight that are paid by the hour; none where they are few."""
+    most = cost.hourly * _SMALL
+    small = [one for one in cost.components if one.hourly and one.hourly < most and not one.standby and not one.once]
+    return small if len(small) > _FEW else []
+
+
+def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: bool = False) -> Table:
+    """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
+    whom. `standing`: of a cluster with a queue, for a month.
+    """
+    rungs = list(rungs)
+    forecast = all(rung.spot_if_trained is not None for rung in rungs)
+    what = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
+    table = Table(title=f"{what} on each rung of the ladder", title_justify="left", expand=True)
+    columns = ("capacity", "an hour", "a month", *(() if standing else ("hours", "a run")))
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
+    for rung in rungs:
+        if not rung.in_reach:
+            none = ("-", "-", "never", "-")
+            said = f"{rung.position}: {rung.kind}\n[dim]no machine comes at its price cap[/]"
+            table.add_row(said, *none[: len(columns) - 1])
+            continue
+        hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
+        # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
+        said = _stops(rung, source=sources) if sources or rung.taken else ""
+        stops = f"\n[dim]{escape(said)}[/]" if said else ""
+        star = "*" if rung.foreign_regions else ""
+        hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in rung.sums)
+        figures = (hourly, month, hours, run)
+        table.add_row(f"{rung.position}: {rung.kind}{stops}", *figures[: len(columns) - 1])
+    return table
+
+
+def _ladder(plan: Plan, *, sources: bool) -> str:
+    """All rungs as one: what is expected, and between which ends."""
+    found = plan.ladder
+    names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
+    star = "*" if any(rung.foreign_regions for rung in plan.rungs) else ""
+    if plan.rung is None:
+        return f"on the whole ladder ({names}): {_NEVER}"
+    if found.hours is None:
+        expected = "a run: not known how often spot is taken there"
+    else:
+        expected = f"[bold]{usd(found.usd)}{star}, {span(found.hours * 3600)}[/] expected a run"
+    why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
+    band = f"{usd(found.usd_low)} to {usd(found.usd_high)}{star}"
+    return f"on the whole ladder ({names}): {expected}; {band}{why}"
+
+
+def _stops(rung: RungCost, *, source: bool) -> str:
+    """How often a rung's nodes are taken or fail, and what that costs; empty where no run is forecast."""
+    if rung.spot_if_trained is None:
+        return ""
+    spot, taken = rung.spot, rung.taken
+    facts = [fact for fact in (taken, rung.failures) if fact is not None]
+    by_whom = ": " + "; ".join(f"{fact.source}, {fact.dated}, {fact.confidence}" for fact in facts) if source else ""
+    event = "failure" if taken is None else "interruption"
+    lost = f"one {event} in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
+    if taken is not None and taken.value is None:
+        lost = f"rate not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
+    every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
+    return f"{lost}{every if source and taken is not None else ''}{by_whom}"
+
+
+def short_type(token: str) -> str:
+    """`ec2.LaunchTemplate` for the token `aws:ec2/launchTemplate:LaunchTemplate`: what the SDK calls it."""
+    package, module, name = token.split(":")
+    # A package of one module calls it `index`, which says nothing.
+    return f"{package if module == 'index' else module.partition('/')[0]}.{name}"
+
+
+def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
+    """What became of the declared resources in the simulated cloud, a line for each type; `sandbox_notes` says why."""
+    by_type: dict[str, Counter[str]] = {}
+    for row in rows:
+        by_type.setdefault(short_type(row.type), Counter())[str(row.status)] += 1
+    happened = sorted({status for counts in by_type.values() for status in counts}, key=list(_RESULT_COLOURS).index)
+    table = Table(title="sandbox: SIMULATED by moto, nothing was billed", title_justify="left", expand=True)
+    table.add_column("resource type", overflow="fold")
+    for status in ("declared", *happened):
+        table.add_column(status, justify="right", style=_RESULT_COLOURS.get(status))
+    for name, counts in sorted(by_type.items()):
+        table.add_row(escape(name), str(counts.total()), *(str(counts[status] or "") for status in happened))
+    return table
+
+
+def sandbox_notes(rows: Iterable["SandboxRow"]) -> list[str]:
+    """A sentence for each resource of which the sandbox could not read everything back as declared."""
+    return [f"{short_type(row.type)} {row.name}: {row.status}; {row.note}" for row in rows if row.note]
+
+
+def show_difference(difference: Difference, console: Console) -> None:
+    """Prints resources, figures and findings that changed."""
+    console.print(_resources(difference))
+    console.print(_figures(difference.figures))
+    for sign, colour, findings in (("+", "yellow", difference.findings_new), ("-", "green", difference.findings_gone)):
+        for finding in findings:
+            console.print(f"[{colour}]{sign} finding {escape(finding)}[/]", highlight=False)
+
+
+def _resources(difference: Difference) -> Tree:
+    changed = len(difference.changed) + len(difference.tags_only)
+    counts = (len(difference.added), len(difference.removed), changed)
+    tree = Tree("[bold]against the earlier plan[/]: {} added, {} removed, {} changed".format(*counts))
+    for sign, colour, changes in (
+        ("+", "green", difference.added),
+        ("-", "red", difference.removed),
+        ("~", "yellow", sorted(difference.changed, key=lambda one: -(one.effect or 0))),
+    ):
+        for change in changes:
+            grave = "bold red" if change.effect is Effect.DATA_LOST else colour
+            tree.add(f"[{grave}]{sign} {_label(change)}[/]")
+    if count := len(difference.tags_only):
+        tree.add(f"[dim]{count} resource{'s' if count > 1 else ''}: tags only[/]")
+    return tree
+
+
+def _label(change: Change) -> str:
+    """A changed resource with its inputs, those with the same effect together: `restarts nodes: userData`. Of one that
+    is replaced, those that do not replace it say nothing.
+    """
+    kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
+    groups: dict[tuple[Effect, str], list[str]] = {}
+    least = Effect.REPLACED if any(one.reason for one in change.properties) else Effect.IN_PLACE
+    for one in (one for one in change.properties if one.effect >= least):
+        groups.setdefault((one.effect, one.reason), []).append(one.path)
+    parts = [
+        f"{effect}: {', '.join(paths)}{f' ({reason})' if reason else ''}"
+        for (effect, reason), paths in sorted(groups.items(), reverse=True)
+    ]
+    if not parts and change.effect:
+        parts = [str(change.effect)]
+    effects = f" [dim]{escape('; '.join(parts))}[/]" if parts else ""
+    return f"{escape(kind)} {escape(change.name)}{effects}"
+
+
+def _figures(figures: Iterable[Delta]) -> Table:
+    table = Table(title="figures", title_justify="left")
+    for column in ("what", "before", "now", "change"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for figure in figures:
+        table.add_row(
+            figure.label,
+            _number(figure.before),
+            _number(figure.now),
+            _number(figure.change, "+"),
+        )
+    return table
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    return "unknown" if value is None else f"{value:{sign},.2f}"
+
+
+def print_plan(
+    plan: Plan,
+    output: str,
+    previous: Mapping[str, Any] | None,
+    difference: Difference | None,
+    detail: Detail = Detail.SUMMARY,
+) -> None:
+    """Prints `plan`. `output`: text, json or infracost; `previous` and `difference`: an earlier plan, as `read_plan`
+    gives it, and what changed since; None for no comparison.
+    """
+    if output == "text":
+        show_plan(plan, Console(), detail)
+        if difference is not None:
+            show_difference(difference, Console())
+        return
+    data = infracost(plan.plain(), previous) if output == "infracost" else plan.to_json()
+    if output == "json" and difference is not None:
+        data["difference"] = difference.to_json()
+    print(json.dumps(data, indent=2))

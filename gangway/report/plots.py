@@ -1,0 +1,313 @@
+"""The charts of a run's report: hourly cost, curves over the run, quality. Each as a light and a dark PNG for the page,
+and as an SVG for papers.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Literal, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from gangway.render.drawing import BAR, DARK, LIGHT, PANEL_INCHES, ROW_INCHES, Theme, draw, name_rows
+from gangway.render.rendering import number, unit_text
+from trainer.records.quality import QualityRecord
+
+_WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
+_NEAR = 0.03
+"""Events closer than this share of the run get one mark."""
+_MOST_LABELS = 6
+_Dash = Literal["-"] | tuple[float, tuple[float, float]]
+_DASHES: Final[tuple[_Dash, _Dash]] = ("-", (0, (5, 1.2)))
+_ROOM_FOR_WORDS = 0.25
+"""Of the width of a chart: a session shorter than that has no words in it."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A finished chart.
+
+    Attributes:
+        name: of its files, without the ending.
+        alt: what it shows, in words and values, for those who cannot see it.
+        caption: the sentence under it.
+    """
+
+    name: str
+    alt: str
+    caption: str
+    light: bytes
+    dark: bytes
+    svg: bytes
+
+
+def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
+    """Draws a chart once for each use of it."""
+
+    def drawn(theme: Theme, kind: Literal["png", "svg"]) -> bytes:
+        return draw(lambda _, axes: paint(axes[0], theme), kind, theme, inches=inches)
+
+    return Chart(name, alt, caption, drawn(LIGHT, "png"), drawn(DARK, "png"), drawn(LIGHT, "svg"))
+
+
+def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart | None:
+    """Hourly cost by component, dearest first, components without a price last; None when there is nothing to draw.
+
+    Args:
+        components: as in the plan's JSON: name, hourly (None when unknown), standby (optional).
+        currency: such as USD.
+    """
+    if not components:
+        return None
+    rows = sorted(components, key=lambda row: -1.0 if row["hourly"] is None else row["hourly"], reverse=True)
+    top = max((row["hourly"] or 0.0 for row in rows), default=0.0) or 1.0
+
+    def paint(axes: Axes, theme: Theme) -> None:
+        for place, row in enumerate(rows):
+            standby = bool(row.get("standby"))
+            axes.barh(
+                place,
+                row["hourly"] or 0.0,
+                height=BAR,
+                align="edge",
+                color="none" if standby else theme.series[0],
+                edgecolor=theme.series[0],
+                linewidth=1,
+                linestyle="--" if standby else "-",
+            )
+        _name_bars(axes, theme, [(str(row["name"]), _row_text(row, currency)) for row in rows])
+        axes.set_xlim(0, top)
+
+    spoken = "; ".join(f"{row['name']}: {_hourly_text(row['hourly'], currency)}" for row in rows)
+    return _chart(
+        "cost-hourly",
+        f"Bar chart of hourly cost in {currency} by component. {spoken}.",
+        f"Hourly cost by component, {currency} per hour. Dashed: standby, billed only when a fallback steps in.",
+        ROW_INCHES * len(rows),
+        paint,
+    )
+
+
+def _row_text(row: Mapping[str, Any], currency: str) -> str:
+    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
+
+
+def _hourly_text(hourly: float | None, currency: str) -> str:
+    return "unknown" if hourly is None else number(hourly, currency)
+
+
+def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
+    """Bars with name and value above each, which leaves no need for an axis."""
+    name_rows(axes, theme, rows)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+
+
+def quality_chart(quality: QualityRecord) -> Chart | None:
+    """The three values of a quality metric on one line; None when one of them is absent."""
+    named = [
+        ("untrained", quality.untrained),
+        ("trained", quality.trained),
+        ("real against real", quality.real_vs_real),
+    ]
+    values = [(label, figure.value) for label, figure in named if figure.value is not None]
+    if len(values) < len(named):
+        return None
+
+    def paint(axes: Axes, theme: Theme) -> None:
+        colours = (theme.quiet, theme.series[0], theme.quiet)
+        top = max(value for _, value in values) or 1.0
+        for place, ((_, value), colour) in enumerate(zip(values, colours, strict=True)):
+            axes.barh(place, value, height=BAR, align="edge", color=colour)
+        _name_bars(axes, theme, [(label, number(value)) for label, value in values])
+        axes.set_xlim(0, top)
+
+    spoken = ", ".join(f"{label} {number(value)}" for label, value in values)
+    unit = f", {unit_text(quality.trained.unit)}" if quality.trained.unit else ""
+    return _chart(
+        f"quality-{_slug(quality.name)}",
+        f"Bar chart of {quality.name}: {spoken}. {quality.better.capitalize()} is better.",
+        f"{quality.name}{unit}; {quality.better} is better.",
+        ROW_INCHES * len(values),
+        paint,
+    )
+
+
+def _slug(text: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in text.lower())
+
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of the run worth a vertical line: where, in thousands of images, and what happened."""
+
+    kimg: float
+    label: str
+
+
+class _Series(NamedTuple):
+    """A column of stats.jsonl and how the chart calls it."""
+
+    key: str
+    label: str
+
+
+def curve_charts(stats: Sequence[Line]) -> list[Chart]:
+    """Losses, throughput and gradient norms, from the parsed lines of stats.jsonl; empty when there is no data line.
+    `stats`: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
+    world_size, session, ...} and event lines {event, images, time, ...}.
+    """
+    sessions = _sessions(stats)
+    if not sessions:
+        return []
+    events = marks(stats)
+    losses = (_Series("loss_g", "generator"), _Series("loss_d", "discriminator"))
+    norms = (_Series("grad_norm_g", "generator"), _Series("grad_norm_d", "discriminator"))
+    return [
+        _line_chart("losses", "Loss", "Loss of both networks", losses, sessions, events),
+        _throughput_chart(sessions, events),
+        _line_chart("gradients", "Gradient norm", "Gradient norm of both networks", norms, sessions, events),
+    ]
+
+
+def marks(stats: Sequence[Line]) -> list[Mark]:
+    """The interruptions and resumptions among the event lines; neighbours share a mark, saying both in order."""
+    found = list(_moments(stats))
+    reach = _NEAR * max((line["images"] / 1000 for line in stats), default=0.0)
+    merged: list[Mark] = []
+    for mark in found:
+        if merged and mark.kimg - merged[-1].kimg <= reach:
+            said = merged[-1].label.split(", ")
+            label = merged[-1].label if mark.label in said else f"{merged[-1].label}, {mark.label}"
+            merged[-1] = Mark(merged[-1].kimg, label)
+        else:
+            merged.append(mark)
+    return merged
+
+
+def _moments(stats: Sequence[Line]) -> Iterator[Mark]:
+    for line in sorted((line for line in stats if "event" in line), key=lambda line: float(line["images"])):
+        words = [said for stem, said in _WORDS.items() if stem in str(line["event"])]
+        if words:
+            yield Mark(line["images"] / 1000, words[0])
+
+
+def _sessions(stats: Sequence[Line]) -> list[list[Line]]:
+    data = [line for line in stats if "event" not in line]
+    return [list(lines) for _, lines in groupby(data, key=lambda line: line["session"])]
+
+
+def _values(lines: Sequence[Line], key: str) -> list[float]:
+    return [math.nan if line[key] is None else float(line[key]) for line in lines]
+
+
+def _last(sessions: Sequence[Sequence[Line]], key: str) -> float:
+    return _values(sessions[-1], key)[-1]
+
+
+def _line_chart(
+    name: str,
+    axis: str,
+    title: str,
+    series: tuple[_Series, _Series],
+    sessions: Sequence[Sequence[Line]],
+    events: Sequence[Mark],
+) -> Chart:
+    def paint(axes: Axes, theme: Theme) -> None:
+        for (key, _), colour, style in zip(series, theme.series[:2], _DASHES, strict=True):
+            for lines in sessions:
+                kimg = [line["kimg"] for line in lines]
+                axes.plot(kimg, _values(lines, key), color=colour, linestyle=style, linewidth=1.5)
+        _dress(axes, theme, axis, sessions, events)
+        _name_lines(axes, theme, series)
+
+    ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
+    return _chart(
+        name,
+        f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
+        f"{title} over thousands of real images shown (kimg). {_legend(events)}".strip(),
+        PANEL_INCHES,
+        paint,
+    )
+
+
+def _throughput_chart(sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> Chart:
+    speeds = [value for lines in sessions for value in _values(lines, "images_per_sec")]
+    top = max((value for value in speeds if math.isfinite(value)), default=1.0)
+
+    def paint(axes: Axes, theme: Theme) -> None:
+        for lines in sessions:
+            kimg, speed = [line["kimg"] for line in lines], _values(lines, "images_per_sec")
+            axes.plot(kimg, speed, color=theme.series[0], linewidth=1.5)
+            axes.fill_between(kimg, speed, color=theme.series[0], alpha=0.12, linewidth=0)
+            count = lines[0]["world_size"]
+            text = f"{count} process{'' if count == 1 else 'es'}"
+            if kimg[-1] - kimg[0] > _ROOM_FOR_WORDS * _span(sessions):
+                axes.text(kimg[0] + 0.01 * _span(sessions), top * 0.05, text, color=theme.quiet)
+        axes.set_ylim(0, top * 1.12)
+        _dress(axes, theme, "Images per second", sessions, events)
+
+    sizes = " then ".join(str(lines[0]["world_size"]) for lines in sessions)
+    return _chart(
+        "throughput",
+        f"Line chart: images per second over thousands of images shown, at most {number(top)}; "
+        f"processes: {sizes}. {_spoken(events)}",
+        f"Throughput over thousands of real images shown (kimg), with the number of processes. {_legend(events)}",
+        PANEL_INCHES,
+        paint,
+    )
+
+
+def _span(sessions: Sequence[Sequence[Line]]) -> float:
+    return float(max(line["kimg"] for lines in sessions for line in lines))
+
+
+def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> None:
+    """Each line's name below the chart, in its colour and dashes."""
+    handles = [
+        Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
+        for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
+    ]
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0, -0.17), ncols=2, frameon=False, labelcolor=theme.ink,
+        borderaxespad=0, borderpad=0,
+    )  # fmt: skip
+
+
+def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
+    """Grid, axis names and the marks of events."""
+    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
+    axes.set_xlim(0, _span(sessions) * 1.005)
+    axes.set_xlabel("kimg", loc="right", color=theme.quiet)
+    axes.set_title(axis, color=theme.quiet, pad=8 + 13 * min(len(events), 2))
+    for place, mark in enumerate(events):
+        axes.axvline(mark.kimg, color=theme.quiet, linewidth=1, linestyle=(0, (2, 2)))
+        if len(events) <= _MOST_LABELS:
+            # Every second label sits a little higher, so that neighbours do not run into each other.
+            axes.annotate(
+                mark.label,
+                (mark.kimg, 1),
+                (0, 3 + 13 * (place % 2)),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="center",
+                color=theme.quiet,
+            )
+
+
+def _spoken(events: Sequence[Mark]) -> str:
+    if not events:
+        return "No interruption."
+    return "Marked: " + "; ".join(f"{mark.label} at {number(mark.kimg)} kimg" for mark in events) + "."
+
+
+def _legend(events: Sequence[Mark]) -> str:
+    if not events:
+        return ""
+    several = f"; {len(events)} of them" if len(events) > _MOST_LABELS else ""
+    return f"Dashed verticals: the run was interrupted or resumed{several}."

@@ -1,0 +1,1 @@
+"""Run records where they are kept: buckets, folders, their signatures and statistics."""

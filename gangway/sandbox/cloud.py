@@ -1,0 +1,161 @@
+"""MotoCloud: an AWS inside this process, which the offline plan can be run against and which is then read back:
+resources become boto3 requests, rows come from describe calls.
+"""
+
+import base64
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import Any, Self
+
+from components.core.pinned import STASH
+from gangway.sandbox import compute, identity, kubernetes, monitoring, network, storage
+from gangway.sandbox import compute as fleets
+from gangway.sandbox import compute as head
+from gangway.sandbox import compute as scaling
+from gangway.sandbox import identity as encryption
+from gangway.sandbox import network as firewall
+from gangway.sandbox import storage as bucket
+from gangway.sandbox.aws import Aws, Wire
+from gangway.sandbox.rows import Applied, SandboxRow, Status, verdict
+from stacks.recording import PlaceholderCloud
+
+HANDLERS = {
+    **head.HEAD_HANDLERS,
+    **network.NETWORK_HANDLERS,
+    **firewall.FIREWALL_HANDLERS,
+    **compute.COMPUTE_HANDLERS,
+    **fleets.FLEETS_HANDLERS,
+    **scaling.SCALING_HANDLERS,
+    **storage.STORAGE_HANDLERS,
+    **bucket.BUCKET_HANDLERS,
+    **encryption.ENCRYPTION_HANDLERS,
+    **monitoring.BUDGET_HANDLERS,
+    **monitoring.FUNCTIONS_HANDLERS,
+    **identity.IDENTITY_HANDLERS,
+    **kubernetes.KUBERNETES_HANDLERS,
+    **monitoring.OBSERVABILITY_HANDLERS,
+}
+"""Pulumi type token -> the function that builds it."""
+
+PARAMETER_FUNCTION = "aws:ssm/getParameter:getParameter"
+ROLES_FUNCTION = "aws:iam/getRoles:getRoles"
+TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
+
+
+@contextmanager
+def _fake_credentials(region: str) -> Iterator[None]:
+    """Takes every AWS_* variable away (profiles, endpoints, real keys) and puts ones there that open nothing."""
+    real = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+    fake = {
+        "AWS_ACCESS_KEY_ID": "sandbox",
+        "AWS_SECRET_ACCESS_KEY": "sandbox",
+        "AWS_SESSION_TOKEN": "sandbox",
+        "AWS_DEFAULT_REGION": region,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    _replace_environment(real, fake)
+    try:
+        yield
+    finally:
+        _replace_environment(fake, real)
+
+
+def _replace_environment(old: dict[str, str], new: dict[str, str]) -> None:
+    for key in old:
+        os.environ.pop(key, None)
+    os.environ.update(new)
+
+
+class MotoCloud:
+    """The cloud of one sandbox run: `with MotoCloud("us-east-2") as cloud: run_program(config, cloud)`.
+
+    Called with (type token, name, inputs) it builds the resource and returns (id, outputs), both as on Pulumi's wire.
+    A refused request does not raise: the resource gets a placeholder id and its row says why.
+    """
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._stack = ExitStack()
+        # Pulumi registers resources from several threads; moto keeps its state in plain dictionaries.
+        self._lock = Lock()
+        self._built: list[tuple[Wire, tuple[str, ...], Applied | str]] = []
+
+    def __enter__(self) -> Self:
+        import moto
+
+        with ExitStack() as stack:
+            stack.enter_context(_fake_credentials(self._region))
+            stack.enter_context(warnings.catch_warnings())
+            # Moto's own gap: a refusal of EC2's that reaches the user through Auto Scaling has no model there.
+            warnings.filterwarnings("ignore", r"Exception\(.*does not match an error shape", UserWarning)
+            # AWS's own managed policies exist in every account; moto leaves them out unless asked.
+            stack.enter_context(moto.mock_aws(config={"iam": {"load_aws_managed_policies": True}}))
+            self._aws = Aws(self._region)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Builds one resource. Returns its id and its outputs (inputs and computed values)."""
+        if type_token.startswith("pulumi:providers:"):
+            return name, inputs
+        if type_token == STASH or type_token.startswith("pulumi-python:dynamic/"):
+            return PlaceholderCloud()(type_token, name, inputs)
+        assert type_token in HANDLERS, f"the sandbox has no handler for {type_token} ({name})"
+        with self._lock:
+            return self._build(Wire(type_token, name, inputs))
+
+    def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers a function of the provider: who may push to the stack's registry, the newest AMI, roles by name."""
+        if function == ROLES_FUNCTION:
+            names = [role["RoleName"] for role in self._aws.read("iam", "ListRoles", {})["Roles"]]
+            return {"names": [name for name in names if re.search(args["nameRegex"], name)]}
+        if function == PARAMETER_FUNCTION:
+            found = self._aws.read("ssm", "GetParameters", {"Names": [args["name"]]})["Parameters"]
+            # Moto knows Amazon Linux's alone; what EC2 resolves by itself it takes for any AMI.
+            return {"insecureValue": found[0]["Value"] if found else f"resolve:ssm:{args['name']}"}
+        assert function == TOKEN_FUNCTION, f"the sandbox cannot answer {function}"
+        (granted,) = self._aws.read("ecr", "GetAuthorizationToken", {})["authorizationData"]
+        user, _, password = base64.b64decode(granted["authorizationToken"]).decode().partition(":")
+        return {"userName": user, "password": password, "proxyEndpoint": granted["proxyEndpoint"]}
+
+    def _build(self, wire: Wire) -> tuple[str, dict[str, Any]]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        calls = self._aws.start()
+        try:
+            applied = HANDLERS[wire.type](self._aws, wire)
+        except (BotoCoreError, ClientError) as error:
+            self._built.append((wire, tuple(calls), str(error)))
+            return PlaceholderCloud()(wire.type, wire.name, wire.inputs)
+        self._built.append((wire, tuple(calls), applied))
+        return applied.id, applied.outputs
+
+    def read_back(self) -> tuple[SandboxRow, ...]:
+        """Asks moto for every resource that was built and compares it with its declaration. Returns one row a resource,
+        ordered by type and name.
+        """
+        rows = [self._row(wire, calls, result) for wire, calls, result in self._built]
+        return tuple(sorted(rows, key=lambda row: (row.type, row.name)))
+
+    def _row(self, wire: Wire, calls: tuple[str, ...], result: Applied | str) -> SandboxRow:
+        from botocore.exceptions import ClientError
+
+        if isinstance(result, str):
+            return SandboxRow(wire.type, wire.name, Status.REFUSED, calls, result)
+        if result.read is None:
+            return SandboxRow(wire.type, wire.name, Status.VALIDATED, calls, result.note)
+        try:
+            read_back = result.read()
+        except ClientError as error:
+            return SandboxRow(wire.type, wire.name, Status.DIFFERENT, calls, f"gone when read back: {error}")
+        status, note, fields = verdict(result, read_back, wire.unsent())
+        return SandboxRow(wire.type, wire.name, status, calls, note, fields)

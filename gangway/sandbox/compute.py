@@ -1,0 +1,367 @@
+"""Sandbox handlers: launch templates, fleets, Auto Scaling groups with their alarms, single machines and their
+image.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gangway.sandbox.aws import Aws, Wire, expected, one, tag_specifications
+from gangway.sandbox.rows import Applied
+from stacks.config.paths import program_folder
+
+
+def _placement_group(aws: Aws, wire: Wire) -> Applied:
+    name = wire.physical_name()
+    inputs = {"groupName": name, **wire.take("strategy", "partitionCount", "spreadLevel")}
+    parameters = {
+        **aws.request("ec2", "CreatePlacementGroup", inputs),
+        **tag_specifications("placement-group", wire),
+    }
+    aws.validate("ec2", "CreatePlacementGroup", parameters)
+    note = "moto has no CreatePlacementGroup: botocore checked and serialized the request"
+    return Applied(name, wire.outputs(name=name), note=note)
+
+
+def _launch_template(aws: Aws, wire: Wire) -> Applied:
+    # The provider makes each new version the default one; the first is so by itself.
+    wire.skip("updateDefaultVersion")
+    name = wire.physical_name()
+    tags = tag_specifications("launch-template", wire)
+    inputs = {"launchTemplateName": name, "launchTemplateData": wire.rest()}
+    parameters = {**aws.request("ec2", "CreateLaunchTemplate", inputs, securityGroups="Groups"), **tags}
+    template = aws.call("ec2", "CreateLaunchTemplate", parameters)["LaunchTemplate"]
+    id_ = template["LaunchTemplateId"]
+
+    def read_back() -> Mapping[str, Any]:
+        about = one(aws.read("ec2", "DescribeLaunchTemplates", {"LaunchTemplateIds": [id_]})["LaunchTemplates"])
+        question = {"LaunchTemplateId": id_, "Versions": ["$Default"]}
+        version = one(aws.read("ec2", "DescribeLaunchTemplateVersions", question)["LaunchTemplateVersions"])
+        return {**about, "LaunchTemplateData": _without_own_tags(version["LaunchTemplateData"])}
+
+    return Applied(id_, wire.outputs(name=name, latestVersion=1), expected(parameters, wire), read_back)
+
+
+def _without_own_tags(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Moto adds the template's own tags to those of what it launches; EC2 keeps the two apart."""
+    specifications = [tag for tag in data.get("TagSpecifications", []) if tag["ResourceType"] != "launch-template"]
+    return {**data, "TagSpecifications": specifications}
+
+
+COMPUTE_HANDLERS = {
+    "aws:ec2/placementGroup:PlacementGroup": _placement_group,
+    "aws:ec2/launchTemplate:LaunchTemplate": _launch_template,
+}
+
+
+def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
+    wire.skip("terminateInstancesOnDelete", "waitForFulfillment")
+    tags = tag_specifications("spot-fleet-request", wire)
+    config = aws.request(
+        "ec2",
+        "RequestSpotFleet",
+        {"spotFleetRequestConfig": wire.rest()},
+        fleetType="Type",
+        instanceInterruptionBehaviour="InstanceInterruptionBehavior",
+        id="LaunchTemplateId",
+    )["SpotFleetRequestConfig"]
+    id_ = aws.call("ec2", "RequestSpotFleet", {"SpotFleetRequestConfig": {**config, **tags}})["SpotFleetRequestId"]
+
+    def read_back() -> Mapping[str, Any]:
+        question = {"SpotFleetRequestIds": [id_]}
+        fleet = one(aws.read("ec2", "DescribeSpotFleetRequests", question)["SpotFleetRequestConfigs"])
+        return {**fleet["SpotFleetRequestConfig"], "Tags": fleet["Tags"]} if fleet else {}
+
+    # Moto makes one launch specification of each template, with its first override, and answers with those.
+    firsts = [launch["Overrides"][0] for launch in config["LaunchTemplateConfigs"]]
+    launches = [{"InstanceType": item["InstanceType"], "SubnetId": item["SubnetId"]} for item in firsts]
+    further = sum(len(launch["Overrides"]) - 1 for launch in config["LaunchTemplateConfigs"])
+    return Applied(
+        id_,
+        wire.outputs(),
+        {**config, "LaunchSpecifications": launches, **wire.tags()},
+        read_back,
+        unkept=("Type", "InstanceInterruptionBehavior", "TerminateInstancesWithExpiration", "LaunchTemplateConfigs"),
+        note=f"moto keeps the first override of each template, {further} more were sent" if further else "",
+    )
+
+
+def _fleet(aws: Aws, wire: Wire) -> Applied:
+    # What becomes of the nodes when the fleet is deleted is said in that later request.
+    wire.skip("terminateInstances")
+    tags = tag_specifications("fleet", wire)
+    inputs = wire.rest()
+    for options in ("spotOptions", "onDemandOptions"):
+        if inputs.get(options, {}).get("allocationStrategy") == "lowestPrice":
+            # The provider keeps EC2's older spelling; EC2 takes both, botocore's model knows the newer.
+            inputs[options] = {**inputs[options], "allocationStrategy": "lowest-price"}
+    parameters = {**aws.request("ec2", "CreateFleet", inputs), **tags}
+    id_ = aws.call("ec2", "CreateFleet", parameters)["FleetId"]
+
+    def read_back() -> Mapping[str, Any]:
+        return one(aws.read("ec2", "DescribeFleets", {"FleetIds": [id_]})["Fleets"])
+
+    return Applied(id_, wire.outputs(), expected(parameters, wire), read_back)
+
+
+def _capacity_block(aws: Aws, wire: Wire) -> Applied:
+    # The provider tags what the purchase makes, which is a capacity reservation.
+    tags = tag_specifications("capacity-reservation", wire)
+    parameters = {**aws.request("ec2", "PurchaseCapacityBlock", wire.rest()), **tags}
+    aws.validate("ec2", "PurchaseCapacityBlock", parameters)
+    note = "moto has no PurchaseCapacityBlock: botocore checked and serialized the request, nothing was bought"
+    return Applied(f"cr-{'0' * 17}", wire.outputs(), note=note)
+
+
+FLEETS_HANDLERS = {
+    "aws:ec2/capacityBlockReservation:CapacityBlockReservation": _capacity_block,
+    "aws:ec2/fleet:Fleet": _fleet,
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": _spot_fleet,
+}
+
+
+# What DescribeInstances of moto (or of EC2 itself: the user data) does not tell.
+UNKEPT = (
+    "InstanceInitiatedShutdownBehavior",
+    "MaintenanceOptions",
+    "MetadataOptions",
+    "UserData",
+)
+
+
+def _instance(aws: Aws, wire: Wire) -> Applied:
+    wire.skip("userDataReplaceOnChange")
+    labels = {"instance": wire.tags(), "volume": {"Tags": _tag_list(wire.take("volumeTags").get("volumeTags", {}))}}
+    network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
+    inputs = {
+        **wire.rest(),
+        "minCount": 1,
+        "maxCount": 1,
+        "networkInterfaces": [
+            {
+                "deviceIndex": 0,
+                "subnetId": network["subnetId"],
+                "groups": network["vpcSecurityGroupIds"],
+                "associatePublicIpAddress": network["associatePublicIpAddress"],
+            }
+        ],
+        "tagSpecifications": [
+            {"ResourceType": kind, "Tags": tags["Tags"]} for kind, tags in labels.items() if tags.get("Tags")
+        ],
+    }
+    parameters = aws.request("ec2", "RunInstances", inputs, id="LaunchTemplateId", userDataBase64="UserData")
+    made = one(aws.call("ec2", "RunInstances", parameters)["Instances"])
+    id_ = made["InstanceId"]
+
+    def read_back() -> Mapping[str, Any]:
+        (reservation,) = aws.read("ec2", "DescribeInstances", {"InstanceIds": [id_]})["Reservations"]
+        instance = one(reservation["Instances"])
+        (interface,) = instance["NetworkInterfaces"]
+        return {**instance, "SecurityGroups": interface["Groups"]}
+
+    wrapped = {"MinCount", "MaxCount", "NetworkInterfaces", "TagSpecifications", "LaunchTemplate"}
+    declared = {
+        **{key: value for key, value in parameters.items() if key not in wrapped},
+        "SubnetId": network["subnetId"],
+        "SecurityGroups": [{"GroupId": group} for group in network["vpcSecurityGroupIds"]],
+        **wire.tags(),
+    }
+    outputs = wire.outputs(privateIp=made["PrivateIpAddress"])
+    return Applied(id_, outputs, declared, read_back, unkept=UNKEPT, note="its AMI stays unresolved")
+
+
+def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _record(aws: Aws, wire: Wire) -> Applied:
+    inputs = wire.take("zoneId", "name", "type", "ttl", "records")
+    values = [{"Value": value} for value in inputs["records"]]
+    declared = {"Name": inputs["name"], "Type": inputs["type"], "TTL": int(inputs["ttl"]), "ResourceRecords": values}
+    batch = {"Changes": [{"Action": "CREATE", "ResourceRecordSet": declared}]}
+    aws.call("route53", "ChangeResourceRecordSets", {"HostedZoneId": inputs["zoneId"], "ChangeBatch": batch})
+
+    def read_back() -> Mapping[str, Any]:
+        sets = aws.read("route53", "ListResourceRecordSets", {"HostedZoneId": inputs["zoneId"]})["ResourceRecordSets"]
+        found = one([entry for entry in sets if entry["Type"] == declared["Type"]])
+        return {**found, "Name": found["Name"].rstrip(".")} if found else {}
+
+    return Applied(f"{inputs['zoneId']}_{inputs['name']}", wire.outputs(), declared, read_back)
+
+
+def _image(aws: Aws, wire: Wire) -> Applied:
+    """Checks that every file the Dockerfile copies from its context is there; builds nothing."""
+    wire.rest()
+    context = program_folder() / wire.inputs["context"]["location"]
+    sources = re.findall(r"^COPY (?!--from)(\S+) ", wire.inputs["dockerfile"]["inline"], re.MULTILINE)
+    missing = [source for source in sources if not (context / source).exists()]
+    assert not missing, f"the Dockerfile copies what is not in its context: {missing}"
+    note = f"nothing is built without a container builder; {', '.join(sources)} are in the build context"
+    return Applied(wire.name, wire.outputs(digest=f"sha256:{'0' * 64}", ref=""), note=note)
+
+
+HEAD_HANDLERS = {
+    "aws:ec2/instance:Instance": _instance,
+    "aws:route53/record:Record": _record,
+    "docker-build:index:Image": _image,
+}
+
+
+def _group(aws: Aws, wire: Wire) -> Applied:
+    wire.skip("waitForCapacityTimeout", "forceDelete")
+    name = wire.physical_name()
+    suspended = wire.take("suspendedProcesses").get("suspendedProcesses", [])
+    metrics = wire.take("enabledMetrics", "metricsGranularity")
+    subnets = wire.take("vpcZoneIdentifiers").get("vpcZoneIdentifiers", [])
+    hooks = _hooks(aws, name, wire)
+    sizes = aws.request("autoscaling", "UpdateAutoScalingGroup", wire.take("minSize", "maxSize", "desiredCapacity"))
+    parameters = aws.request(
+        "autoscaling",
+        "CreateAutoScalingGroup",
+        {"autoScalingGroupName": name, "vpcZoneIdentifier": ",".join(subnets), **wire.take("tags"), **wire.rest()},
+        id="LaunchTemplateId",
+    )
+    group = {"AutoScalingGroupName": name}
+    # The provider's two steps: an empty group that gets its hooks, and only then its nodes.
+    aws.call("autoscaling", "CreateAutoScalingGroup", {**parameters, "MinSize": 0, "MaxSize": 0})
+    for hook in hooks:
+        aws.call("autoscaling", "PutLifecycleHook", hook)
+    # Moto forgets a mixed policy that an update does not repeat.
+    mixed = {key: value for key, value in parameters.items() if key == "MixedInstancesPolicy"}
+    aws.call("autoscaling", "UpdateAutoScalingGroup", {**group, **sizes, **mixed})
+    if suspended:
+        aws.call("autoscaling", "SuspendProcesses", {**group, "ScalingProcesses": suspended})
+    collection = aws.request(
+        "autoscaling", "EnableMetricsCollection", metrics, enabledMetrics="Metrics", metricsGranularity="Granularity"
+    )
+    if "Metrics" in collection:
+        aws.call("autoscaling", "EnableMetricsCollection", {**group, **collection})
+
+    declared = {
+        **parameters,
+        **sizes,
+        "LifecycleHooks": hooks,
+        "SuspendedProcesses": suspended,
+        "EnabledMetrics": [f"{name} {collection['Granularity']}" for name in collection.get("Metrics", [])],
+    }
+    arn = _read_group(aws, name)["AutoScalingGroupARN"]
+    return Applied(
+        name, wire.outputs(name=name, arn=arn), declared, lambda: _read_group(aws, name), note=_nodes(aws, name)
+    )
+
+
+def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
+    """A request for each hook that the group begins with."""
+    return [
+        aws.request(
+            "autoscaling", "PutLifecycleHook", {"autoScalingGroupName": group_name, **hook}, name="LifecycleHookName"
+        )
+        for hook in wire.take("initialLifecycleHooks").get("initialLifecycleHooks", [])
+    ]
+
+
+def _read_group(aws: Aws, name: str) -> Mapping[str, Any]:
+    question = {"AutoScalingGroupNames": [name]}
+    group = one(aws.read("autoscaling", "DescribeAutoScalingGroups", question)["AutoScalingGroups"])
+    if not group:
+        return {}
+    hooks = aws.read("autoscaling", "DescribeLifecycleHooks", {"AutoScalingGroupName": name})
+    return {
+        **group,
+        "LifecycleHooks": hooks["LifecycleHooks"],
+        "SuspendedProcesses": [item["ProcessName"] for item in group["SuspendedProcesses"]],
+        "EnabledMetrics": [f"{item['Metric']} {item['Granularity']}" for item in group["EnabledMetrics"]],
+    }
+
+
+def _nodes(aws: Aws, group_name: str) -> str:
+    """What moto made of the nodes: it starts them, but neither wires them as the template says nor finds their AMI."""
+    filters = [{"Name": "tag:aws:autoscaling:groupName", "Values": [group_name]}]
+    reservations = aws.read("ec2", "DescribeInstances", {"Filters": filters})["Reservations"]
+    nodes = [instance for reservation in reservations for instance in reservation["Instances"]]
+    if not nodes:
+        return ""
+    group = _read_group(aws, group_name)
+    template = (
+        group["LaunchTemplate"]
+        if "LaunchTemplate" in group
+        else group["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]
+    )
+    question = {"LaunchTemplateId": template["LaunchTemplateId"], "Versions": [template["Version"]]}
+    version = one(aws.read("ec2", "DescribeLaunchTemplateVersions", question)["LaunchTemplateVersions"])
+    declared = version["LaunchTemplateData"].get("NetworkInterfaces", [])
+    read_back = sorted({len(node["NetworkInterfaces"]) for node in nodes})
+    notes = [f"moto started {len(nodes)} {nodes[0]['InstanceType']}"]
+    if read_back != [len(declared)]:
+        notes.append(f"with {', '.join(map(str, read_back))} of the template's {len(declared)} network interfaces")
+    if nodes[0]["ImageId"].startswith("resolve:"):
+        notes.append("and left the AMI reference unresolved, which EC2 resolves at launch")
+    return " ".join(notes)
+
+
+def _policy(aws: Aws, wire: Wire) -> Applied:
+    name = wire.physical_name()
+    parameters = aws.request("autoscaling", "PutScalingPolicy", {"policyName": name, **wire.rest()})
+    aws.call("autoscaling", "PutScalingPolicy", parameters)
+
+    def read_back() -> Mapping[str, Any]:
+        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "PolicyNames": [name]}
+        return one(aws.read("autoscaling", "DescribePolicies", question)["ScalingPolicies"])
+
+    # AWS answers the ARN at once, moto only when asked.
+    return Applied(name, wire.outputs(name=name, arn=read_back()["PolicyARN"]), parameters, read_back)
+
+
+def _schedule(aws: Aws, wire: Wire) -> Applied:
+    parameters = aws.request("autoscaling", "PutScheduledUpdateGroupAction", wire.rest())
+    aws.call("autoscaling", "PutScheduledUpdateGroupAction", parameters)
+    name = parameters["ScheduledActionName"]
+
+    def read_back() -> Mapping[str, Any]:
+        question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "ScheduledActionNames": [name]}
+        action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
+        # Boto3 answers a time where the request took text.
+        start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
+        return {**action, **start}
+
+    return Applied(name, wire.outputs(), parameters, read_back)
+
+
+def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
+    name = wire.physical_name()
+    queries = [_metric_query(query) for query in wire.take("metricQueries").get("metricQueries", [])]
+    inputs = {"alarmName": name, **({"metrics": queries} if queries else {}), **wire.tags(), **wire.rest()}
+    parameters = aws.request("cloudwatch", "PutMetricAlarm", inputs)
+    aws.call("cloudwatch", "PutMetricAlarm", parameters)
+    arn = _read_alarm(aws, name)["AlarmArn"]
+
+    def read_back() -> Mapping[str, Any]:
+        tags = aws.read("cloudwatch", "ListTagsForResource", {"ResourceARN": arn})["Tags"]
+        return {**_read_alarm(aws, name), "Tags": tags}
+
+    return Applied(name, wire.outputs(name=name, arn=arn), parameters, read_back)
+
+
+def _metric_query(query: Mapping[str, Any]) -> dict[str, Any]:
+    """Pulumi flattens what CloudWatch calls MetricStat: metric, period and statistic."""
+    if "metric" not in query:
+        return dict(query)
+    stat = ("period", "stat", "unit")
+    metric = {key: value for key, value in query["metric"].items() if key not in stat}
+    flat = {key: query["metric"][key] for key in stat if key in query["metric"]}
+    return {
+        **{key: value for key, value in query.items() if key != "metric"},
+        "metricStat": {"metric": metric, **flat},
+    }
+
+
+def _read_alarm(aws: Aws, name: str) -> Mapping[str, Any]:
+    return one(aws.read("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})["MetricAlarms"])
+
+
+SCALING_HANDLERS = {
+    "aws:autoscaling/group:Group": _group,
+    "aws:autoscaling/policy:Policy": _policy,
+    "aws:autoscaling/schedule:Schedule": _schedule,
+    "aws:cloudwatch/metricAlarm:MetricAlarm": _metric_alarm,
+}

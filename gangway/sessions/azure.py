@@ -1,0 +1,45 @@
+"""A session with Azure's API: the token is `az`'s own, no SDK for a few requests."""
+
+import json
+import subprocess
+from typing import Any, Protocol
+
+from components.core.findings import InputError
+from components.core.http_reply import Reply
+
+
+class Poster(Protocol):
+    """What is used of a session of `requests`."""
+
+    def post(self, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+class Session(Poster, Protocol):
+    """The same, for calls that are not posted too."""
+
+    def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
+        """Sends one request."""
+        ...
+
+
+def open_session(subscription: str) -> Session:
+    """A session with the token of whoever is logged in to `az`. InputError: no `az`, or nobody is logged in."""
+    argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
+    place = f"Azure, subscription {subscription}"
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+        token = json.loads(done.stdout)["accessToken"] if done.returncode == 0 else ""
+    except FileNotFoundError:
+        raise InputError(place, "az is not installed here, and it has the token", fix="install the Azure CLI") from None
+    except (subprocess.TimeoutExpired, ValueError, KeyError) as problem:
+        raise InputError(place, f"az gave no token: {problem!r}", fix="az login") from None
+    if not token:
+        why = " ".join(done.stderr.split()) or "no reason given"
+        raise InputError(place, f"az gave no token: {why}", fix="az login, also with --service-principal")
+    import requests
+
+    session = requests.Session()
+    session.headers["Authorization"] = f"Bearer {token}"
+    return session

@@ -1,0 +1,158 @@
+"""Quantiles by gradient boosting on lags and calendar, of what an anchor leaves: the baseline, moved by what it errs by
+at the origin, which fades with each step as it did in the past (a seasonal AR(1)).
+
+One model for each quantile serves all steps ahead, which it has as a feature: rows are pairs of an origin (so many
+values are known) and a step. Trees cannot go beyond values they have seen, so everything is told as a difference; and
+what is to be learnt is told in the mean error of its step, or the far ones alone would matter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from gangway.sim.forecast.series import Series
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["QuantileBoosting", "fit", "lookback"]
+
+_MOST_ROWS: Final = 12_000
+"""Pairs of origin and step to learn from; of more a fixed draw is taken. Neighbours tell nearly the same."""
+_SEED: Final = 0
+_DAY_SEC, _WEEK_DAYS, _THURSDAY = 86_400, 7, 3
+"""The first day of 1970 was a Thursday, counted from Monday."""
+
+
+def lookback(season: int) -> int:
+    """So many values the features need before an origin."""
+    return 2 * season + 1
+
+
+@dataclass(frozen=True)
+class QuantileBoosting:
+    """Fitted models, in the order of their quantiles."""
+
+    series: Series
+    horizon: int
+    season: int
+    fading: float
+    weekly: bool
+    scale: "Floats"
+    models: tuple[Any, ...]
+
+    def predict(self, origins: "Integers") -> "Floats":
+        """Origins x steps x quantiles, in ascending order of the quantiles: crossing ones are sorted, which never makes
+        them worse (Chernozhukov, Fernandez-Val, Galichon, Econometrica, 2010).
+        """
+        import numpy as np
+
+        at = np.repeat(origins, self.horizon)
+        ahead = np.tile(np.arange(1, self.horizon + 1), len(origins))
+        features, anchor = _features(self.series, at, ahead, self.season, self.fading, self.weekly)
+        scale = self.scale[ahead - 1]
+        found = np.stack([anchor + scale * model.predict(features) for model in self.models], axis=1)
+        return np.sort(found, axis=1).reshape(len(origins), self.horizon, len(self.models))
+
+
+def fit(series: Series, known: int, horizon: int, season: int, quantiles: tuple[float, ...]) -> QuantileBoosting:
+    """Learns from the first `known` values alone; the series goes along for the values before later origins."""
+    import numpy as np
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    origins = np.arange(lookback(season), known)
+    at = np.repeat(origins, horizon)
+    ahead = np.tile(np.arange(1, horizon + 1), len(origins))
+    whole = at + ahead <= known
+    at, ahead = at[whole], ahead[whole]
+    if len(at) > _MOST_ROWS:
+        drawn = np.sort(np.random.default_rng(_SEED).choice(len(at), _MOST_ROWS, replace=False))
+        at, ahead = at[drawn], ahead[drawn]
+    fading = _fading(series.values[:known], season)
+    weekly = _week(series) < known - horizon
+    features, anchor = _features(series, at, ahead, season, fading, weekly)
+    rest = np.asarray(series.values)[at + ahead - 1] - anchor
+    sums, counts = np.bincount(ahead, np.abs(rest)), np.bincount(ahead)
+    scale = sums[1:] / counts[1:]
+    scale[scale == 0] = 1.0  # an anchor that never errs
+    models = (
+        HistGradientBoostingRegressor(
+            loss="quantile", quantile=quantile, learning_rate=0.05, max_iter=60, max_leaf_nodes=8,
+            min_samples_leaf=150, l2_regularization=1.0, early_stopping=False, random_state=_SEED,
+        ).fit(features, rest / scale[ahead - 1])
+        for quantile in quantiles
+    )  # fmt: skip
+    return QuantileBoosting(series, horizon, season, fading, weekly, scale, tuple(models))
+
+
+def _fading(values: Sequence[float], season: int) -> float:
+    """How much of the baseline's error is left a step later, 0 to 1: its autocorrelation about zero."""
+    import numpy as np
+
+    known = np.asarray(values)
+    errors = known[season:] - known[:-season]
+    power = float(np.sum(errors[:-1] ** 2))
+    return min(max(float(np.sum(errors[1:] * errors[:-1])) / power, 0.0), 1.0) if power else 0.0
+
+
+def _features(
+    series: Series, at: "Integers", ahead: "Integers", season: int, fading: float, weekly: bool
+) -> "tuple[Floats, Floats]":
+    """Rows of what is known at each origin for a step ahead, and the anchor there."""
+    import numpy as np
+
+    values = np.asarray(series.values, dtype=np.float64)
+    target, last = at + ahead - 1, at - 1
+    source = target - season * -(-ahead // season)
+    base, now = values[source], values[last]
+    # Sums up to each value, so that means over the last season cost nothing; what comes later changes none of them.
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    changes = np.zeros_like(values)
+    changes[season:] = values[season:] - values[:-season]
+    change_sums, square_sums = (np.concatenate([[0.0], np.cumsum(each)]) for each in (changes, changes**2))
+    mean = (sums[at] - sums[at - season]) / season
+    change = (change_sums[at] - change_sums[at - season]) / season
+    square = (square_sums[at] - square_sums[at - season]) / season
+    hour, weekday = _calendar(series, target)
+    rows = [
+        ahead.astype(np.float64),
+        hour,
+        weekday,
+        changes[last],  # by how much the baseline errs now
+        change,
+        np.sqrt(np.maximum(square - change**2, 0.0)),
+        now - values[at - 2],
+        now - base,
+        mean - base,
+        changes[source],
+    ]
+    if weekly:
+        rows.append(_week_before(series, values, target, at) - base)
+    anchor: Floats = base + changes[last] * np.power(fading, ahead.astype(np.float64))
+    return np.stack(rows, axis=1), anchor
+
+
+def _calendar(series: Series, index: "Integers") -> "tuple[Floats, Floats]":
+    """Hour of the day and day of the week, in UTC."""
+    seconds: Floats = series.start.timestamp() + index.astype("float64") * series.step.total_seconds()
+    return seconds % _DAY_SEC / 3600, (seconds // _DAY_SEC + _THURSDAY) % _WEEK_DAYS
+
+
+def _week(series: Series) -> float:
+    """Steps in a week; infinite where they make none."""
+    week, rest = divmod(_WEEK_DAYS * _DAY_SEC, series.step.total_seconds())
+    return week if week and not rest else inf
+
+
+def _week_before(series: Series, values: "Floats", target: "Integers", at: "Integers") -> "Floats":
+    """The value of whole weeks before the target, the last that is known; unknown before the series' first week."""
+    import numpy as np
+
+    steps = int(_week(series))
+    source = target - steps * -(-(target + 1 - at) // steps)
+    return np.where(source >= 0, values[np.maximum(source, 0)], np.nan)

@@ -1,0 +1,250 @@
+"""From a history to its forecast with intervals, the baseline's beside it, and the back-test: what both would have said
+at many earlier times, each time from what was known then.
+
+The forecast itself is the last of these times: one path, so that the back-test judges what is published.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from components.core.findings import InputError
+from gangway.sim.forecast.accuracy import Accuracy, Judged, Skill, accuracy, skill
+from gangway.sim.forecast.baseline import choose_season, source_index
+from gangway.sim.forecast.boosting import fit, lookback
+from gangway.sim.forecast.conformal import Adaptive, fewest_scores, score
+from gangway.sim.forecast.drift import FEWEST, Drift, detect, deviates
+from gangway.sim.forecast.series import Series, said_length
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Integers = npt.NDArray[np.int64]
+
+__all__ = ["MOST_STEPS", "Backtest", "Forecast", "Setting", "backtest", "choose_setting", "forecast"]
+
+MOST_STEPS: Final = 2016
+"""Ahead, and in a season: a week of five minutes."""
+_ORIGINS_IN_HORIZON: Final = 8
+_MOST_ORIGINS: Final = 400
+"""To calibrate with, and to test."""
+_FEWEST_TESTED: Final = 10
+_FEWEST_TO_LEARN: Final = 100
+_REFITS: Final = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is asked for, in steps of the series.
+
+    Attributes:
+        horizon: how many steps ahead.
+        season: after how many steps the baseline repeats.
+        level: the share of truths that intervals are to hold.
+        season_reason: why that season.
+    """
+
+    horizon: int
+    season: int
+    level: float
+    season_reason: str = "as told"
+
+    @property
+    def stride(self) -> int:
+        """Steps from one earlier origin to the next."""
+        return max(1, self.horizon // _ORIGINS_IN_HORIZON)
+
+    @property
+    def overlapping(self) -> int:
+        """Forecasts in a row that are about times that the first of them is about."""
+        return -(-self.horizon // self.stride)
+
+    @property
+    def quantiles(self) -> tuple[float, float, float]:
+        """Of low, middle and high."""
+        tail = (1 - self.level) / 2
+        return tail, 0.5, 1 - tail
+
+    @property
+    def least_calibration(self) -> int:
+        """Values after those that are learnt from, whose forecasts set the intervals' width."""
+        return self.stride * (max(fewest_scores(self.level), FEWEST) + 1) + self.horizon
+
+    @property
+    def least_tested(self) -> int:
+        """Values of the back-test."""
+        return self.stride * _FEWEST_TESTED + self.horizon
+
+    @property
+    def least_learnt(self) -> int:
+        """Values that a model is fitted to."""
+        return lookback(self.season) + max(3 * self.season, _FEWEST_TO_LEARN) + self.horizon
+
+    @property
+    def fewest_values(self) -> int:
+        """So long a history is needed."""
+        return self.least_learnt + self.least_calibration + self.least_tested
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What comes after the first `origin` values, a value for each step ahead; low <= middle <= high."""
+
+    origin: int
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def beside(self, truth: Sequence[float]) -> Judged:
+        """With what came."""
+        return Judged(self.low, self.middle, self.high, tuple(truth))
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What model and baseline would have said, and how that compares with what came.
+
+    Attributes:
+        forecasts: the model's, of equally spaced origins.
+        baseline: the baseline's, of the same.
+        model: accuracy of the model.
+        naive: accuracy of the baseline.
+        gain: skill of the model; None where the baseline never errs.
+        drift: of the model's errors one step ahead, against those that set its intervals.
+    """
+
+    forecasts: tuple[Forecast, ...]
+    baseline: tuple[Forecast, ...]
+    model: Accuracy
+    naive: Accuracy
+    gain: Skill | None
+    drift: Drift
+
+
+def choose_setting(series: Series, horizon: int, season: int | None, level: float) -> Setting:
+    """The setting, its season chosen where none is told. InputError: the history is too short for it."""
+    chosen, reason = choose_season(series.step) if season is None else (season, "as told")
+    setting = Setting(horizon, chosen, level, reason)
+    number, needed = len(series.values), setting.fewest_values
+    if number < needed:
+        raise InputError(
+            series.name,
+            f"too short a history to look {horizon} steps ahead, and to test that",
+            value=number,
+            allowed=f"{needed} values at least: {said_length(needed * series.step)}"
+            f" (a season of {chosen} steps, level {level:g})",
+            fix=_shorter(series, setting) or f"give {needed - number} values more of its past",
+        )
+    return setting
+
+
+def _shorter(series: Series, setting: Setting) -> str | None:
+    """The longest horizon that the history is enough for; None where none is."""
+    for horizon in range(setting.horizon - 1, 0, -1):
+        if Setting(horizon, setting.season, setting.level).fewest_values <= len(series.values):
+            hours = horizon * series.step.total_seconds() / 3600
+            return f"--horizon {hours:.10g}h, or give more of its past"
+    return None
+
+
+def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
+    """What the model and the baseline say after the last value."""
+    number = len(series.values)
+    rolled = _roll(series, setting, number, number)
+    return rolled.model[-1], rolled.baseline[-1]
+
+
+def backtest(series: Series, setting: Setting) -> Backtest:
+    """The last quarter of the history (at most 400 origins, and less where the rest is needed to learn from), the model
+    fitted anew three times, always to what came before and never to what sets its intervals.
+    """
+    number, stride = len(series.values), setting.stride
+    spare = number - setting.least_learnt - setting.least_calibration
+    tested = max(setting.least_tested, min(number // 4, _MOST_ORIGINS * stride, spare))
+    first = number - tested // stride * stride
+    block = -(-(number - first) // (stride * _REFITS)) * stride
+    rolls = [
+        _roll(series, setting, begin, min(begin + block, number) - stride) for begin in range(first, number, block)
+    ]
+    model = [each for roll in rolls for each in roll.model]
+    naive = [each for roll in rolls for each in roll.baseline]
+    values, whole = series.values, number - setting.horizon
+
+    def judged(forecasts: Sequence[Forecast]) -> list[Judged]:
+        known = (each for each in forecasts if each.origin <= whole)
+        return [each.beside(values[each.origin : each.origin + setting.horizon]) for each in known]
+
+    of_model, of_naive = judged(model), judged(naive)
+    return Backtest(
+        forecasts=tuple(model),
+        baseline=tuple(naive),
+        model=accuracy(of_model, setting.level),
+        naive=accuracy(of_naive, setting.level),
+        gain=skill(of_model, of_naive, setting.overlapping),
+        drift=detect([deviate for roll in rolls for deviate in roll.deviates]),
+    )
+
+
+@dataclass(frozen=True)
+class _Rolled:
+    """Forecasts of some origins; the model's errors one step ahead, as deviates from those that set its intervals."""
+
+    model: tuple[Forecast, ...]
+    baseline: tuple[Forecast, ...]
+    deviates: tuple[float, ...]
+
+
+def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
+    """Forecasts at every stride from the origin `first` to `last`, with one model. It learns from what came before the
+    values that set its intervals, and those from what came before `first`, and then from each truth as it comes.
+    """
+    import numpy as np
+
+    stride = setting.stride
+    spare = first - setting.least_learnt
+    calibration = max(setting.least_calibration, min(first // 5, _MOST_ORIGINS * stride, spare)) // stride * stride
+    learnt = first - calibration
+    origins = np.arange(learnt, last + 1, stride)
+    fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
+    sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
+    naive = np.asarray(series.values)[np.asarray(sources)]
+    least = np.minimum.accumulate(series.values)[origins - 1]
+    floor = np.where(least >= 0, 0.0, -inf)[:, None]
+    model, baseline = (
+        _intervals(series, setting, origins, predicted, floor)
+        for predicted in (fitted.predict(origins), np.repeat(naive[:, :, None], 3, axis=2))
+    )
+    before = calibration // stride
+    known = (each for each in model if each.origin < len(series.values))
+    errors = [series.values[each.origin] - each.middle[0] for each in known]
+    return _Rolled(model[before:], baseline[before:], tuple(deviates(errors[before:], errors[:before])))
+
+
+def _steps(setting: Setting) -> range:
+    return range(1, setting.horizon + 1)
+
+
+def _intervals(
+    series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
+) -> tuple[Forecast, ...]:
+    """Forecasts from quantiles, each step's interval moved by what earlier forecasts of that step missed by. `floor`:
+    of each origin, no value of its forecast is below it.
+    """
+    import numpy as np
+
+    values, number = series.values, len(series.values)
+    moved = np.empty(predicted.shape[:2])
+    for step in _steps(setting):
+        low, _, high = predicted[:, step - 1].T.tolist()
+        at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
+        scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]
+        moved[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
+    middle = predicted[:, :, 1]
+    # An interval that shrinks never leaves its middle out.
+    low_ends = np.maximum(np.minimum(predicted[:, :, 0] - moved, middle), floor)
+    high_ends = np.maximum(np.maximum(predicted[:, :, 2] + moved, middle), floor)
+    rows = zip(origins.tolist(), low_ends.tolist(), np.maximum(middle, floor).tolist(), high_ends.tolist(), strict=True)
+    return tuple(Forecast(origin, tuple(low), tuple(mid), tuple(high)) for origin, low, mid, high in rows)

@@ -1,0 +1,175 @@
+"""Reads what `gangway simulate` is given: a scenario in YAML, or jobs in CSV; mistakes with place and fix."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from components.core.findings import InputError
+from components.core.foreign_files import foreign_file, foreign_path
+from gangway.sim.forecast.job_logs import JobLog, is_job_log, parse_job_log
+from gangway.sim.schedule.scenario import (
+    MOST_JOBS,
+    ClusterConfig,
+    GenerateConfig,
+    JobConfig,
+    RungConfig,
+    Scenario,
+    ScenarioConfig,
+    TraceConfig,
+    build,
+)
+from stacks.config.explain_errors import explain
+from stacks.config.plain_text import odd_texts
+from stacks.config.yaml_file import read_model
+
+__all__ = ["generated", "read_scenario"]
+
+_MAX_BYTES = 50_000_000
+_BEYOND = "beyond the columns"
+
+
+def read_scenario(path: Path, gpus: int | None) -> Scenario:
+    """A scenario from a YAML file, or from a CSV file of jobs on so many GPUs that are always there. ExceptionGroup: of
+    InputError, one for each mistake; InputError: it cannot be read at all.
+    """
+    if not path.is_file():
+        raise InputError(
+            str(path), "no such file",
+            allowed="a scenario in YAML, as in gangway/suites/scheduling, or jobs in CSV",
+            fix="check the path, or write --generate philly-like in its place",
+        )  # fmt: skip
+    if path.suffix.lower() == ".csv":
+        if gpus is None:
+            raise InputError(
+                "--gpus",
+                "missing: a CSV file says nothing of the cluster",
+                allowed="a number of GPUs, or a scenario in YAML whose trace is this file",
+                fix="add --gpus 64",
+            )
+        trace = _read_trace(path)
+        return _build(_always_there(gpus, trace=str(path)), trace, path)
+    if gpus is not None:
+        if foreign := foreign_path(path, "simulate"):
+            raise foreign
+        raise InputError(
+            "--gpus", "not beside a scenario, which has its own", value=gpus, allowed="with a CSV file, or --generate",
+            fix="leave it out, or change cluster.capacity in the file",
+        )  # fmt: skip
+    config = _read_config(path)
+    if config.trace is None:
+        return _build(config, None, path)
+    beside = path.parent / config.trace
+    return _build(config, _read_trace(beside), path)
+
+
+def generated(jobs: int, gpus: int, load: float) -> Scenario:
+    """Jobs like Philly's on so many GPUs that are always there."""
+    return build(_always_there(gpus, generate=GenerateConfig(jobs=jobs, load=load)))
+
+
+def _always_there(gpus: int, *, trace: str | None = None, generate: GenerateConfig | None = None) -> ScenarioConfig:
+    """GPUs of one's own: without prices, and none is ever gone."""
+    rung = RungConfig(kind="reserved", nodes=gpus)
+    return ScenarioConfig(cluster=ClusterConfig(capacity=(rung,)), trace=trace, generate=generate)
+
+
+def _build(config: ScenarioConfig, trace: TraceConfig | None, path: Path) -> Scenario:
+    try:
+        return build(config, trace)
+    except InputError as mistake:
+        raise mistake.within(str(path)) from None
+
+
+def _read_config(path: Path) -> ScenarioConfig:
+    return read_model(
+        path, ScenarioConfig, named="scenario", keys="cluster and jobs", folder="gangway/suites/scheduling"
+    )
+
+
+def _read_trace(path: Path) -> TraceConfig:
+    """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing. Or
+    a log of a cluster as it was published.
+    """
+    text = _text(path)
+    if foreign := foreign_file(str(path), text, "simulate"):
+        raise foreign
+    if is_job_log(text):
+        return _as_trace(parse_job_log(text, str(path)), path)
+    rows = _rows(text, path)
+    columns = set(rows[0]) if rows else set()
+    if not rows or "name" not in columns:
+        found = text.split("\n", maxsplit=1)[0].strip()
+        raise InputError(
+            str(path), "no jobs", value=found or "an empty file",
+            allowed=f"a first line of columns, of {', '.join(JobConfig.model_fields)}, and a line for each job",
+            fix="add a line for each job" if "name" in found.split(",")
+            else "begin with the line name,submit_hours,gpus,hours",
+        )  # fmt: skip
+    if (wide := next((index for index, row in enumerate(rows) if _BEYOND in row), None)) is not None:
+        cells = ", ".join(rows[wide][_BEYOND])
+        allowed = f"a cell for each of the {len(rows[wide]) - 1} columns of the first line"
+        raise InputError(f"{path}: jobs[{wide}]", "more cells than there are columns", value=cells, allowed=allowed,
+                         fix="leave these cells out, or name their columns")  # fmt: skip
+    jobs: list[dict[str, Any]] = [
+        {str(key): value.strip() if isinstance(value, str) else value for key, value in row.items() if value}
+        for row in rows
+    ]
+    if odd := list(odd_texts({"jobs": jobs}, f"{path}: ")):
+        raise ExceptionGroup(f"{path} is not valid", odd)
+    try:
+        return TraceConfig.model_validate({"jobs": jobs})
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, TraceConfig, str(path), namespace="")) from None
+
+
+def _rows(text: str, path: Path) -> list[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text), restkey=_BEYOND)
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {reader.line_num + 1}", f"begins a row that is no CSV: {error}",
+            allowed="a row of cells for each job", fix="close its quotes",
+        ) from None  # fmt: skip
+
+
+def _as_trace(log: JobLog, path: Path) -> TraceConfig:
+    """Jobs with the GPUs that they had, which is all that a log tells; hours count from the first one's coming."""
+    begun = log.jobs[0].submitted
+    if len(log.jobs) > MOST_JOBS:
+        raise InputError(str(path), "too many jobs", value=len(log.jobs), allowed=f"{MOST_JOBS:,}",
+                         fix="give those of some weeks, or of one part of the cluster")  # fmt: skip
+    jobs = [
+        {
+            "name": job.name,
+            "submit_hours": (job.submitted - begun).total_seconds() / 3600,
+            "gpus": math.ceil(job.gpus),
+            "hours": job.run_sec / 3600,
+            "group": job.group,
+        }
+        for job in log.jobs
+    ]
+    notes = (
+        f"real: when jobs came, their GPUs and how long they ran: {path.name}, {log.note}",
+        "assumed: each needs the GPUs that it had, all at once and whole ones, and asks for just as long as it ran",
+    )
+    return TraceConfig.model_validate({"jobs": jobs, "notes": notes})
+
+
+def _text(path: Path) -> str:
+    try:
+        if (size := path.stat().st_size) > _MAX_BYTES:
+            raise InputError(str(path), "too large for a trace", value=size, allowed=f"{_MAX_BYTES} bytes",
+                             fix="leave out jobs")  # fmt: skip
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(str(path), "no UTF-8 text", allowed="a CSV file in UTF-8", fix="save it as UTF-8") from None
+    except OSError as error:
+        raise InputError(
+            str(path), f"cannot be read: {error.strerror}", allowed="jobs in CSV that this user may read",
+            fix="check the path; trace: is one from the scenario's own folder",
+        ) from None  # fmt: skip

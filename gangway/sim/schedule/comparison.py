@@ -1,0 +1,73 @@
+"""Policies beside each other: the same jobs and the same outages by seed, and paired differences to the first."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from components.estimate.statistics import Comparison, compare_pairs, correct
+from gangway.sim.schedule.outcome import Figures, Outcome, figures_of
+from gangway.sim.schedule.policy import Policy
+from gangway.sim.schedule.scenario import Scenario
+from gangway.sim.schedule.simulator import simulate
+
+__all__ = ["COMPARED", "Arm", "changes", "compare"]
+
+COMPARED = ("makespan_hours", "job_hours_mean", "job_hours_p95", "usd", "kwh", "gco2e")
+"""Figures of which a difference between policies may be claimed."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One policy over all seeds. `outcome`: of the first seed, for the picture."""
+
+    policy: str
+    says: str
+    figures: Sequence[Figures]
+    outcome: Outcome
+
+    def mean(self, name: str) -> float | None:
+        """Of a figure over the seeds; None where it is not known."""
+        values = [getattr(one, name) for one in self.figures]
+        return None if None in values else statistics.fmean(values)
+
+    def to_json(self) -> dict[str, object]:
+        """Figures of each seed and their means; plain JSON data."""
+        return {
+            "policy": self.policy,
+            "mean": {field.name: self.mean(field.name) for field in fields(Figures)},
+            "by_seed": [one.to_json() for one in self.figures],
+        }
+
+
+def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
+    """Each other policy against the first, by policy and figure of COMPARED: pairs of one seed, one family of claims.
+    None where a figure is not known.
+    """
+    first, *others = arms
+    found = {}
+    for arm in others:
+        for name in COMPARED:
+            both = zip(first.figures, arm.figures, strict=True)
+            pairs = [(getattr(control, name), getattr(own, name)) for control, own in both]
+            found[arm.policy, name] = compare_pairs([pairs])
+    return correct(found)
+
+
+def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
+    """Each policy in turn, on the same jobs and outages; where the scenario has controllers, without them and with.
+    Raises EndlessError.
+    """
+    plain = [scenario.jobs(seed) for seed in seeds]
+    arms = [("", "", plain)]
+    if scenario.controlled is not None:
+        arms = [
+            (", fixed", "; every job keeps the settings that it came with", plain),
+            (", resource aware", "; every job's controller mends its settings", [*map(scenario.controlled, seeds)]),
+        ]
+    for policy in policies:
+        for name, says, jobs in arms:
+            outcomes = [
+                simulate(some, scenario.cluster, policy(), seed) for some, seed in zip(jobs, seeds, strict=True)
+            ]  # fmt: skip
+            found = [figures_of(one) for one in outcomes]
+            yield Arm(f"{policy.name}{name}", f"{policy.says}{says}", found, outcomes[0])

@@ -1,0 +1,50 @@
+"""EASY backfill (Lifka, JSSPP 1995): the first in the queue has a time by which it starts, and others may go before it
+as long as that time holds.
+"""
+
+import math
+from collections.abc import Mapping
+
+from gangway.sim.schedule.policy import Grants, JobView, Policy, View, start_in_order
+
+__all__ = ["Backfill"]
+
+
+class Backfill(Policy):
+    """As FIFO, with the gaps filled. Lengths are those asked for, so that the reservation holds whenever jobs end no
+    later than they said and no node goes.
+    """
+
+    name = "backfill"
+    says = "EASY: first come, first served; later jobs fill gaps where the first in the queue is not delayed"
+
+    def decide(self, view: View) -> Grants:
+        """Starts from the front, reserves for the first that does not fit, and fills."""
+        grants = view.running()
+        waiting = view.waiting()
+        first = start_in_order(grants, view, waiting)
+        if first is None:
+            return grants
+        start_sec, spare = _reservation(grants, view, first)
+        for job in waiting[waiting.index(first) + 1 :]:
+            free = view.gpus - sum(grants.values())
+            fitting = dict.fromkeys((job.ask.best(free), job.ask.best(min(free, spare))))
+            for gpus in filter(None, fitting):
+                ends_in_time = view.now_sec + job.length_sec(gpus) <= start_sec
+                if ends_in_time or gpus <= spare:
+                    grants[job.ask.name] = gpus
+                    spare -= 0 if ends_in_time else gpus
+                    break
+        return grants
+
+
+def _reservation(grants: Mapping[str, int], view: View, first: JobView) -> tuple[float, int]:
+    """When the first in the queue has its fewest GPUs, and how many are then to spare; never where too few are."""
+    free = view.gpus - sum(grants.values())
+    having = [job for job in view.jobs if job.ask.name in grants]
+    ends = sorted((view.now_sec + job.length_sec(gpus := grants[job.ask.name]), gpus) for job in having)
+    for end_sec, gpus in ends:
+        free += gpus
+        if free >= first.ask.gpus_min:
+            return end_sec, free - first.ask.gpus_min
+    return math.inf, 0

@@ -1,0 +1,65 @@
+"""Elastic sharing by goodput, after Pollux (OSDI 21): throughput times statistical efficiency. Where Pollux searches by
+a genetic algorithm, GPUs go one by one to whom the next is worth most; who has had least comes first (Tiresias).
+"""
+
+import heapq
+import math
+
+from gangway.sim.schedule.policy import Grants, JobView, Policy, View
+
+__all__ = ["Goodput"]
+
+GAIN = 1.05
+"""A running job is given more only where it gets so much further until the next review, the restart counted."""
+
+
+class Goodput(Policy):
+    """Jobs shrink and grow between their bounds, and their batches move with their GPUs."""
+
+    name = "goodput"
+    says = "elastic: each next GPU to whom it adds most (throughput x statistical efficiency), least served first"
+    moves_batch = True
+    review_sec = 1800.0
+
+    def decide(self, view: View) -> Grants:
+        """The fewest GPUs for as many as fit, the rest where they add most, and no move that does not pay."""
+        grants: Grants = {}
+        free = view.gpus
+        for job in sorted(view.jobs, key=_served):
+            if job.ask.gpus_min <= free:
+                grants[job.ask.name] = job.ask.gpus_min
+                free -= job.ask.gpus_min
+        jobs = {job.ask.name: job for job in view.jobs if job.ask.name in grants}
+        steps = [step for job in jobs.values() if (step := _next(job, job.ask.gpus_min))]
+        heapq.heapify(steps)
+        while steps:
+            _, _, name, gpus = heapq.heappop(steps)
+            if gpus - grants[name] > free:
+                continue
+            free -= gpus - grants[name]
+            grants[name] = gpus
+            if step := _next(jobs[name], gpus):
+                heapq.heappush(steps, step)
+        return {name: self._settled(jobs[name], gpus, view) for name, gpus in grants.items()}
+
+    def _settled(self, job: JobView, gpus: int, view: View) -> int:
+        """What the job has, where more does not pay for its restart."""
+        if not job.gpus or gpus <= job.gpus:
+            return gpus
+        now, then = (job.ask.rate(count, moves_batch=True) for count in (job.gpus, gpus))
+        ahead_sec = min(self.review_sec or math.inf, job.images_left / now)
+        return gpus if then * (ahead_sec - view.pause_sec) > GAIN * now * ahead_sec else job.gpus
+
+
+def _served(job: JobView) -> tuple[int, bool, float]:
+    """Doublings of the GPU-hours that a job has had; within one, whoever runs stays."""
+    return int(math.log2(1 + job.gpu_sec / 3600)), not job.gpus, job.ask.submit_sec
+
+
+def _next(job: JobView, gpus: int) -> tuple[float, float, str, int] | None:
+    """The next larger number of GPUs that is faster: (gain a GPU, negative, of the logarithm; ...; name, GPUs)."""
+    now = job.ask.rate(gpus, moves_batch=True)
+    for more in range(gpus + 1, job.ask.gpus_max + 1):
+        if (then := job.ask.rate(more, moves_batch=True)) > now:
+            return -math.log(then / now) / (more - gpus), job.ask.submit_sec, job.ask.name, more
+    return None

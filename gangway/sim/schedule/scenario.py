@@ -1,0 +1,425 @@
+"""A scenario as people write it: a cluster, how its jobs train, the jobs; and what of it is simulated."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from components.catalog.job_traces import load_philly
+from components.catalog.loader import load_provider
+from components.catalog.reliability import load_reliability
+from components.core.fields import Amount, PositiveNumber, PositiveWhole
+from components.core.findings import InputError
+from components.estimate.energy import board_share
+from components.estimate.offers import Carrier, Offer, find_offers
+from components.estimate.scaling import Links, Network, links_of
+from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
+from gangway.sim.schedule.cluster import Cluster, Power, Rung
+from gangway.sim.schedule.controlled import Gain, Misfit, as_controlled, as_fixed, drawn
+from gangway.sim.schedule.generate import generate
+from gangway.sim.schedule.hourly import Hourly
+from gangway.sim.schedule.jobs import Ask, Curve, Job
+
+__all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
+
+MOST_JOBS = 100_000
+_ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
+"""Where no machine is named: nothing is said of a network, and all-reduces take no time."""
+Kind = Literal["reserved", "spot", "on-demand"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+def _series(value: Any) -> Any:
+    """A price that stays is a series of one."""
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _text(value: Any) -> Any:
+    """A number of GPUs may be written as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Series = Annotated[tuple[Amount, ...], Field(min_length=1, max_length=20_000), BeforeValidator(_series)]
+_Gpus = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$", examples=["2-8"]), BeforeValidator(_text)]
+
+
+class MachineConfig(_Section):
+    """A machine type of the catalogue: what is not said otherwise is as it has it."""
+
+    provider: Literal["aws", "gcp", "azure"]
+    machine_type: str = Field(examples=["p5.48xlarge"])
+    region: str = Field(examples=["us-east-1"])
+
+
+class RungConfig(_Section):
+    """Nodes of one kind. `usd_per_gpu_hour` and the grid's intensity: one number, or one for each hour, which repeat;
+    `gone_per_hour`: how often a node is taken or fails; `back_hours`: mean time until it is to be had again.
+    """
+
+    kind: Kind
+    nodes: PositiveWhole = Field(le=4096)
+    usd_per_gpu_hour: Series | None = None
+    gone_per_hour: Amount | None = None
+    back_hours: Amount | None = None
+    notice_sec: Amount = 0.0
+
+
+class PowerConfig(_Section):
+    """Of one GPU with its share of the machine, `busy` and `idle`, watts."""
+
+    busy_watts: PositiveNumber
+    idle_watts: Amount
+    pue: Annotated[PositiveNumber, Field(ge=1, le=10)] = 1.0
+    gco2e_per_kwh: Series
+
+
+class ClusterConfig(_Section):
+    """What there is. `capacity`: in the order in which it is taken; `idle_share`: of a busy node's draw, that an idle
+    one has, where the catalogue gives the draw; `interval_sec`: between checkpoints, the best one when left out.
+    """
+
+    machine: MachineConfig | None = None
+    gpus_per_node: PositiveWhole | None = None
+    capacity: tuple[RungConfig, ...] = Field(min_length=1, max_length=10)
+    power: PowerConfig | None = None
+    idle_share: Annotated[Amount, Field(le=1)] = 0.3
+    start_sec: Amount = RESTART_SEC
+    save_sec: Amount = SAVE_SEC
+    interval_sec: PositiveNumber | None = None
+
+
+class TrainingConfig(_Section):
+    """How a job trains where it does not say so itself; the fields are those of `gangway.sim.schedule.jobs.Curve`."""
+
+    images_per_sec: PositiveNumber = 1000.0
+    batch_size: PositiveWhole = 64
+    batch_max: PositiveWhole | None = None
+    noise_batch: PositiveNumber | None = None
+    gradient_mb: Amount = 0.0
+    serial_share: Annotated[Amount, Field(le=1)] = 0.0
+
+
+class ControllerConfig(_Section):
+    """Jobs whose settings are off, run as they are and with a controller that mends them; the fields are those of
+    `gangway.sim.schedule.controlled`.
+    """
+
+    data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
+    data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
+    off_batch_share: Annotated[Amount, Field(le=1)] = 0.0
+    off_batch_size: PositiveWhole = 4096
+    regained: Annotated[Amount, Field(le=1)] = 0.8
+    settle_sec: Amount = 600.0
+    overhead: Annotated[Amount, Field(lt=1)] = 0.01
+
+    def in_words(self) -> str:
+        """All of it is assumed."""
+        return (
+            f"assumed: {self.data_bound_share:.0%} of the jobs run at {self.data_bound_speed:.0%} of their speed for "
+            f"want of data, {self.off_batch_share:.0%} with a batch of {self.off_batch_size}; fixed leaves that, "
+            f"resource aware regains {self.regained:.0%} of what is lost, {self.settle_sec:g} s of training after the "
+            f"start and for good, and slows every job by {self.overhead:.1%}"
+        )
+
+
+class JobConfig(_Section):
+    """A job, or a line of a CSV file.
+
+    Attributes:
+        gpus: that it needs, or the fewest and the most, as 2-8.
+        hours: of undisturbed training that it asks for, on its fewest GPUs.
+        kimg: thousands of images that it asks for; one of both.
+        ends_at: share of that after which it really ends, 1 where nothing stops it.
+    """
+
+    name: str = Field(min_length=1, max_length=100)
+    submit_hours: Amount
+    gpus: _Gpus
+    hours: PositiveNumber | None = None
+    kimg: PositiveNumber | None = None
+    ends_at: Annotated[PositiveNumber, Field(le=1)] = 1.0
+    group: str = ""
+    deadline_hours: PositiveNumber | None = None
+    images_per_sec: PositiveNumber | None = None
+    batch_size: PositiveWhole | None = None
+    batch_max: PositiveWhole | None = None
+    noise_batch: PositiveNumber | None = None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Fewest and most GPUs."""
+        fewest, _, most = self.gpus.partition("-")
+        return int(fewest), int(most or fewest)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        fewest, most = self.bounds
+        if fewest > most:
+            raise ValueError(f"gpus with the fewest first; write gpus: {most}-{fewest}")
+        if (self.hours is None) == (self.kimg is None):
+            raise ValueError("hours or kimg, one of both; write hours: 10")
+        if self.deadline_hours is not None and self.deadline_hours <= self.submit_hours:
+            raise ValueError(
+                f"a deadline after the submission, both from the trace's beginning; "
+                f"write deadline_hours: {self.submit_hours + (self.hours or 1):g}"
+            )
+        return self
+
+
+class TraceConfig(_Section):
+    """The jobs alone, as a CSV file has them. `notes`: where they come from, and what is assumed of them."""
+
+    jobs: tuple[JobConfig, ...] = Field(min_length=1, max_length=MOST_JOBS)
+    notes: tuple[str, ...] = ()
+
+
+class GenerateConfig(_Section):
+    """Jobs drawn from published statistics (`gangway.sim.schedule.generate`)."""
+
+    like: Literal["philly"] = "philly"
+    jobs: PositiveWhole = Field(default=200, le=MOST_JOBS)
+    load: Annotated[PositiveNumber, Field(le=10)] = 1.0
+    elastic: Annotated[PositiveWhole, Field(le=64)] = 1
+
+
+class ScenarioConfig(_Section):
+    """The whole file. `assumptions`: printed with the result; `jobs`, `trace` (a CSV file beside it) or `generate`."""
+
+    title: str = ""
+    assumptions: tuple[str, ...] = ()
+    cluster: ClusterConfig
+    training: TrainingConfig = TrainingConfig()
+    controller: ControllerConfig | None = None
+    jobs: tuple[JobConfig, ...] = Field(default=(), max_length=MOST_JOBS)
+    trace: str | None = Field(default=None, examples=["jobs.csv"])
+    generate: GenerateConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if sum((bool(self.jobs), self.trace is not None, self.generate is not None)) != 1:
+            raise ValueError("one of jobs, trace and generate; write generate: {like: philly, jobs: 200}")
+        return self
+
+    @model_validator(mode="after")
+    def _noise_of_a_batch(self) -> Self:
+        asked = self.controller
+        if asked is not None and asked.off_batch_share and self.training.noise_batch is None:
+            raise ValueError("training.noise_batch beside controller.off_batch_share; write noise_batch: 2000")
+        return self
+
+
+Jobs = Callable[[int], Sequence[Job]]
+"""By seed."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated. `jobs`: by seed; `notes`: every assumption, and where figures come from; `controlled`: the
+    same jobs with a controller each; None where nothing is said of one.
+    """
+
+    title: str
+    cluster: Cluster
+    jobs: Jobs
+    notes: tuple[str, ...]
+    controlled: Jobs | None = None
+
+
+def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
+    """What a file says, filled up from the catalogue. `trace`: the jobs where the file names one. InputError: a machine
+    or region that is not known, a name that stands twice, a job that is too wide.
+    """
+    offers, network, notes = _from_catalogue(config.cluster.machine)
+    cluster, more = _cluster(config.cluster, offers)
+    notes += [*more, *config.assumptions]
+    if config.generate is not None:
+        return _generated(config, config.generate, cluster, network, notes)
+    written = config.jobs if trace is None else trace.jobs
+    notes = [*(() if trace is None else trace.notes), *notes]
+    _check(written, cluster)
+    jobs = [_job(one, config.training, network) for one in written]
+    curves = [_curve(config.training, one) for one in written]
+    return _with_controller(Scenario(config.title, cluster, lambda _: jobs, tuple(notes)), config, network, curves)
+
+
+def _with_controller(
+    scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
+) -> Scenario:  # fmt: skip
+    """The same where the file says nothing of one; else its jobs twice, off as some are, and mended."""
+    asked = config.controller
+    if asked is None:
+        return scenario
+    misfit = Misfit(asked.data_bound_share, asked.data_bound_speed, asked.off_batch_share, asked.off_batch_size)
+    gain = Gain(asked.regained, asked.settle_sec, asked.overhead)
+
+    def fixed(seed: int) -> Sequence[Job]:
+        return [as_fixed(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+
+    def controlled(seed: int) -> Sequence[Job]:
+        return [as_controlled(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+
+    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, asked.in_words()))
+
+
+def _generated(
+    config: ScenarioConfig, made: GenerateConfig, cluster: Cluster, network: Network, notes: Sequence[str]
+) -> Scenario:
+    statistics, curve = load_philly(), _curve(config.training)
+
+    def jobs(seed: int) -> Sequence[Job]:
+        return generate(
+            statistics,
+            curve,
+            network,
+            number=made.jobs,
+            num_gpus=cluster.num_gpus,
+            load=made.load,
+            elastic=made.elastic,
+            seed=seed,
+        )
+
+    origin = (
+        f"simulated: {made.jobs} jobs drawn by seed, Poisson arrivals, work for {made.load:g} of the GPUs meanwhile"
+    )
+    scenario = Scenario(config.title, cluster, jobs, (origin, *statistics.sources, *notes))
+    return _with_controller(scenario, config, network, [curve] * made.jobs)
+
+
+def _curve(training: TrainingConfig, job: JobConfig | None = None) -> Curve:
+    """As the job says, and else as all jobs train."""
+    own = {} if job is None else job.model_dump(exclude_none=True)
+    said: Mapping[str, Any] = {**training.model_dump(), **own}
+    batch = said["batch_size"]
+    return Curve(
+        said["images_per_sec"],
+        batch,
+        max(batch, said["batch_max"] or batch),
+        said["noise_batch"],
+        training.gradient_mb * 1e6,
+        training.serial_share,
+    )
+
+
+def _job(one: JobConfig, training: TrainingConfig, network: Network) -> Job:
+    curve, (fewest, _) = _curve(training, one), one.bounds
+    images = (one.hours or 0) * 3600 * curve.speed(fewest, network) if one.kimg is None else one.kimg * 1000
+    ask = Ask.on(
+        network,
+        curve,
+        name=one.name,
+        submit_sec=one.submit_hours * 3600,
+        gpus=one.bounds,
+        images=images,
+        group=one.group,
+        deadline_sec=None if one.deadline_hours is None else one.deadline_hours * 3600,
+    )
+    return Job(ask, images * one.ends_at)
+
+
+def _check(jobs: Sequence[JobConfig], cluster: Cluster) -> None:
+    seen: set[str] = set()
+    for index, one in enumerate(jobs):
+        if one.name in seen:
+            allowed = "each name once"
+            raise InputError(f"jobs[{index}].name", "stands there twice", value=one.name, allowed=allowed,
+                             fix=f"write name: {one.name}-{index}")  # fmt: skip
+        seen.add(one.name)
+        if one.bounds[0] > cluster.num_gpus:
+            raise InputError(
+                f"jobs[{index}].gpus",
+                "needs more GPUs than the cluster has, and would wait for ever",
+                value=one.gpus,
+                allowed=f"at most {cluster.num_gpus}",
+                fix=f"write gpus: {cluster.num_gpus}, or add nodes to cluster.capacity",
+            )
+
+
+def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Network, list[str]]:
+    """The offers of a machine by kind, its network, and where that comes from."""
+    if machine is None:
+        return {}, _ONE_NODE, ["assumed: all-reduces take no time; no machine is named"]
+    catalog = load_provider(machine.provider)
+    place = "cluster.machine"
+    found = catalog.machine(machine.machine_type, f"{place}.machine_type")
+    carrier = Carrier(found, catalog.prices_of(found.name), catalog.regions)
+    offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
+    here = {offer.kind: offer for offer in offers if offer.region == machine.region}
+    if not here:
+        regions = dict.fromkeys(offer.region for offer in offers)
+        raise InputError.not_among(
+            f"{place}.region", f"no offer of {found.name} is known there", machine.region, regions
+        )
+    links = links_of(found)
+    by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in here.items()}
+    if (committed := here.get("reserved-1y")) is not None:
+        by_kind["reserved"] = committed
+    return by_kind, links, list(links.sources)
+
+
+def _cluster(config: ClusterConfig, offers: Mapping[str, Offer]) -> tuple[Cluster, list[str]]:
+    notes: list[str] = []
+    some = next(iter(offers.values()), None)
+    gpus = config.gpus_per_node or (1 if some is None else some.machine.num_accelerators.value)
+    if some is not None:
+        notes += _part_of_machine(some.machine.name, gpus, some.machine.num_accelerators.value)
+    rungs = tuple(_rung(one, offers.get(one.kind), gpus, notes) for one in config.capacity)
+    power = _power(config, some, notes)
+    return Cluster(rungs, gpus, power, config.start_sec, config.save_sec, config.interval_sec), notes
+
+
+def _part_of_machine(name: str, gpus: int, whole: int) -> list[str]:
+    """A note where jobs use fewer GPUs of a node than it has. InputError: it has fewer than that."""
+    if gpus > whole:
+        place = "cluster.gpus_per_node"
+        raise InputError(place, f"{name} has fewer", value=gpus, allowed=f"at most {whole}",
+                         fix=f"write gpus_per_node: {whole}, or leave it out")  # fmt: skip
+    if gpus == whole:
+        return []
+    return [
+        f"jobs use {gpus} of the {whole} GPUs of each {name}: a listed price is the whole machine's and charged to "
+        "these alone; what the others draw is left out"
+    ]
+
+
+def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> Rung:
+    usd, gone, back, priced_in = one.usd_per_gpu_hour, one.gone_per_hour, one.back_hours, ""
+    if usd is None and offer is not None and offer.quote is not None and offer.quote.usd is not None:
+        usd, priced_in = (offer.quote.usd / gpus,), offer.quote.foreign_region
+        notes.append(f"{one.kind}: ${usd[0]:.2f} a GPU-hour, {offer.quote.source} ({offer.price.confidence})")
+    if gone is None and offer is not None:
+        fails = 0.0 if offer.failures is None else offer.failures.value
+        known = None if offer.interruptions is None else offer.interruptions.value
+        assumed = None if offer.assumed_interruptions is None else offer.assumed_interruptions.value
+        taken = known if known is not None else assumed or 0.0
+        gone = fails + rate_per_hour(taken)
+        notes.append(f"{one.kind}: a node goes {gone:.2g} times an hour, taken or failed, by the catalogue")
+    if gone and back is None:
+        repair = load_reliability().repair.hours
+        back = repair.value
+        notes.append(f"{one.kind}: a node that is gone is back after {back:g} h on average ({repair.confidence})")
+    series = None if usd is None else Hourly(usd)
+    return Rung(
+        one.kind, one.nodes, series, one.kind == "reserved", gone or 0.0, back or 0.0, one.notice_sec, priced_in
+    )
+
+
+def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Power | None:
+    if config.power is not None:
+        said = config.power
+        return Power(said.busy_watts, said.idle_watts, said.pue, Hourly(said.gco2e_per_kwh))
+    if offer is None or offer.place is None or offer.machine.accelerator_watts.value is None:
+        return None
+    machine, place = offer.machine, offer.place
+    intensity = place.intensity_g_per_kwh.value
+    if intensity is None:
+        return None
+    board = (machine.accelerator_watts.value or 0.0) * board_share(machine).value
+    busy = board + machine.host_watts.value / machine.num_accelerators.value
+    notes.append(f"power: {busy:.0f} W a busy GPU with its share of the machine (estimated)")
+    notes.append(f"power: idle GPUs draw {config.idle_share:g} of that (assumed)")
+    notes.append(f"grid: {intensity:g} gCO2e/kWh, {place.intensity_g_per_kwh.source}")
+    return Power(busy, busy * config.idle_share, place.pue.value, Hourly((intensity,)))

@@ -1,0 +1,298 @@
+"""The cluster as a queue of events: jobs come and end, nodes go and come back, a policy shares out what is there.
+
+Assumed: all nodes are alike, and a job may lie on any of them; nodes go independently of each other and of who uses
+them; a job that is moved pays for its save when it starts again; the way back to a cheaper rung is never taken.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import count
+from typing import Any
+
+from gangway.sim.schedule.cluster import Cluster, outages
+from gangway.sim.schedule.jobs import Ask, Job
+from gangway.sim.schedule.meter import Meter
+from gangway.sim.schedule.outcome import Ended, Outcome, Span
+from gangway.sim.schedule.policy import Grants, JobView, Policy, View
+from gangway.sim.schedule.stint import Stint
+
+__all__ = ["MOST_HOURS", "EndlessError", "simulate"]
+
+MOST_HOURS = 2 * 8766.0
+"""A job that has not ended two years after the last one came never will,"""
+MOST_INTERRUPTIONS = 10_000
+"""nor one that was interrupted so often."""
+
+
+class EndlessError(Exception):
+    """Some job does not end: it loses more than it does, or the policy never takes it. `names`: of those left."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        limits = f"{MOST_HOURS:g} hours after the last one came, or {MOST_INTERRUPTIONS} interruptions"
+        super().__init__(f"{len(names)} jobs have not ended after {limits}: {', '.join(names[:3])}")
+
+
+class _Kind(IntEnum):
+    """Of an event; at the same time, in this order."""
+
+    DONE = 0
+    NODE = 1
+    COME = 2
+    REVIEW = 3
+
+
+def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: bool, moves_batch: bool) -> Stint:
+    """That begins now."""
+    overhead_sec = cluster.start_sec + (cluster.save_sec if owes_save else 0.0)
+    rate = ask.rate(gpus, moves_batch=moves_batch)
+    return Stint(now_sec, gpus, rate, overhead_sec, cluster.interval_for(gpus), cluster.save_sec)
+
+
+@dataclass
+class _State:
+    """A job while it is simulated; times in seconds."""
+
+    job: Job
+    images: float = 0.0
+    stint: Stint | None = None
+    slots: tuple[int, ...] = ()
+    starts: int = 0
+    owes_save: bool = False
+    first_sec: float | None = None
+    waits_since_sec: float = 0.0
+    waited_sec: float = 0.0
+    interruptions: int = 0
+    moves: int = 0
+    kept_gpu_sec: float = 0.0
+    lost_gpu_sec: float = 0.0
+
+    def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
+        """What a policy may see of it."""
+        stint, had, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+
+        def length_sec(gpus: int) -> float:
+            if stint is not None and gpus == stint.gpus:
+                return stint.begun_sec + stint.length_sec(ask.images - self.images) - now_sec
+            owes_save = self.owes_save or stint is not None
+            next_stint = _stint(ask, cluster, now_sec, gpus, owes_save=owes_save, moves_batch=moves_batch)
+            return next_stint.length_sec(ask.images - images)
+
+        if stint is None:
+            images, waited = self.images, self.waited_sec + now_sec - self.waits_since_sec
+            return JobView(ask, 0, images, had, waited, length_sec)
+        elapsed = now_sec - stint.begun_sec
+        images = self.images + stint.trained_sec(elapsed) * stint.images_per_sec
+        return JobView(ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec, length_sec)
+
+    def stop(self, now_sec: float, *, saved: bool, done: bool = False) -> None:
+        """Its stint ends: all that was trained counts where it is `saved` or done, else what is in a checkpoint."""
+        stint = self.stint
+        assert stint is not None, "only a job that runs is stopped"
+        elapsed = now_sec - stint.begun_sec
+        trained, kept = stint.trained_sec(elapsed), stint.kept_sec(elapsed)
+        if done:
+            kept = (self.job.images - self.images) / stint.images_per_sec
+        elif saved:
+            self.owes_save, kept = trained > kept, trained
+        self.images = self.job.images if done else self.images + kept * stint.images_per_sec
+        self.kept_gpu_sec += kept * stint.gpus
+        self.lost_gpu_sec += (elapsed - kept) * stint.gpus
+        self.stint, self.slots, self.waits_since_sec = None, (), now_sec
+
+
+@dataclass
+class _Simulation:
+    """The state of all; `simulate` drives it."""
+
+    cluster: Cluster
+    policy: Policy
+    seed: int
+    events: list[tuple[float, int, int, Any]] = field(default_factory=list)
+    order: "count[int]" = field(default_factory=count)
+    states: dict[str, _State] = field(default_factory=dict)
+    ended: list[Ended] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    changes: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        nodes, size = range(self.cluster.num_nodes), self.cluster.gpus_per_node
+        self.meter = Meter(self.cluster)
+        self.rung = [self.cluster.rung_of(node) for node in nodes]
+        self.there = [False for _ in nodes]
+        self.free = [set(range(node * size, (node + 1) * size)) for node in nodes]
+        self.outages = [outages(self.cluster.rungs[self.rung[node]], node, self.seed) for node in nodes]
+        for node in nodes:
+            self.push_node(node)
+
+    def push(self, sec: float, kind: _Kind, what: Any) -> None:
+        heapq.heappush(self.events, (sec, kind, next(self.order), what))
+
+    def push_node(self, node: int) -> None:
+        """The next time at which a node changes."""
+        change = next(self.outages[node], None)
+        if change is not None:
+            self.push(change[0], _Kind.NODE, (node, change[1]))
+
+    def advance(self, to_sec: float) -> None:
+        """Lets time pass as things are."""
+        size, rungs = self.cluster.gpus_per_node, self.cluster.rungs
+        paid, busy = [rung.nodes if rung.always_paid else 0 for rung in rungs], [0 for _ in rungs]
+        for node, free in enumerate(self.free):
+            if used := size - len(free):
+                busy[self.rung[node]] += used
+                paid[self.rung[node]] += not rungs[self.rung[node]].always_paid
+        self.meter.advance(to_sec, paid, busy)
+
+    def handle(self, now_sec: float, kind: _Kind, what: Any) -> None:
+        if kind is _Kind.COME:
+            state = _State(what, waits_since_sec=now_sec)
+            self.states[what.ask.name] = state
+        elif kind is _Kind.NODE:
+            self._node(now_sec, *what)
+        elif kind is _Kind.DONE:
+            self._done(now_sec, *what)
+
+    def _node(self, now_sec: float, node: int, there: bool) -> None:
+        self.there[node] = there
+        self.changes.append((now_sec, sum(self.there) * self.cluster.gpus_per_node))
+        self.push_node(node)
+        if there:
+            return
+        saved = self.cluster.rungs[self.rung[node]].notice_sec >= self.cluster.save_sec
+        for state in self.states.values():
+            if any(slot // self.cluster.gpus_per_node == node for slot in state.slots):
+                state.interruptions += 1
+                if state.interruptions > MOST_INTERRUPTIONS:
+                    raise EndlessError([state.job.ask.name])
+                self._stop(state, now_sec, saved=saved)
+
+    def _done(self, now_sec: float, name: str, starts: int) -> None:
+        state = self.states.get(name)
+        # A stint that was cut off leaves the event of its end behind.
+        if state is None or state.stint is None or state.starts != starts:
+            return
+        self._stop(state, now_sec, saved=True, done=True)
+        del self.states[name]
+        ask = state.job.ask
+        assert state.first_sec is not None, "it has run"
+        self.ended.append(
+            Ended(
+                ask,
+                state.first_sec,
+                now_sec,
+                state.interruptions,
+                state.moves,
+                state.kept_gpu_sec,
+                state.lost_gpu_sec,
+            )
+        )
+        self.policy.ended(ask, state.images)
+
+    def _stop(self, state: _State, now_sec: float, *, saved: bool, done: bool = False) -> None:
+        assert state.stint is not None, "only a job that runs is stopped"
+        for slot in state.slots:
+            self.free[slot // self.cluster.gpus_per_node].add(slot)
+        self.spans.append(Span(state.job.ask.name, state.slots, state.stint.begun_sec, now_sec))
+        state.stop(now_sec, saved=saved, done=done)
+
+    def decide(self, now_sec: float) -> None:
+        """Asks the policy, and does what it says."""
+        pause_sec = self.cluster.start_sec + self.cluster.save_sec
+        gpus = sum(self.there) * self.cluster.gpus_per_node
+        jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
+        moves_batch = self.policy.moves_batch
+        views = tuple(state.view(now_sec, self.cluster, moves_batch=moves_batch) for state in jobs)
+        view = View(now_sec, gpus, views, pause_sec)
+        grants = self.policy.decide(view)
+        self._check(grants, view)
+        for state in jobs:
+            name = state.job.ask.name
+            if state.stint is not None and grants.get(name, 0) != state.stint.gpus:
+                state.moves += 1
+                self._stop(state, now_sec, saved=True)
+        for name, number in grants.items():
+            if self.states[name].stint is None and number:
+                self._start(self.states[name], now_sec, number)
+
+    def _check(self, grants: Grants, view: View) -> None:
+        """A policy may be anybody's: what it says is held against the rules."""
+        for name, number in grants.items():
+            ask = self.states[name].job.ask
+            if number and not ask.gpus_min <= number <= ask.gpus_max:
+                raise ValueError(
+                    f"{self.policy.name}: {name} given {number} GPUs, not {ask.gpus_min} to {ask.gpus_max}"
+                )
+        if sum(grants.values()) > view.gpus:
+            raise ValueError(f"{self.policy.name}: {sum(grants.values())} GPUs given of {view.gpus}")
+
+    def _start(self, state: _State, now_sec: float, gpus: int) -> None:
+        cluster = self.cluster
+        state.slots = self._take(gpus)
+        state.starts += 1
+        state.waited_sec += now_sec - state.waits_since_sec
+        state.first_sec = now_sec if state.first_sec is None else state.first_sec
+        moves_batch = self.policy.moves_batch
+        state.stint = _stint(state.job.ask, cluster, now_sec, gpus, owes_save=state.owes_save, moves_batch=moves_batch)
+        state.owes_save = False
+        ends_sec = now_sec + state.stint.length_sec(state.job.images - state.images)
+        self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
+
+    def _take(self, gpus: int) -> tuple[int, ...]:
+        """Free GPUs: the first rungs first, of these nodes in use before others, and the fullest of those."""
+
+        def rank(node: int) -> tuple[int, bool, int, int]:
+            free = len(self.free[node])
+            return self.rung[node], free == self.cluster.gpus_per_node, free, node
+
+        taken: list[int] = []
+        for node in sorted((node for node, there in enumerate(self.there) if there and self.free[node]), key=rank):
+            slots = sorted(self.free[node])[: gpus - len(taken)]
+            self.free[node].difference_update(slots)
+            taken += slots
+            if len(taken) == gpus:
+                break
+        assert len(taken) == gpus, "what the policy may give was held against what is there"
+        return tuple(taken)
+
+
+def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
+    """All jobs from the first event to the last job's end. `jobs`: at least one, their names unique, none asking for
+    more GPUs at least than the cluster has; `policy`: a fresh one; `seed`: of the nodes' comings and goings. Raises
+    EndlessError.
+    """
+    run = _Simulation(cluster, policy, seed)
+    for job in sorted(jobs, key=lambda job: job.ask.submit_sec):
+        run.push(job.ask.submit_sec, _Kind.COME, job)
+    if policy.review_sec is not None:
+        run.push(min(job.ask.submit_sec for job in jobs), _Kind.REVIEW, None)
+    until_sec = max(job.ask.submit_sec for job in jobs) + MOST_HOURS * 3600
+    while len(run.ended) < len(jobs):
+        now_sec = run.events[0][0] if run.events else math.inf
+        if now_sec > until_sec:
+            over = {ended.ask.name for ended in run.ended}
+            raise EndlessError([job.ask.name for job in jobs if job.ask.name not in over])
+        run.advance(now_sec)
+        while run.events and run.events[0][0] == now_sec:
+            _, kind, _, what = heapq.heappop(run.events)
+            run.handle(now_sec, _Kind(kind), what)
+            if kind == _Kind.REVIEW and policy.review_sec is not None:
+                run.push(now_sec + policy.review_sec, _Kind.REVIEW, None)
+        if run.states:
+            run.decide(now_sec)
+    meter = run.meter
+    return Outcome(
+        policy.name,
+        cluster.num_gpus,
+        run.ended,
+        run.spans,
+        run.changes,
+        meter.paid_gpu_sec,
+        meter.idle_gpu_sec,
+        meter.usd,
+        meter.kwh,
+        meter.gco2e,
+    )

@@ -1,0 +1,117 @@
+"""What `gangway simulate` prints: the policies' figures beside each other, what is noise, and every assumption."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from components.estimate.cost import foreign_note
+from components.estimate.statistics import FEWEST_PAIRS, Comparison
+from gangway.sim.schedule.comparison import COMPARED, Arm, changes
+from gangway.sim.schedule.scenario import Scenario
+
+__all__ = ["answer_json", "show"]
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.2f} h"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+_ROWS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "makespan_hours": ("makespan", _hours),
+    "job_hours_mean": ("a job's time, mean", _hours),
+    "job_hours_p95": ("a job's time, 95 %", _hours),
+    "wait_hours_mean": ("a job's wait, mean", _hours),
+    "usd": ("dollars", lambda value: f"${value:,.0f}"),
+    "kwh": ("kWh", _whole),
+    "gco2e": ("kgCO2e", lambda value: f"{value / 1000:,.0f}"),
+    "gpu_hours": ("GPU-hours paid", _whole),
+    "used_share": ("of these used", _percent),
+    "idle_share": ("idle", _percent),
+    "lost_share": ("lost: starts, saves, redone", _percent),
+    "interruptions": ("interruptions", lambda value: f"{value:,.1f}"),
+    "moves": ("moves by the policy", lambda value: f"{value:,.1f}"),
+    "late": ("jobs too late", lambda value: f"{value:,.1f}"),
+}
+
+
+def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -> dict[str, Any]:
+    """The whole answer as plain JSON data."""
+    found = changes(arms)
+    return {
+        "title": scenario.title,
+        "kind": "simulated",
+        "seeds": list(seeds),
+        "gpus": scenario.cluster.num_gpus,
+        "foreign_regions": list(scenario.cluster.foreign_regions),
+        "policies": [
+            {
+                **arm.to_json(),
+                "change": {
+                    name: None if (change := found[arm.policy, name]) is None else change.to_json()
+                    for name in COMPARED
+                    if arm is not arms[0]
+                },
+            }
+            for arm in arms
+        ],
+        "assumptions": list(scenario.notes),
+    }
+
+
+def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console: Console) -> None:
+    """A table, with changes against the first policy below it."""
+    several = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+    title = f"{scenario.title or 'Simulated'}: {len(arms[0].outcome.jobs)} jobs on {scenario.cluster.num_gpus} GPUs"
+    console.print(f"{title}, {several}", soft_wrap=True, highlight=False, markup=False)
+    foreign = foreign_note(scenario.cluster.foreign_regions)
+    table = Table()
+    table.add_column("")
+    for arm in arms:
+        table.add_column(arm.policy, justify="right")
+    for name, (words, text) in _ROWS.items():
+        means = [arm.mean(name) for arm in arms]
+        star = "*" if name == "usd" and foreign else ""
+        table.add_row(words, *("-" if mean is None else f"{text(mean)}{star}" for mean in means))
+    if foreign:
+        table.caption = f"* {foreign}: no bound"
+    console.print(table)
+    if len(arms) > 1:
+        console.print(_heading(arms[0].policy, len(seeds)), soft_wrap=True, highlight=False)
+        console.print(_changes(arms))
+    for arm in arms:
+        console.print(f"{arm.policy}: {arm.says}", soft_wrap=True, highlight=False)
+    console.print("Simulated, on these assumptions:", highlight=False)
+    for note in scenario.notes:
+        console.print(f"- {note}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _heading(first: str, pairs: int) -> str:
+    if pairs < FEWEST_PAIRS:
+        spread = "lowest and highest; " if pairs > 1 else ""
+        return f"Against {first}, {spread}too few seeds for a claim: {pairs} of {FEWEST_PAIRS}"
+    return f"Against {first}, over {pairs} seeds, with 95 % intervals; * differs, by Holm's test over this table:"
+
+
+def _changes(arms: Sequence[Arm]) -> Table:
+    others, found = arms[1:], changes(arms)
+    table = Table()
+    table.add_column("")
+    for arm in others:
+        table.add_column(arm.policy, justify="right")
+    for name in COMPARED:
+        table.add_row(_ROWS[name][0], *(_cell(found[arm.policy, name]) for arm in others))
+    return table
+
+
+def _cell(change: Comparison | None) -> str:
+    return "-" if change is None else f"{change.short()}{' *' if change.direction else ''}"

@@ -1,0 +1,301 @@
+"""What the plan of every provider does the same way: head node's type, zone, tag policy, the job's command line, a
+site's machine.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from components.catalog.loader import Provider, load_provider
+from components.catalog.schema import MachinePrice, MachineType, Region
+from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
+from components.core.findings import InputError
+from components.core.job import JobSpec, OwnCommand, Rendezvous, Volume
+from components.core.queue_fabric import fabric_variables
+from components.core.tags import TagPolicy, carbon_class
+from images.shell import OWN_NOTICES
+from stacks.base.command_nodes import command_meets
+from stacks.base.image_signature import image_signature
+from stacks.base.registry import provider_of
+from stacks.config.job_settings import control_flags, trainer_flags
+from stacks.config.own_command import command_variables, output_folder
+from stacks.config.sections import CommandConfig
+from stacks.config.stack_config import StackConfig
+from trainer.records.run_record import RunContext
+
+Args = TypeVar("Args")
+RENDEZVOUS_PORT = 29400
+METRICS_PORT = 9400
+PCIE_BUS_GBPS = 80.0
+"""What GPUs that reach each other over PCIe alone have to reach: 10 GB/s. Eight of them were seen at 28 GB/s inside one
+machine with PCIe 5 (github.com/NVIDIA/nccl, issue 1639), whatever the network cards between the machines carry.
+"""
+
+
+def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
+    """A component's arguments from parts that several share; what it does not know, or lacks, is our own bug."""
+    required, optional = vars(kind)["__required_keys__"], vars(kind)["__optional_keys__"]
+    assert required <= values.keys() <= required | optional, (kind, sorted(values.keys() ^ required))
+    return kind(**values)
+
+
+def site_of(config: StackConfig) -> SiteConfig:
+    """The site's own section."""
+    assert config.site is not None, "stacks.loading.unsupported_settings has seen to it"
+    return config.site
+
+
+def machine_of(config: StackConfig) -> SiteMachine:
+    """One machine, called after `cluster.machine_type`, or after its accelerator. InputError: nobody knows what such
+    an accelerator draws.
+    """
+    site, cluster = site_of(config), config.cluster
+    accelerator = site.accelerator or cluster.accelerator
+    assert accelerator is not None, "stacks.loading.unsupported_settings has seen to it"
+    return site_machine(site, config.provider, accelerator, cluster.machine_type or "")
+
+
+def region_of(config: StackConfig) -> Region:
+    """The place, with its grid and its building."""
+    return site_region(site_of(config), config.provider, config.region)
+
+
+def price_of(config: StackConfig, machine: SiteMachine) -> MachinePrice:
+    """What an hour of one machine costs its owner, where the stack file says it."""
+    return site_price(site_of(config), machine, config.region)
+
+
+def check_head(provider: Provider, machine_type: str) -> None:
+    """Refuses a head node's type that the catalogue does not know: its price would not be known either."""
+    services = load_provider(provider).services_of(provider)
+    known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
+    if machine_type not in known:
+        raise InputError.not_among(
+            "gangway:head.machine_type", "no machine type that Gangway knows for a head node", machine_type, known
+        )
+
+
+def named_zone(zone: str, zones: Sequence[str], region: str) -> str:
+    """`zone`, which the stack file names for the cluster, where the region has it. InputError: it has no such zone."""
+    if zone in zones:
+        return zone
+    raise InputError(
+        "gangway:cluster.zone",
+        f"no such zone in {region}",
+        value=zone,
+        allowed=", ".join(zones) or "none: it has no zones",
+        fix=f"set zone: {_as_text(zones[0])}, or leave it out" if zones else "leave zone out",
+    )
+
+
+def _as_text(zone: str) -> str:
+    """As it is written in YAML, where a number is text only in quotes."""
+    return repr(zone) if zone.isdigit() else zone
+
+
+def tag_policy(config: StackConfig, machine: MachineType, region: Region) -> TagPolicy:
+    """What every resource carries, to be spelled in the provider's alphabet."""
+    return TagPolicy(
+        stack=config.stack,
+        team=config.tags["team"],
+        cost_center=config.tags["cost_center"],
+        run="shared",
+        energy_class=machine.accelerator,
+        carbon_class=carbon_class(region.intensity_g_per_kwh.value),
+        extra={k: v for k, v in config.tags.items() if k not in ("team", "cost_center")},
+    )
+
+
+def container_labels(config: StackConfig, tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags that Gangway sets itself. A user's stay out of user data: a new one would replace nodes."""
+    return {key: value for key, value in tags.items() if key not in config.tags}
+
+
+def state_root(config: StackConfig, mount: str) -> str:
+    """Where runs live on a node: the shared file system at `mount`, or the boot disk where there is none."""
+    return mount if config.storage else "/var/lib/gangway"
+
+
+def run_dir(config: StackConfig, mount: str) -> str:
+    """The run's directory, the same on every node."""
+    return f"{state_root(config, mount)}/runs/{config.stack}"
+
+
+def job_of(
+    config: StackConfig,
+    image: str,
+    context: RunContext,
+    argv: Sequence[str],
+    *,
+    state: str,
+    processes_per_node: int,
+    at: Rendezvous,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    backend: Literal["nccl", "xla"] = "nccl",
+    num_nodes: tuple[int, int] | None = None,
+    shutdown_timeout_sec: int = 25,
+) -> JobSpec:
+    """The job the nodes run. `state` is its folder on every node, shared where they are several, so that any can take
+    it up again; `volumes` and `env` are what the fabric needs besides; `num_nodes`, least and most, is for where a node
+    of the stack file is several machines; `shutdown_timeout_sec` fits into 30 s of notice unless a cloud gives more.
+    """
+    least, most = num_nodes or (config.cluster.nodes.min, config.cluster.nodes.max)
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        image_signature=image_signature(config),
+        backend=backend,
+        num_nodes_min=least,
+        num_nodes_max=most,
+        processes_per_node=processes_per_node,
+        rendezvous=at,
+        volumes=(Volume(source=state, target=state), *volumes),
+        env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
+        run_id=context.run_id,
+        argv=tuple(argv),
+        shutdown_timeout_sec=shutdown_timeout_sec,
+    )
+
+
+def command_job(
+    config: StackConfig,
+    own: CommandConfig,
+    image: str,
+    *,
+    run_dir: str,
+    state: str,
+    accelerators: int,
+    at: Rendezvous | None = None,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    shutdown_timeout_sec: int = 25,
+) -> JobSpec:
+    """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet; the rest as
+    `job_of`. What the command's own `env` says goes before `env`.
+    """
+    nodes = config.cluster.nodes
+    several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
+    # Of each round of workers its own store: torch 2.15 hands the first one's on to nodes that come later.
+    several |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if at else {}
+    return JobSpec(
+        name=config.stack,
+        image=image,
+        image_signature=image_signature(config),
+        backend="nccl",
+        num_nodes_min=nodes.min,
+        num_nodes_max=nodes.max,
+        processes_per_node=accelerators,
+        rendezvous=at or Rendezvous(standalone=True),
+        volumes=(Volume(source=state, target=state), *volumes, *_outputs(own.outputs, run_dir)),
+        env={**env, **several, **command_variables(own, run_dir, OWN_NOTICES)},
+        command=OwnCommand(
+            words=own.command,
+            workdir=own.workdir or "",
+            torchrun_processes=own.processes_per_node or 0,
+            outputs=own.outputs,
+        ),
+        shutdown_timeout_sec=shutdown_timeout_sec,
+    )
+
+
+def command_job_on(
+    machine: MachineType,
+    config: StackConfig,
+    own: CommandConfig,
+    image: str,
+    mount: str,
+    *,
+    at: Rendezvous,
+    volumes: Sequence[Volume] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> JobSpec:
+    """The same on a machine whose file system, where it has one, is at `mount`. `at`, `volumes` and `env` are of nodes
+    that meet: one alone has nobody to reach, and its image need not know of a fabric.
+    """
+    meets = command_meets(config)
+    return command_job(
+        config,
+        own,
+        image,
+        run_dir=run_dir(config, mount),
+        state=state_root(config, mount),
+        accelerators=machine.num_accelerators.value,
+        at=at if meets else None,
+        volumes=volumes if meets else (),
+        env=env if meets else {},
+    )
+
+
+def _outputs(outputs: Sequence[str], run_dir: str) -> Iterable[Volume]:
+    return (Volume(source=output_folder(run_dir, folder), target=folder) for folder in outputs)
+
+
+def steps_alarm_minutes(config: StackConfig) -> int | None:
+    """After how long without a step people are told; None for a command of one's own, which tells of no steps."""
+    return config.observe.no_steps_minutes if config.own_command is None else None
+
+
+def image_place(config: StackConfig) -> str:
+    """Where the stack file names an image that is there already."""
+    return "gangway:image.prebuilt" if config.own_command is None else "gangway:job.image"
+
+
+def head_host(config: StackConfig) -> str:
+    """The head node's fixed private name."""
+    return f"head.{config.stack}.gangway.internal"
+
+
+def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
+    """Where workers meet: at the head node, or nowhere where one machine, or something else, brings them together."""
+    return Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT) if at_head else Rendezvous(standalone=True)
+
+
+def train_argv(
+    config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
+) -> tuple[str, ...]:
+    """The trainer's arguments. `data_dir`: where the objects of `storage.source` appear, or what a site's machines
+    have; empty for none. Not said to the trainer where there is no source; `fabric_min_gbps`: bus bandwidth below
+    which the job does not start; None to start without a test; `backend`: where it is not the trainer's own choice.
+    """
+    job = config.training
+    return (
+        "train",
+        *trainer_flags(job.preset, job.settings, job.overrides(backend)),
+        *("--run-dir", run_dir),
+        *(("--data", data_dir) if data_dir and _has_data(config) else ()),
+        *("--metrics-port", str(METRICS_PORT)),
+        # The cloud's log service makes metrics of these lines.
+        *("--log-format", "json"),
+        *(("--fabric-min-gbps", f"{fabric_min_gbps:g}") if fabric_min_gbps else ()),
+        *control_flags(job.controller),
+    )
+
+
+def _has_data(config: StackConfig) -> bool:
+    """Whether there is anything in the folder: a site's data is there without a source."""
+    has_source = config.storage is not None and config.storage.source is not None
+    return has_source or provider_of(config.provider).own_data(config) is not None
+
+
+def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:
+    """The bus bandwidth below which a job on such a fabric does not start; None where nothing is to be tested. What
+    nobody has written is at most what PCIe carries, where the GPUs of a machine have nothing better.
+    """
+    check = config.cluster.fabric_check
+    if not check.enabled or config.cluster.nodes.max < 2 or config.own_command is not None:
+        return None
+    least = fabric_gbps * check.min_fraction
+    by_pcie = machine.interconnect.value == "pcie" and "min_fraction" not in check.model_fields_set
+    return min(least, PCIE_BUS_GBPS) if by_pcie else least
+
+
+def queue_fabric(
+    config: StackConfig, machine: MachineType, nccl: Mapping[str, str], fabric_gbps: float | None
+) -> dict[str, str]:
+    """What jobs of the stack's queue on several whole nodes are told of the network between these: `fabric_variables`
+    of `nccl`; empty where there are never several. `fabric_gbps`: of a node; None where nobody knows.
+    """
+    if config.cluster.nodes.max < 2 or machine.backend != "nccl":
+        return {}
+    return fabric_variables(nccl, None if fabric_gbps is None else least_bus_gbps(config, machine, fabric_gbps))

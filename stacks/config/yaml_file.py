@@ -1,0 +1,244 @@
+"""Reads YAML files that people write: every value that YAML reads as something else than it looks like is a mistake."""
+
+import re
+from collections import deque
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from components.core.findings import InputError
+from components.core.visible import Loc
+from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.plain_text import odd_texts
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_MAX_BYTES = 1_000_000
+_MAX_VALUES = 5000
+_MAX_DEPTH = 100
+_OTHER = "name another file"
+_TAG = "tag:yaml.org,2002:"
+_READ_AS = {
+    _TAG + "bool": "true or false",
+    _TAG + "timestamp": "a date",
+    _TAG + "int": "a number",
+    _TAG + "float": "a number",
+    _TAG + "null": "no value",
+}
+_INSTEAD = {
+    _TAG + "bool": "true or false, or ",
+    _TAG + "int": "a plain number, or ",
+    _TAG + "float": "a plain number, or ",
+}
+_Loc = tuple[int | str, ...]
+# The rest is spelled in ways that readers of YAML disagree about: yes, a bare date, a time without its zone.
+_PLAIN_BOOLS = ("true", "false")
+_PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]\d\d:\d\d)")
+# Not 010 (octal), 0x10, 1:30 (base 60) or 1_000.
+_PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})?(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+
+
+def read_yaml(path: Path, root: type[BaseModel] | None = None, settings: type[BaseModel] | None = None) -> Any:
+    """Reads the one document of a YAML file that people write; None for an empty file.
+
+    Args:
+        path: the file.
+        root: the model of the document. None: a stack file, whose settings are below `config`.
+        settings: the model of those settings.
+
+    Raises:
+        ExceptionGroup: of InputError, for each value that YAML reads as something else than it looks like.
+        InputError: the file cannot be read at all.
+    """
+    text = _read(path)
+    loader = yaml.CSafeLoader(text)
+    try:
+        _check_depth(text, path)
+        node = loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path, text) from None
+    if mistakes := list(_misread(node, path, root, settings)):
+        raise ExceptionGroup(f"{path} is not valid", mistakes)
+    try:
+        return None if node is None else loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path, text) from None
+    except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
+        raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
+
+
+def read_model(
+    path: Path, model: type[Model], *, named: str, keys: str, folder: str, lined: Collection[Loc] = ()
+) -> Model:
+    """What is written in a YAML file, as a model: `named` such as "suite", with `keys` such as "name and kimg"; some to
+    copy are in `folder`. `lined`: places below which texts may have lines. ExceptionGroup: of InputError, one for each
+    mistake; InputError: it cannot be read at all.
+    """
+    data = read_yaml(path, model)
+    if not isinstance(data, dict):
+        raise InputError(
+            str(path), f"no {named}", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
+        )
+    if odd := list(odd_texts(data, f"{path}: ", lined)):
+        raise ExceptionGroup(f"{path} is not valid", odd)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ExceptionGroup(f"{path} is not valid", explain(error, model, str(path), namespace="")) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        if (size := path.stat().st_size) > _MAX_BYTES:
+            raise InputError(
+                str(path), "too large for a stack file", value=size, allowed=f"{_MAX_BYTES} bytes", fix=_OTHER
+            )
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(
+            str(path), "no UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER}"
+        ) from None
+    except OSError as error:
+        fix = f"allow reading it: chmod u+r {path}" if isinstance(error, PermissionError) else "check the path"
+        allowed = "a YAML file that this user may read"
+        raise InputError(str(path), f"cannot be read: {error.strerror}", allowed=allowed, fix=fix) from None
+
+
+def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:
+    mark = getattr(error, "problem_mark", None)
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    return InputError(
+        f"{path}, line {mark.line + 1}" if mark else str(path),
+        f"not readable as YAML: {getattr(error, 'problem', None) or str(error).splitlines()[0]}",
+        value=line.strip() or None,
+        allowed="YAML, as in the stack files that come with Gangway",
+        fix="indent with spaces instead of tabs" if "\t" in line else "mend the YAML there",
+    )
+
+
+def _check_depth(text: str, path: Path) -> None:
+    """Refuses nesting that no stack file has: PyYAML builds nodes by recursion in C, whose stack is not checked."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER)
+
+
+def _misread(
+    document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
+) -> Iterator[InputError]:
+    """Every key written twice in the file and, among our settings, every value of a type that no setting has."""
+    start: list[tuple[yaml.Node, _Loc]] = [] if document is None else [(document, ())]
+    queue, visited = deque(start), 0
+    while queue:
+        node, loc = queue.popleft()
+        # An alias is visited at each of its uses, as everybody who reads the settings will.
+        if (visited := visited + 1) > _MAX_VALUES:
+            raise InputError(str(path), f"more than {_MAX_VALUES} values, counting aliases", fix="shorten the file")
+        ours = root is not None or (len(loc) > 1 and loc[0] == "config" and str(loc[1]).startswith("gangway:"))
+        if ours and _is_odd(node):
+            place = f"{_at(path, node)}: {spell(loc if root else loc[1:])}"
+            yield _misread_value(node, place, "this", *_wanted(node, root, settings, loc))
+        if isinstance(node, yaml.MappingNode):
+            yield from _twice(node, path)
+            if ours:
+                yield from _misread_keys(node, path, loc if root else loc[1:])
+            queue.extend((value, (*loc, _name(key))) for key, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
+
+
+def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[InputError]:
+    before: tuple[yaml.Node, yaml.Node] | None = None
+    for key, value in node.value:
+        if key.tag not in (_TAG + "str", _TAG + "merge"):
+            number = "" if before is None else _cut_number(before[1], key, value)
+            if before is not None and number:
+                name = _name(before[0])
+                yield InputError(
+                    f"{_at(path, key)}: {spell((*loc, name))}",
+                    "YAML ends a number at its comma here",
+                    value=f"{_name(before[1])},{_name(key)}",
+                    allowed="a number without commas",
+                    fix=f"write {name}: {number}",
+                )
+            else:
+                yield _misread_value(key, _at(path, key), "this key")
+        before = (key, value)
+
+
+def _cut_number(value: yaml.Node, key: yaml.Node, after: yaml.Node) -> str:
+    """`60000` where `{usd: 60,000}` has become the number 60 and the key 000 without a value; else empty."""
+    groups = f"{_name(value)},{_name(key)}"
+    alone = isinstance(after, yaml.ScalarNode) and after.value == ""
+    return groups.replace(",", "") if alone and re.fullmatch(r"[1-9]\d{0,2},\d{3}", groups) else ""
+
+
+def _name(key: yaml.Node) -> str:
+    return str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+
+
+def _is_odd(node: yaml.Node) -> bool:
+    """Whether YAML makes something of a value that its spelling does not show, or that no setting can be."""
+    match node.tag.removeprefix(_TAG):
+        case "str" | "null" | "map" | "seq":
+            return False
+        case "int" | "float":
+            return not (_PLAIN_NUMBER.fullmatch(node.value) or node.value.lower().lstrip("+-") in (".inf", ".nan"))
+        case "bool":
+            return node.value not in _PLAIN_BOOLS
+        case "timestamp":
+            return not _PLAIN_TIME.fullmatch(node.value)
+        case _:
+            return True
+
+
+def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fix: str = "") -> InputError:
+    read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
+    if not isinstance(node, yaml.ScalarNode):
+        return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
+    plain = _INSTEAD.get(node.tag, "") if what == "this" else ""
+    return InputError(
+        place,
+        f"YAML reads {what} as {read_as}",
+        value=node.value,
+        allowed=allowed or "text, decimal numbers, true and false, and a time with its zone",
+        fix=fix or f'write {plain}"{node.value}", in quotes, for text',
+    )
+
+
+def _wanted(
+    node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
+) -> tuple[str, str]:
+    """What is allowed at `loc`, and the fix; empty where nothing is known of it, or for a tag of somebody's own."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
+        return "", ""
+    if root is not None:
+        return wanted_at(root, loc, node.value)
+    if settings is None:
+        return "", ""
+    return wanted_at(settings, (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
+
+
+def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        line = key.start_mark.line + 1
+        if key.value in first:
+            yield InputError(
+                f"{_at(path, key)}: {key.value}",
+                f"this key stands in line {first[key.value]} already, and the later would hide the earlier",
+                allowed="each key once",
+                fix="keep one of the two",
+            )
+        first.setdefault(key.value, line)
+
+
+def _at(path: Path, node: yaml.Node) -> str:
+    return f"{path}, line {node.start_mark.line + 1}"

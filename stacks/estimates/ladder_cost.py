@@ -1,0 +1,61 @@
+"""The ladder of a stack as one figure: its rungs as `components.estimate.ladder` takes them, and the assumptions."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from components.catalog.reliability import failure_band, load_reliability
+from components.catalog.schema import MachineType
+from components.catalog.tables import least_taken
+from components.estimate.ladder import NEVER, LadderEstimate, LadderJob, LadderRung, Span, estimate_ladder
+from components.estimate.spot import rate_per_hour
+from stacks.config.stack_config import StackConfig
+from stacks.estimates.run_costs import RungCost, save_sec
+
+
+def ladder_cost(config: StackConfig, machine: MachineType, rungs: Sequence[RungCost], paid: float) -> LadderEstimate:
+    """What a run of a training on all rungs together comes to, max_hours at most. Where the rate at which spot is taken
+    is not known, only the least and the most are given. `paid`: dollars of a run however long it takes.
+    """
+    least, most = failure_band(machine)
+    job = LadderJob(
+        failures_per_hour=Span(least, rungs[0].failures.value, most),
+        save_sec=save_sec(config),
+        restart_sec=config.estimate.restart_sec,
+        max_hours=config.work.max_hours,
+    )
+    found = estimate_ladder([_rung(rung) for rung in rungs], job)
+    return found.plus(paid)
+
+
+def _rung(rung: RungCost) -> LadderRung:
+    """A rung that is not spot is assumed to be there whenever it is asked for."""
+    assert rung.undisturbed_hours is not None, "ladders are of trainings"
+    plain = LadderRung(
+        rung.hourly, rung.num_nodes, rung.undisturbed_hours, rung.spot.interval_sec, usd_high=rung.hourly_high
+    )
+    if not rung.in_reach:
+        return replace(plain, usd_per_hour=None, there=NEVER, in_reach=False)
+    if rung.taken is None:
+        return plain
+    market, share = load_reliability().spot, rung.taken.value
+    there = Span(market.there_low.value, market.there.value, market.there_high.value)
+    if share is None:
+        return replace(plain, there=there, taken_per_hour=Span(0.0, None, market.most_taken_per_hour.value))
+    counted, least = rate_per_hour(share), rate_per_hour(least_taken(rung.taken))
+    most = counted if rung.taken.confidence == "stated" else max(counted, market.most_taken_per_hour.value)
+    return replace(plain, there=there, taken_per_hour=Span(least, counted, most))
+
+
+def assumptions(rungs: Sequence[RungCost]) -> str:
+    """What the figure and its ends rest on."""
+    table, said = load_reliability(), []
+    market = table.spot
+    if any(rung.taken is not None and rung.in_reach for rung in rungs):
+        there, low, high = (fact.value for fact in (market.there, market.there_low, market.there_high))
+        said.append(
+            f"spot is there {there:.0%} of the time ({low:.0%} to {high:.0%}) and a node taken as its month's bucket "
+            f"says (up to once in {1 / market.most_taken_per_hour.value:.1f} h), as traces of {market.there.dated} show"
+        )
+    rarest, most = (8 * 24_000 / fact.value for fact in (table.band.rarest, table.band.most_often))
+    failing = f"eight accelerators fail as Meta's did, {rarest:.2g} to {most:.2g} times in 1,000 days"
+    return "; ".join([*said, "other rungs are there when asked for", failing])

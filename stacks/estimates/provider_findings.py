@@ -1,0 +1,222 @@
+"""Findings that are the same with every provider, in the same words. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+
+from components.catalog.loader import Provider, load_provider
+from components.catalog.offered import region_findings, zone_findings
+from components.catalog.resolve import PriceQuote
+from components.catalog.schema import MachineType
+from components.core.capacity import Spot, plan_ladder
+from components.core.fields import Egress
+from components.core.findings import Finding
+from stacks.base.shared import PCIE_BUS_GBPS
+from stacks.config.stack_config import StackConfig
+from stacks.estimates.run_costs import LowestSpot, first_in_reach, unmet_caps
+
+CLUSTER = "gangway:cluster"
+
+
+def trainable(machine: MachineType) -> Iterable[Finding]:
+    """The trainer's image is x86_64 with CUDA 13, which begins with Turing."""
+    why = None
+    if machine.backend != "nccl":
+        why = f"its accelerators need {machine.backend}, and the trainer has no such backend"
+    elif machine.architecture != "x86_64":
+        why = f"it is {machine.architecture}, and the trainer's image is x86_64"
+    elif machine.accelerator.startswith("V100"):
+        why = "the trainer's image holds CUDA 13, which no longer runs on Volta"
+    if why:
+        yield Finding.error(
+            "machine.not-trained-on",
+            CLUSTER,
+            f"{machine.name} can be declared, but nothing would train on it: {why}",
+            "choose a machine type with NVIDIA GPUs of Turing or later; `gangway catalog list` names them",
+        )
+
+
+def runs_commands(machine: MachineType) -> Iterable[Finding]:
+    """The same of a command of one's own: the nodes' image is x86_64 with NVIDIA's driver, and has docker for it."""
+    if machine.backend != "nccl" or machine.architecture != "x86_64":
+        yield Finding.error(
+            "machine.not-run-on",
+            CLUSTER,
+            f"{machine.name} can be declared, but no command would run on it: nodes are x86_64, with NVIDIA GPUs",
+            "choose a machine type with NVIDIA GPUs; `gangway catalog list` names them",
+        )
+
+
+def fabric_check(config: StackConfig, least_gbps: float | None) -> Iterable[Finding]:
+    """What the job has to reach before it starts; nothing where nothing is tested."""
+    if least_gbps is not None:
+        share = f"{config.cluster.fabric_check.min_fraction:g} of the fabric's"
+        why = "as much as PCIe carries between its GPUs" if least_gbps == PCIE_BUS_GBPS else share
+        yield Finding.info(
+            "fabric.check",
+            f"{CLUSTER}.fabric_check",
+            f"before the job an all-reduce has to reach {least_gbps:g} Gbit/s, {why}, or it does not start",
+            "set fabric_check: {enabled: false} to start without",
+        )
+
+
+def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> Iterable[Finding]:
+    """A fabric check that somebody wrote where several nodes have nothing to be tested: `why`; or one node has, or a
+    command of one's own runs.
+    """
+    written = "fabric_check" in config.cluster.model_fields_set and config.cluster.fabric_check.enabled
+    nothing = f"{'one node' if config.cluster.nodes.max < 2 else why} has no fabric to be tested"
+    if config.own_command is not None:
+        nothing = "nobody tests the fabric before a command of your own"
+    if written and least_gbps is None:
+        yield Finding.warning(
+            "fabric.check-ignored",
+            f"{CLUSTER}.fabric_check",
+            f"of no effect: {nothing}",
+            "remove fabric_check",
+        )
+
+
+def sold_here(
+    config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
+) -> Iterable[Finding]:
+    """Whether region and zones sell the cluster's machine type, and the rungs' further ones. `zone`: the cluster's own,
+    empty for none; `today`: against which a list is old.
+    """
+    catalog, ladder = load_provider(provider), plan_ladder(config.cluster.capacity)
+    region, reserved = config.region, all(rung.reserved for rung in ladder)
+    yield from region_findings(machine, region, catalog.regions, today, reserved=reserved)
+    if zone:
+        yield from zone_findings(machine, region, zone, f"{CLUSTER}.zone", today, reserved=reserved)
+    for index, rung in enumerate(ladder):
+        path = f"{CLUSTER}.capacity[{index}]"
+        for name in rung.machine_types:
+            further = catalog.machine(name, f"{path}.machine_types")
+            yield from region_findings(further, region, catalog.regions, today, path=f"{path}.machine_types")
+        for other in rung.zones:
+            if other != zone:
+                named = f"{path}.{'zone' if rung.reserved else 'zones'}"
+                yield from zone_findings(machine, region, other, named, today, reserved=rung.reserved)
+
+
+def ways_out(config: StackConfig, remaining: Mapping[str, str], fix: str = "") -> Iterable[Finding]:
+    """What can leave a stack's network, in one line; nothing where nothing can. `remaining`: the ways that
+    `egress: endpoints` leaves open on this provider -> why they are; `fix`: what closes them.
+    """
+    path = "gangway:network.egress"
+    if config.network.egress is Egress.NAT:
+        yield Finding.info(
+            "network.ways-out",
+            path,
+            "machines reach the whole internet: what runs on them can send its data anywhere",
+            "where images hold all that machines would install, egress: endpoints closes it",
+        )
+    elif remaining:
+        ways, reasons = " and ".join(remaining), "; ".join(remaining.values())
+        yield Finding.info("network.ways-out", path, f"data can still leave {ways}: {reasons}", fix)
+
+
+def zone(name: str, reason: str) -> Iterable[Finding]:
+    """A zone that nobody chose."""
+    if reason:
+        yield Finding.info(
+            "placement.zone",
+            f"{CLUSTER}.zone",
+            f"{name} chosen: {reason}; nodes and file system share one zone",
+            "where your quota or capacity is elsewhere, write that zone",
+        )
+
+
+def spot_notice(config: StackConfig, notice_sec: int) -> Iterable[Finding]:
+    """How long a spot machine may save."""
+    spots = [index for index, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
+    if spots:
+        yield Finding.info(
+            "capacity.notice",
+            f"{CLUSTER}.capacity[{spots[0]}]",
+            f"spot machines get {notice_sec} s of notice: the job has 25 s for its checkpoint, and what was trained "
+            f"since the last one is lost where that is too short",
+        )
+
+
+def spot_caps(config: StackConfig, machine: MachineType, provider: Provider) -> Iterable[Finding]:
+    """Price caps with which no machine will come, and caps that cap nothing."""
+    catalog, unmet = load_provider(provider), unmet_caps(config, machine)
+    spot = catalog.price(machine.name, config.region, "spot")
+    on_demand = catalog.price(machine.name, config.region, "on-demand")
+    for position, rung in enumerate(config.cluster.capacity):
+        cap = rung.max_usd_per_hour if isinstance(rung, Spot) else None
+        path = f"{CLUSTER}.capacity[{position}].max_usd_per_hour"
+        if cap is None:
+            continue
+        if position in unmet:
+            yield _unmet_cap(cap, unmet[position], path, first_in_reach(config, machine))
+            continue
+        if spot is not None and not spot.limit and spot.high is not None and cap < spot.high:
+            yield _low_cap(cap, spot, path, machine)
+        if on_demand is not None and on_demand.is_bounded and cap > (on_demand.high or 0.0):
+            yield Finding.warning(
+                "capacity.spot-cap-high",
+                path,
+                f"{cap:g} USD is above the price on demand, {on_demand.usd:g} USD, which is the limit without it "
+                f"({on_demand.source}, {on_demand.expected.dated})",
+                "leave max_usd_per_hour out: the price on demand is the limit then",
+            )
+
+
+def _unmet_cap(cap: float, lowest: LowestSpot, path: str, first: int | None) -> Finding:
+    """A cap below all that spot was seen to cost; an error where no other rung has machines for the job."""
+    source = f"{lowest.quote.source}, {lowest.quote.expected.dated}"
+    make, so = Finding.warning, "the plan counts nothing of this rung"
+    if first is None:
+        make, so = Finding.error, "the job never starts"
+    return make(
+        "capacity.spot-cap-low",
+        path,
+        f"{cap:g} USD is below the lowest spot price seen for {lowest.machine_type}, {lowest.quote.low:g} USD, so that "
+        f"no machine will come, and {so} ({source})",
+        f"set max_usd_per_hour: {lowest.quote.high:g}",
+    )
+
+
+def _low_cap(cap: float, spot: PriceQuote, path: str, machine: MachineType) -> Finding:
+    """A cap below the highest price that spot was seen to cost: machines come less often."""
+    seen = "seen" if spot.low is None else f"seen, {spot.low:g} to {spot.high:g} USD"
+    counted = min(cap, spot.usd or cap)
+    return Finding.info(
+        "capacity.spot-cap-within",
+        path,
+        f"{cap:g} USD is below the upper end of the spot prices of {machine.name} {seen}: while the price is above, no "
+        f"machine comes, and one that is there is taken back; the bill counts {counted:g} USD ({spot.source}, "
+        f"{spot.expected.dated})",
+        f"set max_usd_per_hour: {spot.high:g} for what was seen",
+    )
+
+
+def member_key_refreshed(config: StackConfig, *, has_key: bool) -> Iterable[Finding]:
+    """Another member key: who has it from when on; or that nobody has one."""
+    number, place = config.work.member_key_refresh, "gangway:job.member_key_refresh"
+    if number and has_key:
+        yield Finding.info(
+            "job.member-key",
+            place,
+            f"member key number {number}: machines get it when they start, and meet none that have another",
+            "after the `up` that makes it start the head again first, then the nodes",
+        )
+    elif number:
+        yield Finding.warning(
+            "job.member-key-ignored",
+            place,
+            "of no effect: one node meets nobody, and a command's torchrun knows no key",
+            "remove member_key_refresh",
+        )
+
+
+def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Finding]:
+    """Nodes that go on costing; `can_leave` where they could leave by themselves."""
+    if not config.work.terminate_when_done:
+        yield Finding.info(
+            "job.nodes-stay",
+            "gangway:job.terminate_when_done",
+            "the nodes stay, and cost, when the job is done",
+            "set terminate_when_done: true, or destroy the stack then" if can_leave else "destroy the stack then",
+        )

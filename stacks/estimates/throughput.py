@@ -1,0 +1,350 @@
+"""How many images a second a job trains on its machines: as the stack file has measured it, else projected with a band
+from the work of a step, the accelerator's peak, what a step waits for, and the links between workers, each segment of
+a run by its own batch and precision. Pure.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any, Literal, NamedTuple
+
+from components.catalog.schema import MachineType
+from components.core.findings import InputError
+from components.estimate.scaling import Network, StepModel, links_of, slices_of, step_sec
+from components.gcp.slices import plan_slice, worker_tflops
+from stacks.config.stack_config import StackConfig
+from trainer.config.network_size import (
+    discriminator_size,
+    generator_size,
+    least_flop,
+    stages,
+    step_flop,
+    step_operations,
+)
+from trainer.config.segment_plan import Stretch, stretches
+from trainer.config.train_config import TrainConfig
+from trainer.config.values.accelerators import peak_of
+from trainer.config.values.segments import Span
+
+_FLOAT32 = 4
+_COUNTED = 167.5
+"""Operations of a step of dcgan-digits (`step_operations`)."""
+_GRAPH_SHARE = 0.2
+"""Of an operation's launch, where it is replayed from a CUDA graph; assumed."""
+
+
+class Assumed(NamedTuple):
+    """What nobody knows before a run. `utilisation`: share of the accelerator's peak that a step's products reach;
+    `launches`: that the host makes for one operation of a step; `launch_sec`: until it has made one; `overlap`: share
+    of the products' time during which gradients travel; `hidden`: whether the host launches while the device computes.
+    """
+
+    utilisation: float
+    launches: float
+    launch_sec: float
+    overlap: float
+    hidden: bool
+
+
+SLOW, USUAL, FAST = (
+    Assumed(0.02, 344 / _COUNTED, 50e-6, 0.0, hidden=False),
+    Assumed(0.08, 284 / _COUNTED, 15e-6, 0.5, hidden=True),
+    Assumed(0.3, 224 / _COUNTED, 5e-6, 1.0, hidden=True),
+)
+"""Calibrated by published speeds of GANs on V100, A100 and L40, which are at 5 to 18 % of the peak (docs/costs.md). A
+launch takes 4 to 6 us by https://susun-blog.com/blog/pegainfer-3-cuda-graph, and several times that with Python and
+autograd, assumed. Launch-bound runs of dcgan-digits made 224 to 344 launches a step (measured, November 2026); of other
+networks the same share is assumed.
+"""
+_LEAST_WAITING = Assumed(SLOW.utilisation, FAST.launches, FAST.launch_sec, FAST.overlap, hidden=True)
+"""No step of the band waits for a smaller share of its time."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A figure and how far off it may be; `low` is the smallest."""
+
+    low: float
+    mid: float
+    high: float
+
+    def over(self, number: float) -> "Band":
+        """`number` divided by it, so that low becomes high."""
+        return Band(number / self.high, number / self.mid, number / self.low)
+
+    def map(self, function: Callable[[float], float]) -> "Band":
+        """`function`, which does not fall, of each."""
+        return Band(function(self.low), function(self.mid), function(self.high))
+
+
+def about(number: float) -> str:
+    """To two digits: a projection knows no more.
+
+    >>> about(25473), about(6.04)
+    ('25,000', '6')
+    """
+    return f"{float(f'{number:.2g}'):,.{0 if number >= 10 else 1}f}".removesuffix(".0")
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Of training alone, on all nodes that the stack may have.
+
+    Attributes:
+        images_per_second: of the whole job; None where nobody can tell.
+        provenance: measured by the stack file, projected, or unknown.
+        source: what it rests on, or why it is not known.
+        waiting: shares of a step's time in which no product is computed: at least, and as usual; None likewise.
+    """
+
+    images_per_second: Band | None
+    provenance: Literal["measured", "projected", "unknown"]
+    source: str
+    waiting: tuple[float, float] | None = None
+
+    @property
+    def usual_waiting(self) -> float:
+        """The usual share of a step in which nothing is computed; 0 where nothing says that there is one."""
+        return 0.0 if self.waiting is None else self.waiting[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+class WorkerPeak(NamedTuple):
+    """Of what one worker drives: TFLOP/s, in which numbers, by whom."""
+
+    tflops: float
+    numbers: str
+    source: str
+
+
+def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
+    """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
+    effective = config.training.effective_config()
+    if machine.backend == "xla" and "backend" not in config.training.settings:
+        return effective.model_copy(update={"backend": "xla"})
+    return effective
+
+
+def model_of(machine: MachineType) -> str:
+    """`A100-80G` of `A100-80Gx8`; a TPU slice's generation."""
+    if machine.backend == "xla":
+        return plan_slice(accelerator_type=machine.accelerator).generation
+    return machine.accelerator.rpartition("x")[0]
+
+
+def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None:
+    """The peak that this training could reach; None where nobody says, or a worker computes on its processor."""
+    if trained.backend == "gloo":
+        return None
+    if machine.backend == "xla":
+        peak = worker_tflops(plan_slice(accelerator_type=machine.accelerator))
+        # XLA multiplies float32 in bfloat16 too, unless it is told otherwise.
+        return None if peak.value is None else WorkerPeak(peak.value, "bf16", peak.source)
+    if machine.backend != "nccl":
+        return None
+    numbers = "tf32" if trained.precision == "fp32" and trained.tf32 else trained.precision
+    for each in (numbers, trained.precision):
+        if found := peak_of(model_of(machine), each):
+            return WorkerPeak(found.tflops, each, "the vendor's data sheet")
+    return None
+
+
+def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None = None) -> Throughput:
+    """Measured, else projected. `num_nodes`: of the job; all that the stack may have where left out. What the stack
+    file has measured is of all nodes; for fewer it is scaled as the projection scales.
+    """
+    most = config.cluster.nodes.max
+    num_nodes = most if num_nodes is None else num_nodes
+    if config.own_command is not None:
+        return Throughput(None, "unknown", "a command of your own: nothing here knows how fast it is")
+    if config.job is None:
+        return Throughput(None, "unknown", "a cluster with a queue: nothing is known of the jobs that will come")
+    measured = config.estimate.images_per_second
+    if measured is not None:
+        source = "gangway:estimate.images_per_second"
+        if num_nodes == most:
+            return Throughput(Band(measured, measured, measured), "measured", source)
+        fewer, top = (project(trained_on(config, machine), machine, count) for count in (num_nodes, most))
+        rate = _scaled(measured, fewer.images_per_second, top.images_per_second, num_nodes / most)
+        scaled = f"{source} of {most} nodes, scaled to {num_nodes} as the projection scales"
+        return Throughput(rate, "projected", scaled, fewer.waiting)
+    return project(trained_on(config, machine), machine, num_nodes)
+
+
+def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:
+    """What is measured on all nodes, for fewer of them. Without a projection: at least in proportion."""
+    if fewer is None or top is None:
+        return Band(measured * share, measured * share, measured)
+    ratios = (fewer.low / top.low, fewer.mid / top.mid, fewer.high / top.high)
+    return Band(measured * min(ratios), measured * ratios[1], measured * max(ratios))
+
+
+def network_of(machine: MachineType, num_nodes: int) -> Network | None:
+    """What gradients travel over; None where one worker is alone. InputError: nobody says how fast it is."""
+    workers = machine.num_accelerators.value
+    if num_nodes * workers == 1:
+        return None
+    if machine.backend != "xla":
+        return links_of(machine)
+    plan = plan_slice(accelerator_type=machine.accelerator)
+    return slices_of(plan.generation, plan.topology, workers, num_nodes)
+
+
+class Work(NamedTuple):
+    """Of a step while networks have one size. `share`: of the run's images shown at it; `flop`: for each real image;
+    `operations`: that the host starts for one micro-batch; `gradient_bytes`: that all workers average.
+    """
+
+    share: float
+    flop: float
+    operations: float
+    gradient_bytes: float
+
+
+class Step(NamedTuple):
+    """What a step is made of, whatever runs it.
+
+    Attributes:
+        work: at each size of the networks.
+        images: real images, over all workers.
+        largest: the same of the worker that has most: the others wait for it.
+        starts: how often its operations are started, for micro-batches; less where they are replayed.
+    """
+
+    work: tuple[Work, ...]
+    images: int
+    largest: int
+    starts: float
+
+
+def step_of(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
+    """Of a configuration on so many workers, in a part of its run; None for all of it."""
+    share = ceil(trained.batch_size / workers)
+    work = tuple(
+        Work(stage.share, step_flop(stage.config), step_operations(stage.config), _gradient_bytes(stage.config))
+        for stage in stages(trained, span)
+    )
+    starts = ceil(share / (trained.batch_gpu or share)) * (_GRAPH_SHARE if trained.cuda_graphs else 1)
+    return Step(work, trained.step_images, share * trained.d_steps, starts)
+
+
+def _gradient_bytes(config: TrainConfig) -> float:
+    return _FLOAT32 * (generator_size(config).parameters + config.d_steps * discriminator_size(config).parameters)
+
+
+class Leg(NamedTuple):
+    """A segment of a run, in which batch and precision stay as they are. `share`: of the run's images; `tflops`: the
+    peak of what one worker drives, in the numbers that it computes in.
+    """
+
+    share: float
+    step: Step
+    tflops: float
+
+
+class StepTime(NamedTuple):
+    """Seconds of a step, on the mean over its sizes. `products_sec`: of the products alone; `whole_sec`: all of it."""
+
+    products_sec: float
+    whole_sec: float
+
+
+def step_time(step: Step, tflops: float, network: Network | None, workers: int, assumed: Assumed) -> StepTime:
+    """By what is assumed. `tflops`: the peak of what one worker drives; `network`: None for one worker."""
+    products = whole = 0.0
+    for work in step.work:
+        products_sec = step.largest * work.flop / (tflops * 1e12 * assumed.utilisation)
+        starts_sec = step.starts * work.operations * assumed.launches * assumed.launch_sec
+        busy_sec = max(products_sec, starts_sec) if assumed.hidden else products_sec + starts_sec
+        model = StepModel(busy_sec, work.gradient_bytes, overlap=assumed.overlap)
+        products += work.share * products_sec
+        whole += work.share * (busy_sec if network is None else step_sec(model, network, workers, "weak"))
+    return StepTime(products, whole)
+
+
+def image_time(legs: Sequence[Leg], network: Network | None, workers: int, assumed: Assumed) -> StepTime:
+    """The same for one image, on the mean over the run: each segment's by its own batch and precision."""
+    times = [(leg, step_time(leg.step, leg.tflops, network, workers, assumed)) for leg in legs]
+    return StepTime(
+        sum(leg.share * time.products_sec / leg.step.images for leg, time in times),
+        sum(leg.share * time.whole_sec / leg.step.images for leg, time in times),
+    )
+
+
+def rates(legs: Sequence[Leg], network: Network | None, workers: int) -> Band:
+    """Images a second, over the whole run."""
+    return Band(*(1 / image_time(legs, network, workers, assumed).whole_sec for assumed in (SLOW, USUAL, FAST)))
+
+
+class Course(NamedTuple):
+    """A run on machines: its segments, and of each what it is projected by."""
+
+    stretches: Sequence[Stretch]
+    peaks: Sequence[WorkerPeak]
+    legs: Sequence[Leg]
+
+    @property
+    def least_sec(self) -> float:
+        """Of one worker for one image of the run, at the full peak: no run is faster."""
+        return sum(
+            leg.share * least_flop(stretch.config, stretch.span) / (leg.tflops * 1e12)
+            for stretch, leg in zip(self.stretches, self.legs, strict=True)
+        )
+
+    @property
+    def peaks_in_words(self) -> str:
+        """Each peak once, in the run's order."""
+        told = dict.fromkeys(f"{each.tflops:g} TFLOP/s {each.numbers}, {each.source}" for each in self.peaks)
+        return "; then ".join(told)
+
+    def shares_in_words(self, workers: int) -> str:
+        """Of how many images a worker has how many in a step, in the run's order."""
+        sizes = dict.fromkeys(stretch.config.batch_size for stretch in self.stretches)
+        return ", then ".join(f"{ceil(size / workers)} of {size}" for size in sizes)
+
+
+def course_of(trained: TrainConfig, machine: MachineType, workers: int) -> Course | None:
+    """Of all segments that the run reaches, on so many workers; None where nobody knows a worker's peak in one."""
+    reached = stretches(trained)
+    peaks = [peak for each in reached if (peak := worker_peak(each.config, machine)) is not None]
+    if len(peaks) < len(reached):
+        return None
+    legs = [
+        Leg((each.end - each.first) / reached[-1].end, step_of(each.config, workers, each.span), peak.tflops)
+        for each, peak in zip(reached, peaks, strict=True)
+    ]
+    return Course(reached, peaks, legs)
+
+
+def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throughput:
+    """The band of the whole run on so many nodes, segment by segment; unknown with the reason."""
+    workers = num_nodes * machine.num_accelerators.value
+    course = course_of(trained, machine, workers)
+    if course is None:
+        why = "a worker computes on its processor" if trained.backend == "gloo" else "its peak is in no table here"
+        return Throughput(None, "unknown", f"nothing to project from on {machine.name}: {why}")
+    try:
+        network = network_of(machine, num_nodes)
+    except InputError as unknown:
+        return Throughput(None, "unknown", f"{machine.name}: {unknown.problem}")
+    parts = [(leg.share * work.share, work) for leg in course.legs for work in leg.step.work]
+    flop = sum(share * work.flop for share, work in parts)
+    operations = sum(share * work.operations for share, work in parts)
+    peaks = dict.fromkeys(f"{each.tflops:g} TFLOP/s ({each.numbers}, {each.source})" for each in course.peaks)
+    times = (image_time(course.legs, network, workers, assumed) for assumed in (_LEAST_WAITING, USUAL))
+    least, usual = (1 - time.products_sec / time.whole_sec for time in times)
+    return Throughput(
+        rates(course.legs, network, workers),
+        "projected",
+        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {model_of(machine)}'s "
+        f"{', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
+        f"{operations * SLOW.launches:,.0f} launches a step at "
+        f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {course.shares_in_words(workers)} images on "
+        f"each of {workers} workers"
+        f"{', gradients over the links of the catalogue' if network else ''}; calibrated by published GANs; data "
+        "loading, checkpoints and metrics are left out",
+        (least, usual),
+    )

@@ -1,0 +1,54 @@
+"""What a cluster with a queue cannot have: an engine that its provider has not, and settings of one job."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from components.core.findings import InputError
+from stacks.base.registry import all_providers, provider_of
+from stacks.config.stack_config import StackConfig
+from stacks.loading.written import written
+
+OF_ONE_JOB: Mapping[str, str] = MappingProxyType(
+    {
+        "observe.no_steps_minutes": "nothing is known of the steps of a queue's jobs",
+    }
+)
+UNREAD: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "slurm": MappingProxyType({**OF_ONE_JOB, "head.prometheus_image": "its head runs no Prometheus so far"}),
+        "kubernetes": MappingProxyType(
+            {
+                **OF_ONE_JOB,
+                "cluster.breaker": "the cluster's autoscaler waits ever longer, up to half an hour, for a group whose "
+                "machines do not become nodes",
+                "head": "the provider runs the control plane",
+            }
+        ),
+    }
+)
+"""By kind of engine: config path -> why nothing reads it."""
+
+
+def queue_mistakes(config: StackConfig) -> Iterator[InputError]:
+    """One InputError for each setting that does not go with a queue."""
+    kind = config.engine.kind
+    if not config.engine.standing:
+        return
+    if kind not in provider_of(config.provider).settings.queues:
+        able = [provider.name for provider in all_providers() if kind in provider.settings.queues]
+        yield InputError(
+            "gangway:engine.kind",
+            f"no cluster of its own with provider: {config.provider} so far",
+            value=kind,
+            allowed=f"only with provider: {' or '.join(able)}" if able else "systemd",
+            fix="leave gangway:engine out, or submit to one that is there: gangway job submit FILE --on "
+            f"{'slurm:PARTITION' if kind == 'slurm' else 'kubernetes:CONTEXT'}",
+        )
+    for path, why in UNREAD[kind].items():
+        for place in written(config, path):
+            yield InputError(
+                f"gangway:{place}",
+                f"of no effect with engine: {kind}: {why}",
+                allowed="left out",
+                fix=f"leave {place.rpartition('.')[2]} out",
+            )

@@ -1,0 +1,262 @@
+"""The offline plan: the very program `pulumi up` runs, under the SDK's test runtime, priced and checked, without
+credentials, network or CLI. Ids of resources that do not exist yet are written `${Type.name.id}`.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from components.core.findings import Finding, Severity
+from components.estimate.cost import CostEstimate, estimate, foreign_regions
+from components.estimate.energy import (
+    CarbonEstimate,
+    EmbodiedEstimate,
+    EnergyEstimate,
+    RunHours,
+    SciEstimate,
+    estimate_carbon,
+    estimate_embodied,
+    estimate_energy,
+    estimate_sci,
+)
+from components.estimate.ladder import LadderEstimate
+from stacks.base.registry import provider_of
+from stacks.config.stack_config import StackConfig
+from stacks.estimates.common_findings import check_budget, money_findings
+from stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
+from stacks.estimates.ladder_cost import assumptions, ladder_cost
+from stacks.estimates.region_limits import resource_findings
+from stacks.estimates.run_costs import (
+    Pace,
+    RungCost,
+    bill_in_reach,
+    dearest_rung,
+    most_bound,
+    most_usd,
+    pace,
+    price_ladder,
+    run_nodes,
+    usage_lines,
+)
+from stacks.plan.bill_coverage import unpriced
+from stacks.plan.gc_pause import without_gc
+from stacks.plan.rules.guardrails import with_guardrails
+from stacks.plan.team_access import TeamAccess, team_access
+from stacks.program import build, program_of
+from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything `gangway plan` prints. Cost, energy and emissions are of all of max_hours on the first rung that
+    machines can come to; rungs, ladder and `expected` are what a run is expected to take at its speed. Nobody knows
+    that of a command of one's own: its rungs are priced for all of max_hours, ladder, pace and energy are absent. So
+    they are of a cluster with a queue, priced for a month, whose `job` is empty.
+    """
+
+    config: StackConfig
+    resources: tuple[PlannedResource, ...]
+    findings: tuple[Finding, ...]
+    cost: CostEstimate
+    rungs: tuple[RungCost, ...]
+    ladder_if_trained: LadderEstimate | None
+    pace_if_trained: Pace | None
+    expected: ExpectedRun
+    energy: EnergyEstimate
+    carbon: CarbonEstimate
+    embodied: EmbodiedEstimate
+    sci: SciEstimate
+    job: dict[str, Any]
+
+    @property
+    def ladder(self) -> LadderEstimate:
+        """All rungs as one, of a training."""
+        assert self.ladder_if_trained is not None, "asked of a training alone"
+        return self.ladder_if_trained
+
+    @property
+    def pace(self) -> Pace:
+        """Of a training, likewise."""
+        assert self.pace_if_trained is not None, "asked of a training alone"
+        return self.pace_if_trained
+
+    @property
+    def rung(self) -> RungCost | None:
+        """The rung in use: the first that machines can come to; None where there is none."""
+        return next((rung for rung in self.rungs if rung.in_reach), None)
+
+    @property
+    def most_usd(self) -> float:
+        """US dollars of a run at most: all of max_hours on `dearest`; of known prices."""
+        return most_usd(self.config, self.cost)
+
+    @property
+    def dearest(self) -> RungCost:
+        """The rung on which the stack costs most."""
+        return self.rungs[dearest_rung(self.config, self.cost)[0]]
+
+    def _run_most(self) -> dict[str, Any] | None:
+        if self.rung is None:
+            return None
+        return {
+            "usd": self.most_usd,
+            "position": self.dearest.position,
+            "kind": self.dearest.kind,
+            "bound": most_bound(self.cost),
+            "foreign_regions": foreign_regions(self.cost.components),
+        }
+
+    def hourly_with(self, nodes: int) -> float | None:
+        """US dollars an hour with so many nodes of the rung in use; None where their price is not known."""
+        of_all = None if self.rung is None else self.rung.nodes_hourly
+        if of_all is None:
+            return None
+        return self.cost.hourly - of_all * (1 - nodes / self.config.cluster.nodes.max)
+
+    @property
+    def team_access(self) -> tuple[TeamAccess, ...]:
+        """The permissions of each team of a cluster with a queue."""
+        return team_access(self.config.stack, self.resources)
+
+    def _standing(self) -> dict[str, Any] | None:
+        """What a cluster with a queue costs an hour, by the nodes that are up; None where the stack is one job."""
+        if self.config.job is not None:
+            return None
+        nodes = self.config.cluster.nodes
+        return {
+            "no_nodes_hourly": self.hourly_with(0),
+            "nodes_min_hourly": self.hourly_with(nodes.min),
+            "nodes_max_hourly": self.hourly_with(nodes.max),
+        }
+
+    @property
+    def idle_hourly(self) -> float | None:
+        """US dollars an hour when no job runs: of everything, or of what stays once the nodes have left."""
+        stays = provider_of(self.config.provider).nodes_stay(self.resources)
+        if self.rung is None:
+            return self.cost.hourly
+        if self.config.job is None:
+            return self.hourly_with(self.config.cluster.nodes.min)
+        if not self.config.work.terminate_when_done or stays:
+            return self.rung.hourly
+        nodes = self.rung.nodes_hourly
+        return None if nodes is None else self.cost.hourly - nodes
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that forbid `up`."""
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there are any of them."""
+        return bool(self.errors)
+
+    def plain(self) -> dict[str, Any]:
+        """The plan as its JSON file holds it: tuples are lists there, and would not be equal to them."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.to_json()))
+        return plain
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as design.md specifies it."""
+        sdk = provider_of(self.config.provider).sdk
+        packages = {"gangway": "gangway-iac", "pulumi": "pulumi", sdk: sdk}
+        return {
+            "stack": self.config.stack,
+            "provider": self.config.provider,
+            "region": self.config.region,
+            "resources": [resource.to_json() for resource in self.resources],
+            "findings": [finding.to_json() for finding in self.findings],
+            "cost": {
+                **self.cost.to_json(),
+                "idle_hourly": self.idle_hourly,
+                "run_most": self._run_most(),
+                "standing": self._standing(),
+            },
+            "rungs": [rung.to_json() for rung in self.rungs],
+            "ladder": self.ladder_if_trained and {**self.ladder.to_json(), "assumptions": assumptions(self.rungs)},
+            "expected_run": self.expected.to_json(),
+            "checkpoints": self.pace_if_trained and self.pace.to_json(),
+            "energy": self.energy.to_json(),
+            "carbon": {
+                **self.carbon.to_json(),
+                "embodied": self.embodied.to_json(),
+                "sci": self.sci.to_json(),
+            },
+            "job": self.job or None,
+            "team_access": [row.to_json() for row in self.team_access],
+            "versions": {name: version(package) for name, package in packages.items()},
+        }
+
+
+def run_program(config: StackConfig, cloud: Cloud, planned: Any = None) -> Recording:
+    """Runs the stack's program against `cloud`; the recording's result is what the stack exports. InputError: whatever
+    the program finds wrong with `config`.
+    """
+    return record(lambda: build(config, planned), cloud, config.stack)
+
+
+def _footprint(config: StackConfig, planned: Any, run: ExpectedRun) -> tuple[EnergyEstimate, EmbodiedEstimate]:
+    """What the run draws, and its share of making the machines, for the hours that it takes."""
+    machine, num_nodes, band = planned.machine, run_nodes(config, planned.machine), run.hours
+    most = config.work.max_hours
+    hours = RunHours.at_most(most) if band is None else RunHours(band.low, band.mid, band.high, most)
+    energy = estimate_energy(machine, num_nodes, hours, planned.region, run.throughput.usual_waiting)
+    if not config.trains:
+        whose = "a custom command draws" if config.job is not None else "jobs of a queue will draw"
+        energy = energy.unknown(f"what {whose} is not known")
+    return energy, estimate_embodied(machine, num_nodes, hours)
+
+
+def _kimg(config: StackConfig, run: ExpectedRun) -> tuple[float, float, float] | None:
+    """Thousands of images of a training, when fastest, as expected, and when slowest."""
+    if not config.trains or run.share is None:
+        return None
+    kimg, share = config.training.kimg, run.share
+    return kimg * share.high, kimg * share.mid, kimg * share.low
+
+
+def make_plan(config: StackConfig) -> Plan:
+    """Runs the program, prices its resources and collects the findings. InputError: a value that cannot be planned,
+    such as a budget below one hour's cost.
+    """
+    with without_gc():
+        provider = program_of(config.provider)
+        planned = provider.plan(config)
+        program = run_program(config, PlaceholderCloud(), planned)
+        lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))
+        lines += usage_lines(config, program.resources)
+        cost = estimate(lines, config.work.max_hours)
+        check_budget(config, cost)
+        speed = run_throughput(config, planned.machine)
+        run = expected_run(config, planned.machine, speed, cost)
+        energy, embodied = _footprint(config, planned, run)
+        carbon = estimate_carbon(energy, planned.region)
+        job = pace(config, speed) if config.trains else None
+        rungs, paid = price_ladder(config, planned.machine, lines, job), cost.upfront + cost.once
+        ladder = None if job is None else ladder_cost(config, planned.machine, rungs, paid)
+        return Plan(
+            config=config,
+            resources=program.resources,
+            findings=with_guardrails(
+                (
+                    *provider.findings(config, planned, cost),
+                    *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
+                    *unpriced(program.resources, lines),
+                    *resource_findings(config, program.resources),
+                ),
+                *(config, program.resources, job),
+            ),
+            cost=cost,
+            rungs=rungs,
+            ladder_if_trained=ladder,
+            pace_if_trained=job,
+            expected=run,
+            energy=energy,
+            carbon=carbon,
+            embodied=embodied,
+            sci=estimate_sci(carbon, embodied, _kimg(config, run)),
+            job=program.result.get("job", {}),
+        )

@@ -1,0 +1,172 @@
+"""All rules of ours, those that no single resource keeps or breaks among them, and which of them a stack's limits
+switch on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from components.core.capacity import Spot
+from components.core.findings import Finding, Severity
+from components.estimate.cost import Declared
+from stacks.base.registry import all_providers, provider_of
+from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
+from stacks.config.stack_config import StackConfig
+from stacks.estimates.run_costs import Pace
+from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, grid_of
+from stacks.plan.rules.retention import PROTECTED_TO_THE_END, unprotected
+from stacks.plan.rules.tags import REQUIRED_TAGS
+from stacks.recording import PlannedResource
+
+SAVES = 10
+"""Checkpoints that a run is advised which makes none."""
+
+PLAN_REFUSED = Rule(
+    code="plan.refused",
+    severity=Severity.ERROR,
+    holds="The stack file can be planned: its budget lasts for one hour at least",
+    path="gangway:budget.monthly_usd",
+    fix="",
+)
+SPOT_SAVES = Rule(
+    code="checkpoint.missing",
+    severity=Severity.WARNING,
+    holds="A run on spot capacity saves a checkpoint before its end",
+    path="gangway:job.checkpoint_kimg",
+    fix="",
+)
+_SAID_BY_PLAN = (
+    ("budget.below-estimate", Severity.WARNING, "The budget lasts for a month of the stack", "budget.monthly_usd"),
+    ("budget.fallback", Severity.WARNING, "The budget lasts for a month on the dearest rung", "budget.monthly_usd"),
+    ("budget.unknown-price", Severity.WARNING, "The budget is held against known prices", "budget.monthly_usd"),
+    ("capacity.spot-infeasible", Severity.ERROR, "A run on spot capacity is expected to end", "cluster.capacity"),
+    ("checkpoint.interval", Severity.WARNING, "A run on spot is saved neither too seldom nor too often", "job"),
+    ("regions.refused", Severity.ERROR, "The stack and its data are where gangway:regions allows", "regions"),
+    ("prices.stale", Severity.WARNING, "The estimate is made of prices younger than 180 days", "region"),
+)
+PLAN_RULES: tuple[Rule, ...] = (
+    PLAN_REFUSED,
+    SPOT_SAVES,
+    PROTECTED_TO_THE_END,
+    # What mends it depends on the stack, and each finding says it.
+    *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
+)
+"""Rules whose breaches are findings of a plan, with their codes and severities."""
+# What other findings say with more of a reason stands for the rule's own.
+_SAID_AS = {
+    SHIELDED.code: {"machine.trusted-launch-off"},
+    SPOT_SAVES.code: {"checkpoint.interval", "capacity.spot-infeasible"},
+}
+
+
+def unsaved_spot(config: StackConfig, job: Pace) -> Iterable[Finding]:
+    """A run on spot that saves only at its end: whatever interrupts it takes all of it."""
+    on_spot = [at for at, rung in enumerate(config.cluster.capacity) if isinstance(rung, Spot)]
+    if on_spot and (job.shortest_sec >= config.work.max_hours * 3600 or job.checkpoint_kimg >= config.training.kimg):
+        advised = float(f"{config.training.kimg / SAVES:.2g}")
+        yield Finding(
+            SPOT_SAVES.severity,
+            SPOT_SAVES.code,
+            SPOT_SAVES.path,
+            f"a checkpoint every {job.checkpoint_kimg:g} kimg is none before the end of a run that makes "
+            f"{config.training.kimg:g} kimg in {config.work.max_hours:g} h: whatever interrupts it on "
+            f"capacity[{on_spot[0]}] (spot) takes all of it",
+            f"set checkpoint_kimg: {advised:g}",
+        )
+
+
+def _no_budget(resources: Sequence[Declared]) -> Iterable[str]:
+    kinds = [kind(resource.type) for resource in resources]
+    providers = all_providers()
+    machines = sum(one in provider.machine_types for one in kinds for provider in providers)
+    if machines and not any(one in provider.budget_types for one in kinds for provider in providers):
+        yield f"{machines} resources that are or start machines, and no budget that counts them"
+
+
+def _no_end(resources: Sequence[Declared]) -> Iterable[str]:
+    """A block's nodes are paid for until its end, and ended by EC2 without notice where nobody stops them."""
+    blocks = [resource.name for resource in resources if _in_block(resource)]
+    schedules = [resource.inputs for resource in resources if kind(resource.type) == "aws:autoscaling:Schedule"]
+    # Which group a schedule ends is known only once that group stands: they are counted.
+    ends = sum(is_unknown(inputs.get("maxSize")) or inputs.get("maxSize") == 0 for inputs in schedules)
+    if len(blocks) > ends:
+        yield (
+            f"{', '.join(sorted(blocks))}: {len(blocks)} launch templates for capacity blocks, and {ends} scheduled "
+            "actions that stop nodes before the block's end"
+        )
+
+
+def _in_block(resource: Declared) -> bool:
+    markets = items(below(resource.inputs, "instanceMarketOptions"))
+    is_template = kind(resource.type) == "aws:ec2:LaunchTemplate"
+    return is_template and any(one.get("marketType") == "capacity-block" for one in markets)
+
+
+BUDGET_PRESENT = StackRule(
+    code="budget.missing",
+    severity=Severity.ERROR,
+    holds="A stack with machines has a budget",
+    path="gangway:budget",
+    fix="add a budget: the components aws.Budget, gcp.Budget and azure.Budget alarm and can stop nodes",
+    check=_no_budget,
+)
+BLOCK_ENDS = StackRule(
+    code="capacity.block-end",
+    severity=Severity.WARNING,
+    holds="Nodes from a capacity block are stopped before it ends",
+    path="gangway:cluster.capacity",
+    fix="write ends_at as EC2 shows it for the block: Gangway makes the scheduled action of it",
+    check=_no_end,
+)
+
+
+RESOURCE_RULES: tuple[ResourceRule, ...] = (
+    REQUIRED_TAGS,
+    NO_PUBLIC_ADDRESS,
+    ENCRYPTED,
+    IMDS_V2,
+    SHIELDED,
+    CLEAN_REGION,
+)
+STACK_RULES: tuple[StackRule, ...] = (BUDGET_PRESENT, BLOCK_ENDS)
+
+
+def findings_of_resources(resources: Sequence[Declared], limits: Limits) -> Iterator[Finding]:
+    """A finding for each rule that `resources` break."""
+    for rule in RESOURCE_RULES:
+        # Several machines may break a rule in the same words: their region is.
+        breaches = dict.fromkeys(breach for resource in resources for breach in rule.check(resource, limits))
+        if breaches:
+            yield rule.finding(list(breaches))
+    for whole in STACK_RULES:
+        if breaches := dict.fromkeys(whole.check(resources)):
+            yield whole.finding(list(breaches))
+
+
+def with_guardrails(
+    said: Iterable[Finding],
+    config: StackConfig,
+    resources: Sequence[PlannedResource],
+    job: Pace | None,
+) -> tuple[Finding, ...]:
+    """`said` and what the rules have to add to it; nothing is said twice. `job`: None for a command of one's own."""
+    before = tuple(said)
+    codes = {finding.code for finding in before}
+    grid = grid_of(config)
+    judged = (*resources, *(() if grid is None else (grid,)))
+    rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
+    breaches = list(unprotected(provider_of(config.provider), resources))
+    order = [PROTECTED_TO_THE_END.finding(breaches)] if breaches else []
+    found = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
+    return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
+
+
+def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
+    """The finding on a region, with the command that ranks the others for this stack; a site has no others."""
+    provider, cluster = provider_of(config.provider), config.cluster
+    if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
+        return finding
+    accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator
+    words = [f"gangway quote --accelerator {accelerator} --hours {config.work.max_hours:g}"]
+    words += [f"--{name} {','.join(named)}" for name, named in config.regions if named]
+    command = " ".join(words)
+    return replace(finding, fix=f"{finding.fix}; `{command}` ranks regions with price and emissions")

@@ -1,0 +1,165 @@
+"""Rules of others (Checkov's and Trivy's) held against planned resources: which our stacks keep, and why not the rest.
+
+python -m stacks.plan.rules.outside_rules > docs/security-rules.md
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from components.estimate.cost import Declared
+from stacks.base.rule import is_unknown, kind
+
+_FILE = Path(__file__).with_suffix(".yaml")
+_HEAD = """\
+# Rules of others
+
+Checkov 3.3.30 and Trivy's checks (November 2026) for the kinds of resources that our stacks declare, and what they
+answer. `tests/stacks/plan/rules/test_outside_rules.py` holds the plans of all shipped stacks against this table;
+both come from `stacks/plan/rules/outside_rules.yaml`. The rules were written for Terraform, and are held against
+Pulumi's inputs by us: neither program was run on a stack. Severities are Trivy's; Checkov's source has none.
+"""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Check(_Strict):
+    """What an input has to be. `at`: its path, `[]` for each item, empty for all inputs; one of the others is given:
+    `is_`, `in`: its value; `absent`, `present`; `most`, `least`: of a number; `has`, `lacks`: patterns in its JSON.
+    """
+
+    at: str
+    is_: Any = Field(default=None, alias="is")
+    among: tuple[Any, ...] = Field(default=(), alias="in")
+    absent: bool = False
+    present: bool = False
+    most: float | None = None
+    least: float | None = None
+    has: str = ""
+    lacks: str = ""
+
+    def holds(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether the input is so, or only the cloud can tell."""
+        return all(self._holds(value) for value in _values(inputs, self.at))
+
+    def _holds(self, value: Any) -> bool:
+        if self.absent:
+            return value in (None, [], {})
+        if self.present:
+            return value not in (None, [], {}, "")
+        if self.lacks or self.has:
+            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+            return bool(re.search(self.has, text)) if self.has else not re.search(self.lacks, text)
+        if is_unknown(value):
+            return True
+        if self.most is not None or self.least is not None:
+            return isinstance(value, int | float) and (self.least or value) <= value <= (self.most or value)
+        return value in (self.among or (self.is_, "true" if self.is_ is True else self.is_))
+
+
+class Exempt(_Strict):
+    """Resources, by a pattern of their names, that need not hold, and why."""
+
+    name: str
+    why: str
+
+
+class OutsideRule(_Strict):
+    """One or several rules that say the same of one kind of resource.
+
+    Attributes:
+        rules: their identifiers.
+        severity: Trivy's; of a rule that only Checkov has, none.
+        resource: kind of the resource that answers.
+        about: what is asked, in a few words.
+        holds: all of it, for each such resource.
+        exempt: those that need not.
+        why: the reason where it is not held, or is held by something else.
+        note: what a reader must know besides.
+    """
+
+    rules: tuple[str, ...] = Field(min_length=1)
+    severity: Literal["critical", "high", "medium", "low", ""] = ""
+    resource: str
+    about: str
+    holds: tuple[Check, ...] = ()
+    exempt: tuple[Exempt, ...] = Field(default=(), alias="except")
+    why: str = ""
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.holds and not self.why:
+            raise ValueError(f"{self.rules[0]}: neither held nor explained")
+        return self
+
+    @property
+    def answer(self) -> str:
+        """For the table."""
+        if self.why:
+            return self.why
+        exempt = "".join(f"; but for `{each.name}`: {each.why}" for each in self.exempt)
+        return f"held{exempt}".replace("|", "\\|") + (f"; {self.note}" if self.note else "")
+
+    def asks(self, declared: Declared) -> bool:
+        """Whether it is about this resource."""
+        return kind(declared.type) == self.resource
+
+    def is_exempt(self, resource: Declared) -> bool:
+        """Whether this one need not hold."""
+        return any(re.search(each.name, resource.name) for each in self.exempt)
+
+    def kept(self, resource: Declared) -> bool:
+        """Whether this one holds."""
+        return all(check.holds(resource.inputs) for check in self.holds)
+
+
+@cache
+def outside_rules() -> tuple[OutsideRule, ...]:
+    """All of them."""
+    return tuple(OutsideRule.model_validate(entry) for entry in yaml.safe_load(_FILE.read_text("utf-8")))
+
+
+def breaches(resources: Sequence[Declared]) -> Iterator[str]:
+    """A sentence for each resource that does not hold what it has to."""
+    for rule in outside_rules():
+        for resource in resources:
+            if rule.asks(resource) and not rule.is_exempt(resource) and not rule.kept(resource):
+                yield f"{', '.join(rule.rules)}: {resource.name} ({rule.resource}): {rule.about}"
+
+
+def _values(inputs: Any, path: str) -> Iterator[Any]:
+    """What stands at a path; None where nothing does."""
+    if not path:
+        yield inputs
+        return
+    part, _, rest = path.partition(".")
+    name, each = part.removesuffix("[]"), part.endswith("[]")
+    value = inputs.get(name) if isinstance(inputs, Mapping) else inputs if is_unknown(inputs) else None
+    several = value if each and isinstance(value, list) else [value]
+    for item in several:
+        yield from _values(item, rest)
+
+
+def as_markdown() -> str:
+    """The page: kinds in order, the gravest rules first."""
+    order = ("critical", "high", "medium", "low", "")
+    rows = sorted(outside_rules(), key=lambda rule: (rule.resource, order.index(rule.severity), rule.rules))
+    lines = ["| resource | rules | severity | asks for | answer |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| `{rule.resource}` | {', '.join(rule.rules)} | {rule.severity or '-'} | {rule.about} | {rule.answer} |"
+        for rule in rows
+    ]
+    return _HEAD + "\n" + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")

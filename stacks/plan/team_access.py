@@ -1,0 +1,108 @@
+"""The table of team, resource and permissions of a cluster with a queue, made from the plan."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from components.kubernetes.namespaces import CLAIM, MEMBER_GROUP, RUNS_APART
+from stacks.recording import PlannedResource
+
+_EVERYBODY = frozenset({"system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
+
+
+@dataclass(frozen=True)
+class TeamAccess:
+    """One row.
+
+    Attributes:
+        team: the team.
+        principal: its members or pods, as the cluster or the cloud names them.
+        cluster: the stack, if the principal exists in its cluster alone; empty for a cloud grant, which may be valid in
+            any cluster.
+        resource: a Kubernetes kind, a volume claim, or the cloud resource that makes the grant.
+        where: a namespace, a folder, or `whole cluster`.
+        permissions: verbs, or a cloud role.
+    """
+
+    team: str
+    principal: str
+    cluster: str
+    resource: str
+    where: str
+    permissions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**asdict(self), "permissions": list(self.permissions)}
+
+
+def team_access(stack: str, resources: Sequence[PlannedResource]) -> tuple[TeamAccess, ...]:
+    """All rows, sorted by team; empty for a stack without namespaces of teams."""
+    manifests = [each.inputs for each in resources if each.type.startswith("kubernetes:") and "kind" in each.inputs]
+    teams = sorted(each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace")
+    rows = [
+        *_by_roles(stack, teams, manifests),
+        *_by_volumes(stack, manifests),
+        *(row for team in teams for row in _by_the_cloud(team, resources)),
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.team, row.principal, row.where, row.resource)))
+
+
+def _by_roles(stack: str, teams: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+    roles = {_key(each, each["kind"]): each["rules"] for each in manifests if each["kind"] in ("Role", "ClusterRole")}
+    for binding in (each for each in manifests if each["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        namespace = binding["metadata"].get("namespace")
+        where = "whole cluster" if namespace is None else f"namespace {namespace}"
+        rules = roles[_key(binding, binding["roleRef"]["kind"], binding["roleRef"]["name"])]
+        for subject, rule in product(binding["subjects"], rules):
+            principal, verbs = f"{subject['kind'].lower()} {subject['name']}", tuple(rule["verbs"])
+            for team, group, kind in product(_teams_of(subject, teams), rule["apiGroups"], rule["resources"]):
+                yield TeamAccess(team, principal, stack, f"{kind}.{group}" if group else kind, where, verbs)
+
+
+def _key(manifest: Mapping[str, Any], kind: str, name: str | None = None) -> tuple[str, str, str]:
+    namespace = manifest["metadata"].get("namespace", "") if kind == "Role" else ""
+    return kind, namespace, name or manifest["metadata"]["name"]
+
+
+def _teams_of(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]:
+    """The teams whose members or pods match the subject of a binding."""
+    name = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        return [team for team in teams if team == subject.get("namespace")]
+    if name in _EVERYBODY:
+        return teams
+    return [team for team in teams if name in (f"{MEMBER_GROUP}{team}", f"system:serviceaccounts:{team}")]
+
+
+def _by_volumes(stack: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[TeamAccess]:
+    """Pods of a team can mount the claims of its namespace. The claim of run folders is one volume for all teams."""
+    apart = any((each["kind"], each["metadata"]["name"]) == ("ValidatingAdmissionPolicyBinding", RUNS_APART)
+                for each in manifests)  # fmt: skip
+    for claim in manifests:
+        if claim["kind"] == "PersistentVolumeClaim":
+            team, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+            where = f"folder {team}/" if apart and name == CLAIM else "all of it"
+            verbs = ("read", "write", "delete") if "ReadWriteMany" in claim["spec"]["accessModes"] else ("read",)
+            yield TeamAccess(team, f"pods of {team}", stack, f"claim {name}", where, verbs)
+
+
+def _by_the_cloud(team: str, resources: Sequence[PlannedResource]) -> Iterator[TeamAccess]:
+    """Cloud resources whose inputs name the team's pods, in any form that a cloud uses. Usually there are none."""
+    named = re.compile(
+        rf'(system:serviceaccount:|/ns/|/namespace/|\.svc\.id\.goog\[|"[nN]amespace": "){re.escape(team)}["/:\]]'
+    )
+    found = [each for each in resources if not each.type.startswith(("kubernetes:", "pulumi:", "gangway:"))]
+    grants = [each for each in found if named.search(json.dumps(each.to_json()["inputs"]))]
+    pods = f"pods of {team}"
+    for each in grants:
+        yield TeamAccess(team, pods, "", f"{each.type.rpartition(':')[2]} {each.name}", "unknown", (_role(each),))
+    if not grants:
+        yield TeamAccess(team, pods, "", "the cloud's API", "nothing", ())
+
+
+def _role(resource: PlannedResource) -> str:
+    return str(next((resource.inputs[key] for key in ("role", "roleArn") if key in resource.inputs), "unknown"))

@@ -1,0 +1,156 @@
+"""What a record asks of this machine: its length, workers, threads, device and data; and what is refused."""
+
+import json
+import math
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.core.findings import InputError
+from gangway.bench.local import Hardware
+from gangway.bench.reproduce.rerun import _job, _prepare, execute, name_of_rerun, plan_rerun
+from gangway.runs.run_folders import Run, find_runs
+from trainer.records.run_record import RunContext
+
+MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
+WITH_GPUS = Hardware({**MACHINE, "gpus": ["H200", "H200"]})
+
+
+@pytest.fixture
+def run(run_dir: Path) -> Run:
+    return find_runs([run_dir / "run.json"])[0]
+
+
+def with_session(run: Run, **changes: object) -> Run:
+    """The run, its last session otherwise."""
+    last = run.record.sessions[-1].model_copy(update=changes)
+    return run._replace(record=run.record.model_copy(update={"sessions": (last,)}))
+
+
+def test_a_whole_record_is_its_own_configuration(run: Run) -> None:
+    again = plan_rerun(run, MACHINE, None, None)
+    assert again.config == run.record.config
+    assert (again.workers, again.threads, again.on_gpus, again.changes) == (1, 1, False, ())
+    assert again.data_dir == run.path / "data"
+    job = _job(again, Path("o"))
+    assert job.argv[:3] == ("train", "--config", "o/again.json")
+    assert (job.env, job.backend) == ({"OMP_NUM_THREADS": "1"}, "gloo")
+
+
+@pytest.mark.parametrize(("kimg", "images"), [(0.16, 160), (0.161, 176), (0.48, 480)])
+def test_a_part_ends_with_a_whole_step(run: Run, kimg: float, images: int) -> None:
+    assert plan_rerun(run, MACHINE, kimg, None).config.total_images == images
+
+
+@pytest.mark.parametrize("kimg", [0, -1, 0.5, math.nan, math.inf])
+def test_a_part_that_the_record_lacks_is_refused(run: Run, kimg: float) -> None:
+    with pytest.raises(InputError, match=r"--kimg: run .* has nothing to compare with there") as caught:
+        plan_rerun(run, MACHINE, kimg, None)
+    assert "at most 0.48" in str(caught.value)
+
+
+def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(run_dir: Path, tmp_path: Path) -> None:
+    path = run_dir / "run.json"
+    record = json.loads(path.read_text())
+    del record["config"]["mirror"], record["digest"]
+    path.write_text(json.dumps(record))
+    _prepare(plan_rerun(find_runs([path])[0], MACHINE, 0.16, None), tmp_path / "out", "id-again", MACHINE, None)
+    given = json.loads((tmp_path / "out" / "again.json").read_text())
+    assert given == {**record["config"], "kimg": 0.16}
+    context = json.loads((tmp_path / "out" / "context.json").read_text())
+    assert {"run_id", "machine_type"} <= context.keys() < RunContext.model_fields.keys(), "what is said, and no default"
+
+
+def test_a_run_without_images_is_refused(run: Run) -> None:
+    nothing = run._replace(record=run.record.model_copy(update={"images": 0}))
+    with pytest.raises(InputError, match="has shown no image"):
+        plan_rerun(nothing, MACHINE, None, None)
+
+
+def test_a_machine_too_small_takes_fewer_workers_and_says_so(run: Run) -> None:
+    again = plan_rerun(with_session(run, world_size=16), MACHINE, None, None)
+    assert again.workers == 4
+    assert again.changes == ("workers: 4 here, 16 then: this machine has 2 cores of Model 1, 8 GiB",)
+
+
+def test_a_run_on_gpus_goes_to_the_cpu_where_there_are_none(run: Run) -> None:
+    config = run.record.config.model_copy(update={"backend": "nccl"})
+    on_gpus = with_session(run, device="NVIDIA H200", world_size=2)
+    on_gpus = on_gpus._replace(record=on_gpus.record.model_copy(update={"config": config}))
+    again = plan_rerun(on_gpus, MACHINE, None, None)
+    assert (again.config.backend, again.on_gpus, again.threads) == ("auto", False, None)
+    assert again.changes == ("device: CPU here, NVIDIA H200 then", "backend: auto here, nccl then")
+    there = plan_rerun(on_gpus, WITH_GPUS, None, None)
+    assert (there.config.backend, there.on_gpus, there.workers, there.changes) == ("nccl", True, 2, ())
+
+
+def test_a_run_on_the_cpu_stays_there_on_a_machine_with_gpus(run: Run) -> None:
+    again = plan_rerun(run, WITH_GPUS, None, None)
+    assert (again.config.backend, again.on_gpus) == ("gloo", False)
+
+
+def test_other_images_are_refused(run: Run, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(run.path / "data", other)
+    index = json.loads((other / "index.json").read_text())
+    (other / "index.json").write_text(json.dumps({**index, "sha256": "1" * 64}))
+    with pytest.raises(InputError, match="these are not the images of the record") as caught:
+        plan_rerun(run, MACHINE, None, other)
+    assert "1" * 64 in str(caught.value)
+    assert run.record.dataset.sha256 in str(caught.value)
+
+
+def test_data_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--data: no shards of digits in"):
+        plan_rerun(run, MACHINE, None, tmp_path)
+    shutil.rmtree(run.path / "data")
+    assert plan_rerun(run, MACHINE, None, None).data_dir is None, "the trainer prepares digits itself"
+    celeba = run.record.dataset.model_copy(update={"name": "celeba"})
+    with pytest.raises(InputError, match="no shards of celeba"):
+        plan_rerun(run._replace(record=run.record.model_copy(update={"dataset": celeba})), MACHINE, None, None)
+
+
+def test_shards_beside_the_run_are_found(run: Run) -> None:
+    (run.path / "data").rename(run.path.parent / "data")
+    assert plan_rerun(run, MACHINE, None, None).data_dir == run.path.parent / "data"
+
+
+@pytest.mark.slow
+def test_data_made_anew_that_is_other_data_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    again = plan_rerun(run, MACHINE, 0.016, None)._replace(data_dir=None, dataset_sha256="2" * 64)
+    with pytest.raises(InputError, match="the trainer's own shards: these are not the images"):
+        execute(again, tmp_path / "out", "x", MACHINE, lambda images: None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_trainer_that_refuses_is_quoted(run: Run, tmp_path: Path) -> None:
+    again = plan_rerun(run, MACHINE, None, None)
+    again = again._replace(config=again.config.model_copy(update={"dataset": "celeba"}))
+    with pytest.raises(InputError, match=r"the trainer ended with 2: .*celeba"):
+        execute(again, tmp_path / "out", "x", MACHINE, lambda images: None)
+
+
+NAMES = st.text(max_size=300) | st.sampled_from(
+    ["/etc/cron.d/x", "../../x", "..", ".", "", ".ssh", "-rf", "a/b", "a\nb", "\u202ea", "$(id)", "x" * 400]
+)
+
+
+@given(NAMES)
+def test_the_new_runs_name_is_one_folders(name: str) -> None:
+    """A record from elsewhere may call itself what it likes: the run lands in --out, under a name that a disk and an
+    engine of containers take.
+    """
+    named = name_of_rerun(name, datetime(2026, 11, 1, tzinfo=UTC))
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}", named)
+    assert (Path("/out") / named).parent == Path("/out")
+    assert named.endswith("-again-20261101T000000Z")
+
+
+def test_a_plain_name_stays_as_it_is() -> None:
+    assert name_of_rerun("20261101-a_b.c", datetime(2026, 11, 1, tzinfo=UTC)).startswith("20261101-a_b.c-again-")

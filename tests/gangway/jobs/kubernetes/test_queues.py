@@ -1,0 +1,153 @@
+"""Quotas: what a queue never has, and what it has now."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.kubernetes.queues import queue_manifests
+from components.kubernetes.spec import ClusterSpec, Flavor, Node, Team
+from gangway.jobs.kubernetes.queues import (
+    Quota,
+    beyond,
+    cohort_total,
+    flavor_names,
+    lacking,
+    narrowest_block,
+    quantity,
+    quota_of,
+)
+from tests.gangway.jobs.kubernetes.test_manifests import job
+
+_OWN = ClusterSpec((), Node(8, 64), 1, (Flavor("own", {}),))
+
+
+def queue(*flavors: dict[str, str], cohort: str = "", used: str = "0", limit: str | None = None) -> Quota:
+    """Of one group; `used` of the first flavor's first resource."""
+    borrowing = {} if limit is None else {"borrowingLimit": limit}
+    made = [
+        {
+            "name": f"f{number}",
+            "resources": [{"name": name, "nominalQuota": own, **borrowing} for name, own in each.items()],
+        }
+        for number, each in enumerate(flavors)
+    ]
+    reserved = [{"name": "f0", "resources": [{"name": next(iter(flavors[0])), "total": used}]}]
+    spec: dict[str, object] = {"resourceGroups": [{"coveredResources": list(flavors[0]), "flavors": made}]}
+    return quota_of({"spec": {**spec, "cohortName": cohort}, "status": {"flavorsReservation": reserved}})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1", "1"), ("500m", "0.5"), ("1.5", "1.5"), ("2k", "2000"), ("2Ki", "2048"), ("1Gi", "1073741824")],
+)
+def test_quantities(text: str, number: str) -> None:
+    assert quantity(text) == Decimal(number)
+
+
+@given(nodes=st.integers(1, 64), cpu=st.integers(1, 64), first=st.integers(0, 2048), second=st.integers(0, 2048))
+def test_a_job_has_all_of_its_pods_of_one_flavor(nodes: int, cpu: int, first: int, second: int) -> None:
+    file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": str(cpu), "memory": "1Gi"})
+    found = dict(beyond(file, queue({"cpu": str(first)}, {"cpu": str(second)})))
+    assert ("cpu" in found) == (nodes * cpu > max(first, second))
+    assert found["memory"] == "the queue has no quota of it"
+
+
+def test_one_flavor_has_all_of_a_groups_resources() -> None:
+    file = job(resources={"cpu": "8", "memory": "8Gi"})
+    halves = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "4", "memory": "8Gi"})
+    assert len(beyond(file, halves)) == 1
+    assert lacking(file, halves) != []
+    whole = queue({"cpu": "8", "memory": "4Gi"}, {"cpu": "8", "memory": "8Gi"})
+    assert (beyond(file, whole), lacking(file, whole)) == ([], [])
+
+
+def test_each_group_has_a_flavor_of_its_own() -> None:
+    first, second = queue({"cpu": "8"}, {"cpu": "2"}), queue({"memory": "2Gi"}, {"memory": "8Gi"})
+    both = Quota([*first.groups, *second.groups], in_cohort=False)
+    assert beyond(job(resources={"cpu": "8", "memory": "8Gi"}), both) == []
+
+
+def test_what_may_be_borrowed_is_no_reason_to_refuse() -> None:
+    file = job(resources={"cpu": "8", "memory": "1Gi"})
+    free = queue({"cpu": "1"}, cohort="all")
+    some = queue({"cpu": "1"}, cohort="all", limit="4")
+    alone = queue({"cpu": "1"}, limit="40")
+    assert "cpu" not in dict(beyond(file, free))
+    assert "cpu" in dict(beyond(file, some))
+    assert "cpu" in dict(beyond(file, alone)), "there is nobody to borrow from"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "resources", "why"),
+    [
+        (2, {"cpu": "8", "memory": "64Gi"}, ""),
+        (3, {"cpu": "8", "memory": "64Gi"}, "cpu"),
+        (1, {"cpu": "9", "memory": "1Gi"}, "cpu"),
+        (1, {"cpu": "1", "memory": "65Gi"}, "memory"),
+    ],
+)
+def test_what_no_node_or_no_number_of_them_has_is_refused(nodes: int, resources: dict[str, str], why: str) -> None:
+    """By a queue of Gangway's own cluster, whose cohort would lend it anything: 2 nodes of 8 cores, one its own."""
+    spec = ClusterSpec((Team("vision", 1),), Node(8, 64), 2, (Flavor("own", {}),))
+    (made,) = (each for each in queue_manifests(spec) if each["kind"] == "ClusterQueue")
+    file = job(nodes={"min": 1, "max": nodes}, resources=resources)
+    assert {name for name, _ in beyond(file, quota_of(made))} >= ({why} if why else set())
+    assert bool(beyond(file, quota_of(made))) == bool(why)
+
+
+def test_what_a_whole_cohort_has_not_is_refused() -> None:
+    own = {"name": "f0", "resources": [{"name": "cpu", "nominalQuota": "1"}, {"name": "memory", "nominalQuota": "9Gi"}]}
+    queues = [{"spec": {"cohortName": "all", "resourceGroups": [{"flavors": [own]}]}} for _ in range(3)]
+    total = cohort_total(queues)
+    for nodes in (3, 4):
+        file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": "1", "memory": "1Gi"})
+        assert bool(beyond(file, quota_of(queues[0], total))) == (nodes > 3)
+        assert beyond(file, quota_of(queues[0])) == [], "where nobody knows the others"
+
+
+def test_pages_that_kueue_leaves_out_want_no_quota() -> None:
+    """As it does in a cluster of Gangway's own; of others nobody here can tell."""
+    file = job(resources={"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "5120Mi", "vpc.amazonaws.com/efa": "32"})
+    made = next(each for each in queue_manifests(_OWN) if each["kind"] == "ClusterQueue")
+    assert list(dict(beyond(file, quota_of(made)))) == ["vpc.amazonaws.com/efa"]
+    assert lacking(file, quota_of(made)) == []
+    others = {**made, "metadata": {"name": "all"}}
+    assert list(dict(beyond(file, quota_of(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
+
+
+def test_room_is_what_nobody_has_reserved() -> None:
+    file = job(resources={"cpu": "2", "memory": "1Gi"})
+    roomy = queue({"cpu": "4", "memory": "1Gi"}, used="2")
+    full = queue({"cpu": "4", "memory": "1Gi"}, used="2500m")
+    assert lacking(file, roomy) == []
+    assert [each.partition(":")[0] for each in lacking(file, full)] == ["cpu"]
+    other = queue({"cpu": "4", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, used="2500m")
+    assert lacking(file, other) == [], "another flavor has it"
+
+
+def topology(*labels: str) -> dict[str, object]:
+    return {"spec": {"levels": [{"nodeLabel": label} for label in labels]}}
+
+
+@pytest.mark.parametrize(
+    ("topologies", "label"),
+    [
+        ([topology("x/block", "x/rack", "kubernetes.io/hostname")], "x/rack"),
+        ([topology("x/block", "x/rack")], "x/rack"),
+        ([topology("x/block", "x/rack"), topology("x/block", "kubernetes.io/hostname")], "x/block"),
+        ([topology("x/block"), None], None),
+        ([topology("x/block"), topology("y/block")], None),
+        ([topology("kubernetes.io/hostname")], None),
+        ([], None),
+    ],
+)
+def test_the_narrowest_block_is_one_that_every_flavor_knows(topologies: list[Any], label: str | None) -> None:
+    assert narrowest_block(topologies) == label
+
+
+def test_a_flavor_of_two_groups_is_one() -> None:
+    groups = [{"flavors": [{"name": "a"}, {"name": "b"}]}, {"flavors": [{"name": "a"}]}]
+    assert flavor_names({"spec": {"resourceGroups": groups}}) == ["a", "b"]

@@ -1,0 +1,93 @@
+"""Nodes asked of a group: the change that a decision means, whoever carries it out."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.estimate.autoscale import Decision
+from gangway.jobs.systemd.scaling.base import (
+    AT_TAG,
+    WHY_TAG,
+    Change,
+    GroupState,
+    change_of,
+    nodes_of,
+    since_change_sec,
+    tags_of,
+    told_by,
+)
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+HOLD_SEC = 900.0
+
+
+def wants(nodes: int) -> Decision:
+    return Decision(nodes, f"{nodes} nodes: enough; 468 of 400 images/s (±5 %)", reached=True, possible=True)
+
+
+groups = st.builds(
+    GroupState,
+    name=st.just("demo-0"),
+    most=st.integers(0, 16),
+    asked=st.integers(0, 16),
+    in_service=st.integers(0, 16),
+    is_held=st.booleans(),
+    changed_at=st.none() | st.integers(0, 7200).map(lambda sec: NOW - timedelta(seconds=sec)),
+    why_not_in=st.sampled_from(["", "they hear of nothing"]),
+)
+
+
+@given(st.lists(groups, min_size=1, max_size=4), st.integers(1, 16), st.integers(1, 4))
+def test_a_change_is_of_the_first_group_within_bounds_and_moves_something(
+    states: Sequence[GroupState], nodes: int, least: int
+) -> None:
+    first = states[0]
+    found = change_of(states, wants(nodes), least, HOLD_SEC, NOW)
+    if isinstance(found, str):
+        closed, early = first.most == 0 or first.asked == 0, since_change_sec(states, NOW) < HOLD_SEC
+        same = first.asked == min(max(nodes, least), first.most)
+        held = first.is_held and min(max(nodes, least), first.most) > first.asked
+        unheard = bool(first.why_not_in) and min(max(nodes, least), first.most) < first.asked
+        assert closed or early or same or held or unheard, "else it is a change"
+        return
+    assert (found.group, found.was) == (first.name, first.asked)
+    assert found.nodes != found.was
+    assert found.was > 0, "what somebody has emptied stays empty"
+    assert min(least, first.most) <= found.nodes <= first.most
+    assert since_change_sec(states, NOW) >= HOLD_SEC
+    assert not (first.is_held and found.nodes > found.was), "a breaker that is open lets none in, and some out"
+    assert not (first.why_not_in and found.nodes < found.was), "who hears of nothing is not sent away"
+    after = [first._replace(asked=found.nodes, changed_at=NOW), *states[1:]]
+    assert isinstance(change_of(after, wants(nodes), least, HOLD_SEC, NOW), str), "and nothing more to do"
+
+
+def test_a_rung_that_makes_up_for_others_counts_as_nodes_of_the_job() -> None:
+    states = [GroupState("a", 4, 4, 1), GroupState("b", 2, 2, 2)]
+    assert nodes_of(states) == 3
+    assert nodes_of([GroupState("a", 4, 4, 0)]) is None
+
+
+def test_nodes_that_would_hear_of_nothing_stay() -> None:
+    state = GroupState("a", 4, 3, 3, why_not_in="they hear of nothing")
+    stays = change_of([state], wants(2), 1, HOLD_SEC, NOW)
+    assert isinstance(stays, str)
+    assert "they hear of nothing" in stays
+    assert isinstance(change_of([state], wants(4), 1, HOLD_SEC, NOW), Change), "others may come"
+
+
+def test_tags_say_when_and_why_in_characters_that_every_cloud_takes() -> None:
+    tags = tags_of(Change("a", 3, 2, f"enough; 468 of 400 images/s (±5 %) {'x' * 300}"), NOW)
+    assert told_by(tags) == (NOW, tags[WHY_TAG])
+    assert tags[WHY_TAG].startswith("3 to 2: enough 468 of 400 images/s 5 x")
+    assert max(map(len, tags.values())) == 256
+    state = GroupState("a", 4, 2, 2, False, *told_by(tags))
+    assert state.last_change.startswith("last changed 2030-01-01 00:00 UTC: 3 to 2")
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2030-01-01T00:00:00"])
+def test_a_tag_that_is_no_time_holds_nothing_back(text: str) -> None:
+    assert told_by({AT_TAG: text, WHY_TAG: "why"}) == (None, "why")
+    assert GroupState("a", 4, 2, 2, False, *told_by({AT_TAG: text})).last_change == ""

@@ -1,0 +1,202 @@
+"""The tables: means of ours, changes against the control, the papers' rows marked and apart, what is missing told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.core.findings import InputError
+from gangway.report.comparison.groups import Member, Missing, Source
+from gangway.report.comparison.tables import PUBLISHED, Report, Row, as_json, report_of
+from trainer.records.quality import QualityRecord
+from trainer.records.quantity import Quantity
+
+Make = Callable[..., Member]
+
+
+def rows(report: Report, kind: str) -> list[Row]:
+    return [row for row in report.table.rows if row.kind == kind]
+
+
+def cell(row: Row, key: str) -> float | None:
+    return row.cells[key].value
+
+
+def test_environments_have_the_columns_of_the_paper_and_means_over_seeds(environments: Report) -> None:
+    table = environments.table
+    assert [column.key for column in table.columns] == [
+        *("total_h", "min_per_epoch", "s_per_epoch", "gpus", "IS", "FID", "FD-ENL0", "loss_g", "loss_d"),
+        *("scaling_efficiency", "usd", "it_wh", "gco2e"),
+    ]
+    single = rows(environments, "ours")[0]
+    assert single.label == "single-node"
+    assert single.seeds == (0, 1, 2)
+    seconds = environments.members[0].record.wall_sec.value
+    assert seconds is not None
+    assert cell(single, "total_h") == pytest.approx(seconds * 1.05 / 3600)
+    assert cell(single, "s_per_epoch") == pytest.approx(60 * (cell(single, "min_per_epoch") or 0))
+    assert single.cells["total_h"].std == pytest.approx(seconds * 0.05 / 3600)
+    assert single.cells["usd"].provenance == "list-price"
+    assert single.cells["FID"].source == "this run has no FID; FD-ENL0 is another measure"
+    assert table.rows_are == "Environment"
+
+
+def test_scaling_efficiency_needs_a_run_on_one_worker_of_the_same_device(environments: Report) -> None:
+    single, _, gcp = rows(environments, "ours")
+    assert cell(single, "scaling_efficiency") is None
+    speeds = [member.record.images_per_sec.value or 0 for member in environments.members]
+    expected = (sum(speeds[6:]) / 3 / 4) / (sum(speeds[:6]) / 6)
+    assert cell(gcp, "scaling_efficiency") == pytest.approx(expected)
+    assert "against 6 run(s) on one such worker" in gcp.cells["scaling_efficiency"].source
+
+
+def test_scaling_efficiency_of_other_devices_is_not_made_up(member_of: Make) -> None:
+    many = member_of("b", stack="gcp", world_size=4)
+    session = many.record.sessions[0].model_copy(update={"device": "NVIDIA L4"})
+    other = member_of("b", stack="gcp", sessions=(session,))
+    report = report_of(Source((member_of("a"), other), ()), None)
+    assert [cell(row, "scaling_efficiency") for row in rows(report, "ours")] == [None, None]
+    assert [cell(row, "gpus") for row in rows(report, "ours")] == [0, 4]
+
+
+def test_scaling_efficiency_on_a_machine_that_nobody_named_is_not_made_up(member_of: Make) -> None:
+    runs = (member_of("a"), member_of("b", world_size=4))
+    for row in rows(report_of(Source(runs, ()), None), "ours"):
+        assert cell(row, "scaling_efficiency") is None
+        assert "does not name the machine" in row.cells["scaling_efficiency"].source
+
+
+def test_without_the_control_there_is_no_change_and_that_is_said(member_of: Make) -> None:
+    suite = {"suite": "s", "paper": "P3"}
+    runs = [replace(member_of(f"aws-{arm}", stack="aws", arm=arm, **suite), control="c") for arm in ("t", "u")]
+    report = report_of(Source(tuple(runs), ()), None)
+    assert rows(report, "change") == []
+    assert [row.remarks for row in rows(report, "ours")] == [("no change is told: no run of control c is done",)] * 2
+    late = replace(member_of("aws-c", stack="aws", arm="c", **suite), control="c")
+    report = report_of(Source((*runs, late), ()), None)
+    assert [row.label for row in rows(report, "change")] == ["change against c"] * 2
+
+
+def test_kid_changes_by_a_difference(member_of: Make) -> None:
+    def member(name: str, value: float) -> Member:
+        quality = build_kid(member_of(name).record.quality[0], value)
+        return member_of(name, arm=name, suite="s", paper="P3", quality=(quality,))
+
+    (change,) = rows(report_of(Source((member("c", -0.01), member("t", 0.02)), ()), None), "change")
+    assert cell(change, "KID") == pytest.approx(0.03)
+    assert change.cells["KID"].unit == ""
+    assert change.cells["cpu_percent"].unit == "points"
+
+
+def test_the_whole_stacks_cost_has_a_column_where_a_suite_tells_it(member_of: Make) -> None:
+    plain = member_of("a", usd=1.0)
+    dollars = Quantity(value=4.0, unit="USD", provenance="estimated", source="the plan, times the hours it stood")
+    without, known = (report_of(Source((one,), ()), None) for one in (plain, replace(plain, stack_usd=dollars)))
+    assert "stack_usd" not in {column.key for column in without.table.columns}
+    (row,) = rows(known, "ours")
+    assert (cell(row, "usd"), cell(row, "stack_usd")) == (1.0, 4.0)
+    assert row.cells["stack_usd"].provenance == "estimated"
+
+
+def build_kid(quality: QualityRecord, value: float) -> QualityRecord:
+    return quality.model_copy(update={"name": "KID", "trained": Quantity.measured(value, "1", "made up")})
+
+
+def test_a_treatment_is_followed_by_its_change_seed_by_seed(arms: Report) -> None:
+    kinds = [row.kind for row in arms.table.rows]
+    assert kinds[:3] == ["ours", "ours", "change"]
+    assert set(kinds[3:]) == {"theirs"}
+    change = rows(arms, "change")[0]
+    assert change.label == "change against control"
+    assert cell(change, "total_h") == pytest.approx(-20)
+    assert dict(change.cells["total_h"].values) == pytest.approx({"seed 0": -20, "seed 1": -20})
+    assert cell(change, "usd") is None
+    assert arms.settings == {"precision": {"control": "fp32", "half": "bf16"}}
+    assert arms.table.rows_are == "Arm"
+
+
+def test_each_stack_has_a_control_of_its_own(member_of: Make) -> None:
+    runs = tuple(
+        member_of(f"{stack}-{arm}", stack=stack, arm=arm, suite="s", paper="P3", factor=factor)
+        for stack, arm, factor in (("aws", "c", 1.0), ("aws", "t", 0.5), ("gcp", "c", 2.0), ("gcp", "t", 3.0))
+    )
+    changes = rows(report_of(Source(runs, ()), None), "change")
+    assert [cell(row, "total_h") for row in changes] == pytest.approx([-50, 50])
+
+
+@pytest.mark.parametrize("name", ["arms", "environments"])
+def test_theirs_are_marked_apart_and_in_no_mean_of_ours(name: str, request: pytest.FixtureRequest) -> None:
+    report: Report = request.getfixturevalue(name)
+    kinds = [row.kind for row in report.table.rows]
+    assert kinds == sorted(kinds, key=lambda kind: kind == "theirs"), "ours first, theirs last"
+    theirs = rows(report, "theirs")
+    assert len(theirs) == {"arms": 3, "environments": 4}[name]
+    keys = {column.key for column in report.table.columns}
+    for row in theirs:
+        assert row.cells.keys() <= keys, "a figure of theirs without a column would be lost"
+        assert {one.provenance for one in row.cells.values()} == {PUBLISHED}
+        assert all("theirs, not ours" in one.note for one in row.cells.values())
+        assert row.runs == ()
+    assert not {PUBLISHED} & {one.provenance for row in rows(report, "ours") for one in row.cells.values()}
+
+
+def test_quality_of_different_protocols_is_not_averaged(member_of: Make) -> None:
+    first, second = member_of("a"), member_of("b", 1)
+    quality = second.record.quality[0]
+    protocol = quality.protocol.model_copy(update={"num_fakes": 10_000})
+    other = member_of("b", 1, quality=(quality.model_copy(update={"protocol": protocol}),))
+    assert cell(rows(report_of(Source((first, second), ()), None), "ours")[0], "FD-ENL0") is not None
+    (row,) = rows(report_of(Source((first, other), ()), None), "ours")
+    assert row.cells["FD-ENL0"].source == "computed in different ways by these runs, so not to be compared"
+
+
+def test_an_older_record_without_use_of_machines_says_so(member_of: Make) -> None:
+    runs = (member_of("a", paper="P3", utilisation=None, summaries={}),)
+    (row,) = rows(report_of(Source(runs, ()), None), "ours")
+    assert row.cells["cpu_percent"].source == "not recorded by that version"
+
+
+def test_large_runs_are_in_kwh(member_of: Make) -> None:
+    member = member_of("a")
+    energy = member.record.energy.model_copy(update={"it_joules": Quantity.measured(7.2e6, "J", "NVML")})
+    (row,) = rows(report_of(Source((member_of("a", energy=energy),), ()), None), "ours")
+    assert cell(row, "it_kwh") == pytest.approx(2)
+
+
+def test_runs_that_are_not_done_are_told_and_left_out(member_of: Make) -> None:
+    gone = Missing("suite", "azure-s0", "failed", "no quota")
+    part = member_of("b", 1, status="interrupted", images=3008)
+    report = report_of(Source((member_of("a"), part), (gone,)), None)
+    assert [member.name for member in report.members] == ["a"]
+    assert report.missing[0] == gone
+    assert report.missing[1][1:] == ("b", "interrupted", "left out of the table: 3.008 of 6.016 kimg")
+    with pytest.raises(InputError, match=r"RUNS: no run is done(.|\n)*b: interrupted"):
+        report_of(Source((part,), ()), None)
+
+
+def test_which_table_and_why(member_of: Make) -> None:
+    def table(**more: str) -> tuple[str, str]:
+        made = report_of(Source((member_of("a", **more),), ()), None).table
+        return made.name, made.why
+
+    assert table() == ("P2", "no suite of these runs names a paper")
+    assert table(arm="half", suite="s") == ("P3", "the suite has arms, and names no paper")
+    assert table(paper="P3", suite="s") == ("P3", "suite s is of paper P3")
+
+
+def test_as_data_every_cell_has_its_provenance_and_its_runs(arms: Report) -> None:
+    data = as_json(arms)
+    assert data["table"] == "P3"
+    for row in data["rows"]:
+        for told in row["cells"].values():
+            assert told["provenance"]
+            assert told["source"]
+            assert (told["value"] is None) == (told["provenance"] == "absent")
+    ours = data["rows"][0]["cells"]["total_h"]
+    assert ours["values"].keys() == {"local-control-s0", "local-control-s1"}
+    assert ours["n"] == 2
+
+
+def test_papers_are_data_beside_the_code(repo: Path) -> None:
+    assert (repo / "stacks" / "report" / "comparison" / "papers.yaml").is_file()

@@ -1,0 +1,80 @@
+"""A run's folder is its sender's: what stands under a run's names and is no plain file is refused by every command."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from components.core.findings import InputError
+from components.core.signing_key import new_signing_key
+from gangway.bench.reproduce.compare import check_comparable
+from gangway.cli.main import app
+from gangway.runs.run_folders import find_runs
+
+pytestmark = pytest.mark.attack("a run's folder", "links, FIFOs and files without an end under a run's names")
+WHY = re.compile("no regular file|is a link")
+RECORDED = Path(__file__).parent / "comparison" / "recorded"
+ODD: dict[str, Callable[[Path], object]] = {
+    "a FIFO": os.mkfifo,
+    "a link to a device without an end": lambda path: path.symlink_to("/dev/zero"),
+    "a link to another's file": lambda path: path.symlink_to("/etc/passwd"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(RECORDED, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def refusal(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert isinstance(done.exception, InputError), done.output
+    return str(done.exception)
+
+
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("name", ["run.json", "run.json.sig", "stats.jsonl"])
+def test_report_refuses_what_is_no_file(what: str, name: str, folder: Path) -> None:
+    (folder / name).unlink(missing_ok=True)
+    ODD[what](folder / name)
+    assert WHY.search(refusal("report", folder))
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_sign_and_job_refuse_it_too(what: str, folder: Path, tmp_path: Path) -> None:
+    (folder / "run.json").unlink()
+    ODD[what](folder / "run.json")
+    (tmp_path / "key.pem").write_text(new_signing_key())
+    for words in (("sign", folder, "--key", tmp_path / "key.pem"), ("job", folder)):
+        assert WHY.search(refusal(*words))
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_reproduce_refuses_a_manifest_that_is_none(what: str, folder: Path) -> None:
+    (folder / "checkpoints").mkdir()
+    ODD[what](folder / "checkpoints" / "000016.json")
+    (run,) = find_runs([folder])
+    with pytest.raises(ValueError, match="manifest"):
+        check_comparable(run)
+
+
+def test_sign_writes_through_no_link(folder: Path, tmp_path: Path) -> None:
+    """The name under which a signature is written before it is whole is known beforehand."""
+    (tmp_path / "key.pem").write_text(new_signing_key())
+    (tmp_path / "mine").write_text("mine")
+    (folder / ".run.json.sig.partial").symlink_to(tmp_path / "mine")
+    done = CliRunner().invoke(app, ["sign", str(folder), "--key", str(tmp_path / "key.pem")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not (folder / "run.json.sig").is_symlink()
+
+
+def test_a_folder_that_a_person_names_may_be_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "newest").symlink_to("run")
+    (run,) = find_runs([tmp_path / "newest"])
+    assert run.path == folder

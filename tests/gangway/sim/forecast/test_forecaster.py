@@ -1,0 +1,188 @@
+"""The forecast: it never looks ahead, keeps its promises on noise, beats the baseline where there is something to
+learn, and says what it cannot do.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+
+from components.core.findings import InputError
+from gangway.sim.forecast import forecaster
+from gangway.sim.forecast.accuracy import accuracy
+from gangway.sim.forecast.baseline import seasonal_naive
+from gangway.sim.forecast.boosting import fit
+from gangway.sim.forecast.forecaster import Backtest, Setting, backtest, choose_setting, forecast
+from gangway.sim.forecast.series import Series
+from gangway.sim.forecast.simulated import simulate
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def hourly(values: Sequence[float], step: timedelta = timedelta(hours=1)) -> Series:
+    return Series("jobs", START, step, tuple(values))
+
+
+@cache
+def examined(kind: str) -> tuple[Series, Setting, Backtest]:
+    series = simulate(kind, 24 * 21)
+    setting = choose_setting(series, 12, None, 0.8)
+    return series, setting, backtest(series, setting)
+
+
+@pytest.mark.slow
+def test_a_forecast_never_looks_ahead() -> None:
+    """Another future changes no forecast that was made before it, nor its interval, nor the baseline."""
+    series, setting, before = examined("grid")
+    draw, kept = random.Random(1), len(series.values) - 40
+    later = [draw.uniform(-1e4, 1e4) for _ in series.values[kept:]]
+    after = backtest(replace(series, values=(*series.values[:kept], *later)), setting)
+    same = [index for index, each in enumerate(before.forecasts) if each.origin <= kept]
+    assert 10 < len(same) < len(before.forecasts)
+    assert [after.forecasts[index] for index in same] == [before.forecasts[index] for index in same]
+    assert [after.baseline[index] for index in same] == [before.baseline[index] for index in same]
+    assert after.forecasts[-1] != before.forecasts[-1]
+
+
+def test_what_is_published_is_what_a_longer_history_would_have_published_then() -> None:
+    series, setting, _ = examined("grid")
+    model, baseline = forecast(series.until(400), setting)
+    assert model == forecast(replace(series.until(400)), setting)[0]
+    assert (model.origin, baseline.origin) == (400, 400)
+    assert list(baseline.middle) == seasonal_naive(series.values[:400], setting.horizon, setting.season)
+
+
+@pytest.mark.parametrize("kind", ["grid", "interruptions"])
+def test_quantiles_do_not_cross_and_nothing_goes_below_zero(kind: str) -> None:
+    _, _, found = examined(kind)
+    for each in (*found.forecasts, *found.baseline):
+        assert all(0 <= a <= b <= c for a, b, c in zip(each.low, each.middle, each.high, strict=True))
+
+
+def test_the_baseline_of_the_back_test_is_the_one_by_hand() -> None:
+    series, setting, found = examined("grid")
+    for each in found.baseline:
+        assert list(each.middle) == seasonal_naive(series.values[: each.origin], setting.horizon, setting.season)
+    whole = [each for each in found.baseline if each.origin + setting.horizon <= len(series.values)]
+    errors = [
+        abs(series.values[each.origin + index] - each.middle[index])
+        for each in whole
+        for index in range(setting.horizon)
+    ]
+    assert found.naive.mae == pytest.approx(sum(errors) / len(errors))
+    assert found.naive.forecasts == len(whole)
+    assert found.model == accuracy(
+        [
+            each.beside(series.values[each.origin : each.origin + setting.horizon])
+            for each in found.forecasts[: len(whole)]
+        ],
+        setting.level,
+    )
+
+
+@pytest.mark.slow
+def test_on_exchangeable_noise_intervals_hold_their_share() -> None:
+    """Independent values, one step ahead: truths are independent of each other, so binomial bounds hold."""
+    draw = random.Random(9)
+    series = hourly([draw.gauss(100, 10) for _ in range(1200)])
+    found = backtest(series, Setting(horizon=1, season=24, level=0.8))
+    number = found.model.forecasts
+    assert number >= 290
+    for each in (found.model, found.naive):
+        assert abs(each.coverage - 0.8) <= 4 * (0.8 * 0.2 / number) ** 0.5
+    # The baseline repeats a noisy value; the best guess is the mean, which errs by less by a root of two.
+    assert found.gain is not None
+    assert found.gain.verdict == "better"
+
+
+def test_what_repeats_exactly_is_the_baselines() -> None:
+    series = hourly([float(hour % 24) for hour in range(24 * 20)])
+    setting = Setting(horizon=6, season=24, level=0.8)
+    model, baseline = forecast(series, setting)
+    assert model.middle == baseline.middle == tuple(float(hour) for hour in range(6))
+    assert backtest(series, setting).gain is None
+
+
+def test_a_shift_of_the_level_is_seen_as_drift_and_stillness_is_not() -> None:
+    draw = random.Random(10)
+    noise = [draw.gauss(0, 1) for _ in range(700)]
+    setting = Setting(horizon=1, season=1, level=0.8)
+    still = backtest(hourly([100 + each for each in noise]), setting)
+    # From here on each value lies above the one before, which no forecast of a stationary series expects.
+    rising = backtest(hourly([100 + each + max(0, index - 600) * 4 for index, each in enumerate(noise)]), setting)
+    assert still.drift.alarm is None
+    assert rising.drift.alarm is not None
+    assert rising.drift.upward
+
+
+@pytest.mark.parametrize("step", [timedelta(minutes=30), timedelta(days=1), timedelta(hours=5)])
+def test_other_steps_have_other_seasons(step: timedelta) -> None:
+    draw = random.Random(12)
+    series = hourly([50 + draw.gauss(0, 1) for _ in range(700)], step)
+    setting = choose_setting(series, 4, None, 0.8)
+    model, _ = forecast(series, setting)
+    assert all(45 < each < 55 for each in model.middle)
+    assert setting.season_reason
+
+
+def test_too_short_a_history_says_how_much_is_needed_and_what_it_is_enough_for() -> None:
+    series = hourly([1.0, 2.0] * 140)
+    with pytest.raises(InputError) as refused:
+        choose_setting(series, 24, None, 0.9)
+    error = refused.value
+    assert (error.value, error.allowed.split()[0]) == (280, str(Setting(24, 24, 0.9).fewest_values))
+    hours = int(error.fix.removeprefix("--horizon ").partition("h")[0])
+    assert choose_setting(series, hours, None, 0.9).horizon == hours
+    with pytest.raises(InputError, match="too short"):
+        choose_setting(series, hours + 1, None, 0.9)
+    with pytest.raises(InputError) as refused:
+        choose_setting(hourly([1.0] * 20), 1, None, 0.9)
+    assert refused.value.fix.startswith("give ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("horizon", "season", "level"), [(1, 1, 0.9), (7, 24, 0.9), (24, 7, 0.95), (30, 24, 0.5)])
+def test_the_least_history_is_enough(horizon: int, season: int, level: float) -> None:
+    """For every part of the work: fitting, calibrating, ten forecasts to test, drift."""
+    setting = Setting(horizon, season, level)
+    draw = random.Random(13)
+    found = backtest(hourly([draw.gauss(0, 1) for _ in range(setting.fewest_values)]), setting)
+    assert found.model.forecasts >= 10
+    assert all(abs(value) < 1e6 for each in found.forecasts for value in (*each.low, *each.high))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("horizon", "season", "level"), [(48, 24, 0.99), (72, 24, 0.99), (2, 168, 0.5)])
+@pytest.mark.parametrize("more", [0, 1, 37, 97])
+def test_a_back_test_leaves_what_is_needed_to_learn_from(
+    monkeypatch: pytest.MonkeyPatch, horizon: int, season: int, level: float, more: int
+) -> None:
+    """At the fewest values that are asked for, and just above: neither tests nor calibration take of it."""
+    setting = Setting(horizon, season, level)
+    learnt: list[int] = []
+
+    def counted(series: Series, known: int, *others: Any) -> Any:
+        learnt.append(known)
+        return fit(series, known, *others)
+
+    monkeypatch.setattr(forecaster, "fit", counted)
+    draw = random.Random(14)
+    found = backtest(hourly([draw.gauss(0, 1) for _ in range(setting.fewest_values + more)]), setting)
+    assert min(learnt) >= setting.least_learnt
+    assert found.model.forecasts >= 10
+
+
+def test_what_has_gone_below_zero_lately_may_be_forecast_there() -> None:
+    """Zero is the floor of what has never been below it, and of nothing else: a price falls below it for once."""
+    draw = random.Random(15)
+    noise = [draw.gauss(0, 2) for _ in range(600)]
+    series = hourly([(40 if index < 520 else -40) + each for index, each in enumerate(noise)])
+    model, baseline = forecast(series, Setting(horizon=6, season=24, level=0.8))
+    assert max(model.middle) < -20
+    assert max(baseline.middle) < -20
+    earlier, _ = forecast(series.until(520), Setting(horizon=6, season=24, level=0.8))
+    assert min(earlier.low) >= 0

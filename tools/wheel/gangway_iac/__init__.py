@@ -1,0 +1,68 @@
+"""The one package of the wheel: Gangway's five packages lie under `gangway_iac/_tree`.
+
+So another project's environment has no such names at its top; only a process that asks here can import them.
+"""
+
+import os
+import signal
+import sys
+
+# Nothing else here: until `main` is called, Ctrl-C ends with a traceback.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+
+def _tree() -> "Path":
+    """The folder that holds the five packages: in the wheel beside this file, in a checkout its top."""
+    from pathlib import Path
+
+    here = Path(__file__).resolve().parent
+    return here / "_tree" if (here / "_tree").is_dir() else here.parents[2]
+
+
+def add_to_path() -> None:
+    """Makes the five packages importable in this process and those that it starts."""
+    tree, inherited = str(_tree()), os.environ.get("PYTHONPATH")
+    if tree in sys.path:  # as in an editable install, or in a process that one of ours has started
+        return
+    sys.path.insert(0, tree)
+    os.environ["PYTHONPATH"] = f"{tree}{os.pathsep}{inherited}" if inherited else tree
+
+
+def main() -> None:
+    """The `gangway` command."""
+    # Ctrl-C while all this is imported ends the process as a signal does, without a traceback: 130 in a shell.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if before is not signal.default_int_handler:  # ignored, as in a background job: it stays so
+        signal.signal(signal.SIGINT, before)
+    add_to_path()
+    from gangway.cli.main import main as run_command
+
+    signal.signal(signal.SIGINT, before)
+    run_command()
+
+
+def run_program() -> None:
+    """Gangway's Pulumi program, for the `__main__.py` of a project outside a checkout."""
+    from runpy import run_module
+
+    add_to_path()
+    run_module("stacks", run_name="__main__")
+
+
+def run_policy_pack() -> None:
+    """Gangway's guardrails, for the `__main__.py` of a policy pack outside a checkout."""
+    from runpy import run_module
+
+    add_to_path()
+    run_module("stacks.policy", run_name="__main__")
+
+
+def load(module: str, name: str) -> "Any":
+    """An instance of a class of Gangway's: how Pulumi's process for dynamic resources finds their providers."""
+    from importlib import import_module
+
+    add_to_path()
+    return getattr(import_module(module), name)()

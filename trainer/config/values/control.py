@@ -1,0 +1,108 @@
+"""What a user may ask of the controller that changes what a run uses while it trains: policy, objective, bounds.
+Imports no torch.
+
+    controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainer.config.values.strict_numbers import NoTrue, Written
+from trainer.core.errors import broken_rule
+
+PolicyName = Literal["fixed", "rules", "model", "learned"]
+Mode = Literal["observe", "act"]
+Objective = Literal["time", "cost", "energy", "carbon"]
+Precision = Literal["fp32", "bf16", "fp16"]
+SWITCH_FILE = "controller-off"
+"""In the run's directory: while it is there, nothing is decided (`python -m trainer control off`)."""
+JUDGE = "judge"
+"""Who undoes, as decisions call it."""
+Least = Annotated[int, Field(ge=1), NoTrue]
+Range = tuple[Least, Least]
+_Few = Annotated[int, Field(ge=1, le=1024), NoTrue]
+FewRange = tuple[_Few, _Few]
+"""Of what a worker has in its process: no machine has cores for more."""
+RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
+"""Bounds that are [least, most]."""
+UNITS: Mapping[Objective, str] = MappingProxyType(
+    {"time": "images/s", "cost": "images/USD", "energy": "images/J", "carbon": "images/gCO2e"}
+)
+"""What each objective makes more of."""
+
+
+class Bounds(Written):
+    """What a decision may choose from. A setting without bounds stays as the run was started, except that loader
+    threads, batches read ahead and threads of a worker may have whatever the node has cores for: they change no sum.
+
+    Attributes:
+        loader_threads: of one worker, [least, most].
+        prefetch: batches read ahead, [least, most].
+        threads: of one worker's operators on a CPU, [least, most].
+        batch_gpu: images a worker takes at once, [least, most].
+        batch_size: global batch, [least, most]; step sizes follow with the square root.
+        precision: those allowed.
+        compile: whether compiled losses may be switched off, and on again.
+        watts: power limit of a GPU, [least, most].
+        nodes: of the cluster, [least, most]; a run starts and stops none, and says that it is ignored.
+        usd_per_hour: what all nodes together may cost at most; a stack's job.autoscale keeps to it, a run cannot.
+    """
+
+    loader_threads: FewRange | None = None
+    prefetch: FewRange | None = None
+    threads: FewRange | None = None
+    batch_gpu: Range | None = None
+    batch_size: Range | None = None
+    precision: tuple[Precision, ...] = ()
+    compile: bool = False
+    watts: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
+    nodes: Range | None = None
+    usd_per_hour: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _least_before_most(self) -> Self:
+        for name in (*RANGES, "watts"):
+            found = getattr(self, name)
+            if found is not None and found[0] > found[1]:
+                raise broken_rule(
+                    "[least, most], the first no more than the second",
+                    field=name,
+                    value=list(found),
+                    fix=f"{name}: {[found[1], found[0]]}",
+                )
+        return self
+
+
+class ControlSettings(Written):
+    """The controller of one run.
+
+    Attributes:
+        policy: who decides: fixed decides nothing, rules go by the bottleneck, model by a fitted model of throughput,
+            learned by what earlier decisions have brought.
+        mode: act on decisions, or observe: decide and tell, and change nothing.
+        objective: what there should be more of: images a second, a dollar, a joule, or a gram of CO2e.
+        interval_sec: how long a decision is watched at least; lines that come sooner are taken together.
+        patience: intervals that a decision is given before it is judged.
+        min_gain: share of the objective that a decision has to bring, or it is undone.
+        decisions_per_hour: no more than that many changes.
+        lost_sec: seconds that decisions may lose in all by what they try; beyond them only undoing is left.
+        bounds: what it may choose from.
+    """
+
+    policy: PolicyName = "rules"
+    mode: Mode = "act"
+    objective: Objective = "time"
+    interval_sec: float = Field(default=10.0, gt=0, le=3600)
+    patience: int = Field(default=2, ge=1, le=100)
+    min_gain: float = Field(default=0.02, ge=0, lt=1)
+    decisions_per_hour: float = Field(default=60.0, gt=0, le=10_000)
+    lost_sec: float = Field(default=300.0, ge=0, le=1e6)
+    bounds: Bounds = Bounds()
+
+    @property
+    def choice(self) -> str:
+        """Who decides for what, in words."""
+        return f"{self.policy} for {self.objective}, {self.mode}"

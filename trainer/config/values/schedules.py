@@ -1,0 +1,195 @@
+"""Values that change in the course of a run, as functions of the images seen. Imports no torch.
+
+schedules:
+  lr_g: {from: 2e-4, to: 5e-5, over_kimg: 20000, shape: cosine, then: hold}
+  r1_gamma: {steps: [[0, 1.0], [5000, 0.1]]}
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from trainer.config.values.strict_numbers import Number, Written
+from trainer.core.errors import broken_rule
+
+
+class _Schedule(Written):
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+
+class Ramp(_Schedule):
+    """From one value to another, evenly or along half a cosine, then as it ended.
+
+    Attributes:
+        start: value up to `after_kimg`; `from` in files.
+        to: value at the end.
+        over_kimg: thousands of images that it takes.
+        after_kimg: thousands of images before it begins.
+        shape: linear; or cosine, slow at both ends.
+        then: hold keeps the last value to the run's end; without it the ramp has to last as long as the run.
+    """
+
+    start: float = Field(alias="from")
+    to: float
+    over_kimg: float = Field(gt=0)
+    after_kimg: float = Field(default=0, ge=0)
+    shape: Literal["linear", "cosine"] = "linear"
+    then: Literal["hold"] | None = None
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Its ends, between which all others lie."""
+        return self.start, self.to
+
+    @property
+    def covers_kimg(self) -> float:
+        """Thousands of images that it says something about; infinite where it holds its last value."""
+        return math.inf if self.then == "hold" else self.after_kimg + self.over_kimg
+
+    def at(self, images: int) -> float:
+        """The value of the step that begins after so many images."""
+        share = min(1.0, max(0.0, (images / 1000 - self.after_kimg) / self.over_kimg))
+        if self.shape == "cosine":
+            share = 1 - 0.5 * (1 + math.cos(math.pi * share))
+        return self.start + share * (self.to - self.start)
+
+    def scaled(self, factor: float) -> Self:
+        """The same with all values times a factor."""
+        return self.model_copy(update={"start": self.start * factor, "to": self.to * factor})
+
+
+class Steps(_Schedule):
+    """One value after the other.
+
+    Attributes:
+        steps: (thousands of images, value from there on), the first at 0.
+    """
+
+    steps: tuple[tuple[Number, Number], ...] = Field(min_length=1)
+
+    covers_kimg: ClassVar[float] = math.inf
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        places = [kimg for kimg, _ in self.steps]
+        if places[0] != 0 or any(later <= earlier for earlier, later in itertools.pairwise(places)):
+            raise broken_rule("steps at rising thousands of images, the first at 0", field="steps", value=places)
+        return self
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """All of them."""
+        return tuple(value for _, value in self.steps)
+
+    def at(self, images: int) -> float:
+        """The value of the step that begins after so many images."""
+        return [value for kimg, value in self.steps if kimg * 1000 <= images][-1]
+
+    def scaled(self, factor: float) -> Self:
+        """The same with all values times a factor."""
+        return self.model_copy(update={"steps": tuple((kimg, value * factor) for kimg, value in self.steps)})
+
+
+def _kind(value: object) -> str:
+    is_steps = isinstance(value, Steps) or (isinstance(value, dict) and "steps" in value)
+    return (Steps if is_steps else Ramp).__name__
+
+
+Schedule = Annotated[Annotated[Ramp, Tag(Ramp.__name__)] | Annotated[Steps, Tag(Steps.__name__)], Discriminator(_kind)]
+
+
+def from_text(value: object) -> object:
+    """What a flag's value says, which is JSON in a text; anything else as it is."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise broken_rule("JSON, as a configuration's file has it", value=value) from None
+
+
+class Schedules(_Schedule):
+    """What changes in the course of a run; what has none keeps the value of its field in TrainConfig.
+
+    Attributes:
+        lr_g: the generator's step size.
+        lr_d: the discriminator's.
+        beta2: Adam's second moment decay.
+        r1_gamma: weight of R1.
+        r2_gamma: weight of R2.
+        ema_kimg: half-life of the averaged generator, thousands of images.
+        augment_p: share of the images that each part of the augmentation changes; all of them without a schedule.
+    """
+
+    lr_g: Schedule | None = None
+    lr_d: Schedule | None = None
+    beta2: Schedule | None = None
+    r1_gamma: Schedule | None = None
+    r2_gamma: Schedule | None = None
+    ema_kimg: Schedule | None = None
+    augment_p: Schedule | None = None
+
+    @property
+    def given(self) -> dict[str, Ramp | Steps]:
+        """Those that there are, by name."""
+        found = ((name, getattr(self, name)) for name in type(self).model_fields)
+        return {name: schedule for name, schedule in found if schedule is not None}
+
+
+SchedulesField = Annotated[Schedules, BeforeValidator(from_text)]
+
+_ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = MappingProxyType(
+    {
+        "lr_g": (lambda value: value > 0, "values above 0"),
+        "lr_d": (lambda value: value > 0, "values above 0"),
+        "beta2": (lambda value: 0 <= value < 1, "values from 0 up to, but not, 1"),
+        "r1_gamma": (lambda value: value >= 0, "values from 0 on"),
+        "r2_gamma": (lambda value: value >= 0, "values from 0 on"),
+        "ema_kimg": (lambda value: value >= 0, "values from 0 on"),
+        "augment_p": (lambda value: 0 <= value <= 1, "values from 0 to 1"),
+    }
+)
+
+
+class Misfit(NamedTuple):
+    """Why a schedule cannot be: of which value, what it says, what is allowed, and what mends it."""
+
+    name: str
+    value: object
+    allowed: str
+    fix: str
+
+
+def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Misfit | None:
+    """The first schedule that says what it cannot, or ends before a run of so many thousand images; None where all are
+    right. `plain` are the values of fields of the same names: they must not say something else.
+    """
+    for name, schedule in schedules.given.items():
+        fits, allowed = _ALLOWED[name]
+        if wrong := [value for value in schedule.values if not fits(value)]:
+            return Misfit(name, wrong[0], allowed, "change it to an allowed value")
+        if schedule.covers_kimg < kimg:
+            ends = f"it ends after {schedule.covers_kimg:g} of the run's {kimg:g} kimg"
+            return Misfit(
+                name,
+                ends,
+                f"a schedule that lasts {kimg:g} kimg, or then: hold, which keeps its last value to the end",
+                f'"then": "hold", or "over_kimg": {schedule.over_kimg + kimg - schedule.covers_kimg:g}'
+                if isinstance(schedule, Ramp)
+                else "",
+            )
+        ends_at = (schedule.values[0], schedule.values[-1])
+        if name in plain and plain[name] not in ends_at:
+            flag = f"--{name.replace('_', '-')} {ends_at[0]:g}"
+            return Misfit(
+                name,
+                f"{name} {plain[name]:g} beside a schedule from {ends_at[0]:g} to {ends_at[1]:g}",
+                f"{name} of {ends_at[0]:g} or {ends_at[1]:g}, where the schedule begins or ends, which decides",
+                f"{flag}, or another schedule: --schedules {{}} has none",
+            )
+    return None

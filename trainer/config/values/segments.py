@@ -1,0 +1,150 @@
+"""A run as a list of segments, in each of which batch, precision and workers stay as they are. Imports no torch.
+
+    segments:
+      - {from_image: 200000, batch_size: 256, lr_factor: 2}
+      - {from_image: 800000, precision: bf16, workers: 8}
+
+What a segment does not name stays as in the one before; the first begins with the configuration's own fields.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from trainer.config.values.schedules import from_text
+from trainer.config.values.strict_numbers import LrFactor, Written
+
+
+class Segment(Written):
+    """What is otherwise from some image on.
+
+    Attributes:
+        from_image: real images shown before it; it begins with the first whole step from there on.
+        batch_size: global batch.
+        batch_gpu: images a worker takes at once, 0 for all.
+        precision: of the forward passes.
+        lr_factor: both step sizes are the run's times this.
+        workers: how many it takes; another number is refused, and ends a session that comes to it. 0 for any.
+        decided: whether a controller decided it in the course of the run; nobody has to write it to go on.
+    """
+
+    from_image: int = Field(ge=0)
+    batch_size: int | None = Field(default=None, ge=1)
+    batch_gpu: int | None = Field(default=None, ge=0)
+    precision: Literal["fp32", "bf16", "fp16"] | None = None
+    lr_factor: LrFactor | None = None
+    workers: int | None = Field(default=None, ge=0)
+    decided: bool | None = None
+
+
+SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]
+
+
+class Values(NamedTuple):
+    """What one segment has, the ones before it taken into account; `number` is its place in the configuration's list,
+    None for what is before the first of them. `workers` is None for any, else `workers_of` the segment that named them.
+    """
+
+    number: int | None
+    from_image: int
+    batch_size: int
+    batch_gpu: int
+    precision: str
+    lr_factor: float
+    workers: int | None
+    workers_of: int | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """The fields of TrainConfig that it sets as they are."""
+        return {name: getattr(self, name) for name in ("batch_size", "batch_gpu", "precision")}
+
+
+class Unserved(NamedTuple):
+    """Why the workers planned for a segment cannot share its batch; `place` is what to change: segments.0.workers."""
+
+    place: str
+    value: int
+    allowed: str
+    fix: str
+
+
+def unserved(values: Values, group: int, *, equal_shares: bool) -> Unserved | None:
+    """What is wrong with a segment's workers, of which each needs images, or whole groups of them; None where nothing
+    is. `equal_shares` as in TrainConfig.check_workers.
+    """
+    workers, size = values.workers, values.batch_size
+    if workers is None:
+        return None
+    groups = size // group
+    if workers > groups:
+        most, images = groups, f"at least {workers * group}"
+        one = "image of a step" if group == 1 else f"group of {group} images (minibatch_std)"
+        why = f"each worker needs {'an' if group == 1 else 'a'} {one}"
+    elif equal_shares and size % (workers * group):
+        most, images = _largest_divisor(groups, workers), f"a multiple of {workers * group}"
+        why = "XLA's workers all have the same share"
+    else:
+        return None
+    if values.workers_of != values.number:
+        named = f"segments.{values.workers_of}"
+        allowed = f"{images} with the {workers} workers of {named}: {why}"
+        fix = f'"workers": {most} in this segment, or 0 for any number; or a larger batch_size'
+        return Unserved(f"segments.{values.number}.batch_size", size, allowed, fix)
+    amount = "at most" if workers > groups else "such as"
+    bound = f"the segment's batch_size, {size}" if group == 1 and workers > groups else f"{most}, of a batch of {size}"
+    fix = f'"workers": {most}, or a larger batch_size'
+    return Unserved(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
+
+
+def _largest_divisor(whole: int, up_to: int) -> int:
+    return max(each for each in range(1, up_to + 1) if whole % each == 0)
+
+
+def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
+    """Every segment's values, from the first image on. A segment that begins with the run takes `first`'s place."""
+    values = first
+    for number, segment in enumerate(segments):
+        if segment.from_image > values.from_image or number > 0:
+            yield values
+        named = {
+            name: value
+            for name, value in segment.model_dump(exclude={"workers", "decided"}).items()
+            if value is not None
+        }
+        values = values._replace(**named, number=number)
+        if segment.workers is not None:
+            values = values._replace(workers=segment.workers or None, workers_of=number)
+    yield values
+
+
+class Span(NamedTuple):
+    """A part of a run: images shown before it, and at its end."""
+
+    first: float
+    end: float
+
+
+class Bounds(NamedTuple):
+    """Where a segment really begins and ends, in images shown, and the steps made before it."""
+
+    first: int
+    end: int
+    first_step: int
+
+
+def bounds(planned: Sequence[Values], d_steps: int, goal: int) -> list[Bounds]:
+    """Of each segment that a run reaches that ends with the first whole step from `goal` images on. One is empty where
+    the step before it ran beyond all of it.
+    """
+    found, images, step = list[Bounds](), 0, 0
+    for number, values in enumerate(planned):
+        is_last = number + 1 == len(planned)
+        until = goal if is_last else min(goal, planned[number + 1].from_image)
+        size = values.batch_size * d_steps
+        steps = max(0, -(-(until - images) // size))
+        found.append(Bounds(images, images + steps * size, step))
+        images, step = images + steps * size, step + steps
+        if images >= goal:
+            break
+    return found
