@@ -16,7 +16,9 @@ from components.core.first_wrong import first_wrong
 from components.core.retention import refusal
 from components.core.visible import all_visible
 from components.estimate.cost import foreign_note
+from stacks.base.ownership import check_addresses
 from stacks.base.registry import provider_of
+from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan
 from stacks.plan.replacement import Effect, PropertyChange, Update
 from stacks.recording import PlannedResource
@@ -221,10 +223,22 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence
 
 
 def with_difference(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
-    """What changed since `previous`; and the plan with an error for each resource whose data that loses."""
+    """What changed since `previous`; and the plan with an error for each resource whose data that loses, and for a
+    change that `up` refuses.
+    """
     difference = compare(previous, plan.plain(), plan.resources)
-    losses = difference.data_losses(plan.config.allow_replace)
-    return replace(plan, findings=(*plan.findings, *losses)), difference
+    errors = (*refusals(plan.config, previous), *difference.data_losses(plan.config.allow_replace))
+    return replace(plan, findings=(*plan.findings, *errors)), difference
+
+
+def refusals(config: StackConfig, previous: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Changes since a plan (`gangway plan --json`) that `up` refuses before it sends anything."""
+    declared = {one["urn"]: {"type": one["type"], "outputs": one["inputs"]} for one in previous["resources"]}
+    try:
+        check_addresses(config, declared)
+    except InputError as error:
+        return (Finding.error("update.refused", error.place, f"`up` refuses this change: {error.problem}", error.fix),)
+    return ()
 
 
 def _change(resource: Mapping[str, Any], properties: tuple[PropertyChange, ...] = ()) -> Change:

@@ -7,7 +7,7 @@ import pytest
 
 from components.core.findings import Severity
 from stacks.config.stack_config import StackConfig
-from stacks.plan.difference import Change, Difference, compare
+from stacks.plan.difference import Change, Difference, compare, refusals
 from stacks.plan.replacement import Effect
 from stacks.recording import Recording
 
@@ -29,8 +29,8 @@ CHANGES: dict[str, dict[str, tuple[dict[str, Any], Effect]]] = {
     },
     "cidr": {
         "aws": ({"network": {"cidr": "10.44.0.0/16"}}, LOST),
-        "azure": ({"network": {"cidr": "10.44.0.0/16"}}, LOST),
-        "gcp": ({"network": {"cidr": "10.44.0.0/16"}}, RESTARTS),
+        "azure": ({"network": {"cidr": "10.44.0.0/16"}}, IN_PLACE),
+        "gcp": ({"network": {"cidr": "10.44.0.0/16"}}, HEAD),
         "openstack": ({"network": {"cidr": "10.44.0.0/16"}}, RESTARTS),
     },
     "region": {
@@ -41,7 +41,7 @@ CHANGES: dict[str, dict[str, tuple[dict[str, Any], Effect]]] = {
     },
     "key": {
         "aws": ({"encryption": "customer-key"}, LOST),
-        "azure": ({"encryption": "provider-key"}, LOST),
+        "azure": ({"encryption": "provider-key", "azure": {"tenant_id": None}}, LOST),
         "gcp": ({"encryption": "provider-key"}, LOST),
     },
     "machine type": {
@@ -96,3 +96,15 @@ def test_a_change_states_what_it_does(setting: str, provider: str, gcp_edited: E
     assert len(errors) == len(lost)
     assert bool(lost) is (gravest is LOST)
     assert not found.data_losses(sorted(lost)), "each may be allowed by its name"
+
+
+@pytest.mark.parametrize(("provider", "refused"), [("aws", True), ("azure", True), ("gcp", True), ("openstack", False)])
+def test_a_change_that_up_refuses_is_an_error(
+    provider: str, refused: bool, gcp_edited: Edited, recorded: Recorded
+) -> None:
+    before = gcp_edited(STACKS[provider])
+    resources = [one.to_json() for one in recorded(before).resources]
+    now = gcp_edited(STACKS[provider], network={"cidr": "10.44.0.0/16"})
+    found = refusals(now, {"resources": resources})
+    assert [(one.severity, one.path) for one in found] == [(Severity.ERROR, "gangway:network.cidr")] * refused
+    assert not refusals(before, {"resources": resources})
