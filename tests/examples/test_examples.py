@@ -21,7 +21,7 @@ EXAMPLES = REPO / "examples"
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> Recording:
     """What the Python program declares, run as the plan runs Gangway's own."""
-    monkeypatch.syspath_prepend(str(REPO / "stacks" / "package"))
+    monkeypatch.syspath_prepend(str(REPO / "tools" / "wheel"))
 
     def program() -> dict[str, Any]:
         return runpy.run_path(str(EXAMPLES / "python" / "__main__.py")) and {}

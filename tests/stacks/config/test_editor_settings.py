@@ -30,7 +30,7 @@ def test_the_keys_that_settings_take_are_offered() -> None:
     assert sorted(SCHEMA["$defs"]["settings"]["properties"]) == str(caught.value.allowed).split(", ")
 
 
-@pytest.mark.parametrize("path", sorted((REPO / "stacks" / "suites").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((REPO / "gangway" / "suites").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_suites_pass(path: Path) -> None:
     suite = yaml.safe_load(path.read_text("utf-8"))
     assert _findings(SCHEMA, suite) == []

@@ -57,7 +57,7 @@ def session_of() -> Callable[..., SessionRecord]:
 @pytest.fixture(scope="session")
 def report_samples(repo: Path) -> ModuleType:
     """What the report's tests are made of: a whole record, a plan, lines of statistics, a picture."""
-    spec = spec_from_file_location("gangway_report_samples", repo / "tests" / "stacks" / "report" / "conftest.py")
+    spec = spec_from_file_location("gangway_report_samples", repo / "tests" / "gangway" / "report" / "conftest.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

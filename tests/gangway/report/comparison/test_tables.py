@@ -199,4 +199,4 @@ def test_as_data_every_cell_has_its_provenance_and_its_runs(arms: Report) -> Non
 
 
 def test_papers_are_data_beside_the_code(repo: Path) -> None:
-    assert (repo / "stacks" / "report" / "comparison" / "papers.yaml").is_file()
+    assert (repo / "gangway" / "report" / "comparison" / "papers.yaml").is_file()
