@@ -60,7 +60,7 @@ from components.catalog.schema import (
 )
 from components.catalog.tables import Source, read_file, with_facts
 from components.core.findings import InputError, letters_wrong, listed, nearest_hint
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 
 __all__ = [
     "PROVIDERS",

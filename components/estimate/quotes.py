@@ -7,7 +7,7 @@ from datetime import date
 from typing import Literal, NamedTuple, get_args
 
 from components.catalog.reliability import load_reliability
-from components.estimate.carried import Carried, DataAt, carried
+from components.estimate.data_transfer import Carried, DataAt, carried
 from components.estimate.energy import (
     CarbonEstimate,
     EmbodiedEstimate,

@@ -21,12 +21,12 @@ from pulumi.automation import (
 from pydantic import ValidationError
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.bench.processes import end_left_over, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, run_id_of, stack_name
-from gangway.runs.ended import check_goes_on
+from gangway.runs.end_record import check_goes_on
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, runs_url
 from gangway.runs.signatures import read_public_key, signature_of

@@ -225,7 +225,7 @@ def tpus_table() -> "Table":
     from rich.table import Table
 
     from components.catalog.loader import load_tpus
-    from components.catalog.offered import zone_names
+    from components.catalog.offerings import zone_names
 
     tpus = load_tpus()
     # Names that people copy are never cut: all of it fits 80 columns.

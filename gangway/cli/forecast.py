@@ -116,9 +116,9 @@ def _tell_run(folder: Path, level: float, *, as_json: bool) -> None:
 
 
 def _history(file: Path | None, simulate: str | None, column: str | None) -> "Series":
-    from gangway.sim.forecast.published import read_history
-    from gangway.sim.forecast.simulated import SIMULATED
-    from gangway.sim.forecast.simulated import simulate as make_up
+    from gangway.sim.forecast.public_formats import read_history
+    from gangway.sim.forecast.synthetic import SIMULATED
+    from gangway.sim.forecast.synthetic import simulate as make_up
 
     if (file is None) == (simulate is None):
         problem = "no history" if file is None else "not beside --simulate"

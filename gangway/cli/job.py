@@ -36,7 +36,7 @@ def job(
     from gangway.jobs.systemd.controller import lines_of_folder
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore
-    from trainer.launch.nodes_said import lines_of_nodes
+    from trainer.launch.node_reports import lines_of_nodes
 
     if not scale and (dry_run or images is not None):
         raise InputError(

@@ -13,7 +13,7 @@ def ask(site: "Site", job_id: str, now: datetime) -> "JobRecord":
     from gangway.jobs.job_folders import FolderEngine
     from gangway.jobs.records.figures import Absent
     from gangway.jobs.records.job_record import Begun, job_record
-    from gangway.jobs.records.reported import nothing_reported, read_reported
+    from gangway.jobs.records.run_reports import nothing_reported, read_reported
 
     engine = site.engine
     status = engine.status(job_id)

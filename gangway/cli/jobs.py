@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from components.core.findings import InputError
     from gangway.jobs.base import Engine, JobStatus, Movable, Move
     from gangway.jobs.copying import Copied
-    from gangway.jobs.hybrid.moving import Moved
+    from gangway.jobs.hybrid.moves import Moved
     from gangway.jobs.sites import By, Site
     from stacks.config.job_file import JobFile
 
@@ -82,7 +82,7 @@ def submit(
     """
     from components.core.findings import InputError
     from gangway.jobs.engines.registry import movable, sites_of
-    from gangway.jobs.hybrid.placing import place
+    from gangway.jobs.hybrid.placement import place
     from stacks.config.job_file import read_job_file
 
     job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
@@ -144,8 +144,8 @@ def _burst(
     from components.core.findings import InputError
     from gangway.jobs.base import EngineAwayError, Phase
     from gangway.jobs.engines.registry import movable
-    from gangway.jobs.hybrid.moving import move_job
-    from gangway.jobs.hybrid.placing import place
+    from gangway.jobs.hybrid.moves import move_job
+    from gangway.jobs.hybrid.placement import place
 
     until, found = time.monotonic() + 60 * minutes, engine.status(job_id)
     typer.echo(f"{job_id}: waiting, {minutes:g} minutes at most", err=True)
@@ -180,7 +180,7 @@ def _back(source: "Movable", job_id: str) -> str:
     """
     from components.core.findings import InputError
     from gangway.jobs.base import Phase
-    from gangway.jobs.hybrid.moving import move_job
+    from gangway.jobs.hybrid.moves import move_job
 
     try:
         if source.status(job_id).phase is not Phase.CANCELLED:
@@ -210,7 +210,7 @@ def move(
     A move that was cut off goes on with the same command.
     """
     from gangway.jobs.engines.registry import engine_of, movable
-    from gangway.jobs.hybrid.moving import move_job
+    from gangway.jobs.hybrid.moves import move_job
 
     target = movable(engine_of(to), "--to")
     with _bar() as bar:

@@ -20,7 +20,7 @@ from stacks.config.corrections import TPU_SLICE, Span, number_for
 
 if TYPE_CHECKING:
     from components.catalog.loader import Catalog, Provider
-    from components.estimate.carried import DataAt
+    from components.estimate.data_transfer import DataAt
     from components.estimate.offers import Carrier, Offer
     from components.estimate.quotes import Job, Sort
     from components.estimate.regions import RegionLimits
@@ -99,7 +99,7 @@ def _is_clean(offer: "Offer", max_intensity: float) -> bool:
 
 def _data(text: str, limits: "RegionLimits") -> "DataAt":
     """`aws:us-east-1=40`. InputError: it is none, or where the limits let no data be."""
-    from components.estimate.carried import DataAt
+    from components.estimate.data_transfer import DataAt
     from components.estimate.regions import read_place, refusal
 
     region, _, gib = text.rpartition("=")
@@ -131,7 +131,7 @@ def _advice(
     label: str, offers: "Sequence[Offer]", within: "Sequence[Offer]", job: "Job", by: "Sort", carry_gib: float
 ) -> "AdviceGiven":
     """InputError: no such offer."""
-    from components.estimate.moving import Luggage, advise
+    from components.estimate.move_cost import Luggage, advise
     from components.estimate.regions import Place
     from components.estimate.traffic import traffic_price
     from gangway.finops.quotes.move_tables import AdviceGiven

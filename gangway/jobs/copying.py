@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
 from gangway.jobs.file_hashes import Marks, mark_folders, unmarked_line
-from gangway.jobs.intact import newest_intact, sha256_of
+from gangway.jobs.integrity import newest_intact, sha256_of
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore, RunFolder, is_odd, remove_others
 from gangway.runs.run_store import object_store

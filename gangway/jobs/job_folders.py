@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.findings import Finding, InputError, Severity, nearest_hint
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.core.json_lines import lock
 from components.estimate.regions import Place
 from gangway.jobs.base import (

@@ -7,7 +7,7 @@ from enum import StrEnum
 from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
 from components.catalog.schema import MachineType, Region
 from components.core.findings import InputError
-from components.estimate.carried import DataAt, carried
+from components.estimate.data_transfer import DataAt, carried
 from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, JobStatus, as_movable

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.core.visible import all_visible, leaves, visible
 from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, signature_of
 from trainer.core.file_errors import check_reachable
 from trainer.core.program import program
 from trainer.core.regular_files import read_regular
-from trainer.records.beside import changed_since
 from trainer.records.digest import WRONG_DIGEST
+from trainer.records.file_hashes import changed_since
 from trainer.records.other_version import writer_of
 from trainer.records.run_record import RunRecord
 

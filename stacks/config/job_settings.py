@@ -14,8 +14,8 @@ from components.core.findings import InputError, listed, nearest_hint
 from stacks.config.explain_errors import explain
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.as_keys import as_keys
 from trainer.config.values.control import ControlSettings
+from trainer.config.values.flag_names import as_keys
 
 Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]

@@ -13,7 +13,7 @@ from stacks.estimates.autoscale import why_not_scaled
 from stacks.estimates.run_costs import rung_lines, unmet_caps
 from stacks.estimates.throughput import trained_on
 from stacks.estimates.trainer_findings import node_of
-from trainer.config.control_misfits import misfits
+from trainer.config.control_bounds import misfits
 from trainer.config.refusals import refusals
 from trainer.config.values.control import Bounds, ControlSettings
 

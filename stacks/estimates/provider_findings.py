@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from components.catalog.loader import Provider, load_provider
-from components.catalog.offered import region_findings, zone_findings
+from components.catalog.offerings import region_findings, zone_findings
 from components.catalog.resolve import PriceQuote
 from components.catalog.schema import MachineType
 from components.core.capacity import Spot, plan_ladder

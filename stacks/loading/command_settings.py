@@ -6,7 +6,7 @@ from types import MappingProxyType
 from components.core.findings import InputError
 from stacks.base.registry import all_providers, provider_of
 from stacks.config.stack_config import StackConfig
-from stacks.loading.written import written
+from stacks.loading.explicit_settings import written
 
 OF_TRAINING: Mapping[str, str] = MappingProxyType(
     {

@@ -14,8 +14,8 @@ from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.loading.command_settings import command_mistakes
 from stacks.loading.controller_settings import controller_mistakes
+from stacks.loading.explicit_settings import written
 from stacks.loading.queue_settings import queue_mistakes
-from stacks.loading.written import written
 
 _ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*x[1-9][0-9]?")
 _SITE_HOLDS = "as_of, accelerator, vcpus, memory_gib and interconnect"

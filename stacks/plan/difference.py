@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import Finding, InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.core.retention import refusal
 from components.core.visible import all_visible
 from components.estimate.cost import foreign_note

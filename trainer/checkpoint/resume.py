@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainer.checkpoint import store
-from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.compatibility import misfit
 from trainer.config.segment_plan import check_begun, with_decided
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError

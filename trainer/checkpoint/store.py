@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from torch import Tensor
 
 from trainer.checkpoint import parts as parted
-from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.compatibility import misfit
 from trainer.checkpoint.parts import Part, Piece, Written
 from trainer.checkpoint.saved_config import SavedConfig
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
@@ -84,7 +84,7 @@ _STATE_KEYS = MappingProxyType(
 
 State = dict[str, Any]
 Misfit = Callable[[TrainConfig, State], str]
-"""What of a state the networks do not take, in a sentence; empty where they take all (trainer.checkpoint.fits)."""
+"""What of a state the networks do not take, in a sentence; empty where they take all of it."""
 FORMAT = 1
 """Of manifests and of the parts of a state. One that is higher was written by a newer trainer."""
 _UNREADABLE = (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError, AssertionError)

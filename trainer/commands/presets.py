@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pydantic_core import to_jsonable_python
 
 from trainer.config.presets import CATALOGUE, preset
-from trainer.config.published import value_of
-from trainer.config.values.in_words import in_words
+from trainer.config.sources import value_of
+from trainer.config.values.summaries import in_words
 from trainer.core.program import MODULE, program
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice
 from trainer.config.presets import CATALOGUE, PRESETS
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.as_keys import as_keys
 from trainer.config.values.control import Bounds, ControlSettings
+from trainer.config.values.flag_names import as_keys
 from trainer.config.values.layer_rates import LayerRate
 from trainer.config.values.metric_names import METRICS, NONE
 from trainer.config.values.schedules import Ramp, Schedules, Steps

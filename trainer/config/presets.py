@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainer.config.published import PUBLISHED, Published, departures
+from trainer.config.sources import PUBLISHED, Published, departures
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.schedules import Ramp, Schedules, Steps
 from trainer.config.values.segments import Segment

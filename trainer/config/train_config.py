@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError, model_validator
 from trainer.config.parts.fields import ConfigFields
 from trainer.config.parts.rules import first_broken
 from trainer.config.replicas import replicas, unpaired
-from trainer.config.values.as_keys import as_keys
+from trainer.config.values.flag_names import as_keys
 from trainer.config.values.schedules import Ramp, Steps, misfit
 from trainer.config.values.segments import Bounds, Values, bounds, in_turn, unserved
 from trainer.core.errors import TrainerError, broken_rule, from_validation

@@ -2,7 +2,7 @@
 
 import json
 
-from trainer.config.control_misfits import misfits
+from trainer.config.control_bounds import misfits
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import ControlSettings, Objective
 from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG

@@ -15,9 +15,9 @@ from trainer.core.docstrings import describe
 from trainer.core.errors import TrainerError, from_validation
 from trainer.core.files import read_input, read_text_input
 from trainer.core.program import program
-from trainer.records.beside import FileSum
 from trainer.records.decisions import CONTROLLER, DecisionRecord
 from trainer.records.digest import DigestedRecord, wrong_digest_error
+from trainer.records.file_hashes import FileSum
 from trainer.records.other_version import writer_of
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity

@@ -9,9 +9,9 @@ from typing import Any
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
-from trainer.records.beside import sums_of
 from trainer.records.cost_carbon import carbon, cost, energy, total
 from trainer.records.decisions import decisions
+from trainer.records.file_hashes import sums_of
 from trainer.records.quality import latest_quality, quality_in_training
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import (

@@ -19,7 +19,7 @@ from trainer.phases.batch import Batch
 from trainer.phases.phase_clock import PhaseClock
 from trainer.phases.updates import Accumulator
 from trainer.power.limits import Limiter, limiting
-from trainer.preemption.leaving import Leaving
+from trainer.preemption.early_exit import Leaving
 from trainer.preemption.notices import Interruption, Notice, Request
 from trainer.records.run_record import RunContext
 from trainer.run.memory import enough_memory

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.runs.run_folders import is_there
 
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")

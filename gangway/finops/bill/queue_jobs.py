@@ -13,7 +13,7 @@ from rich.table import Table
 
 from components.catalog.loader import PROVIDERS
 from components.core.findings import InputError, nearest_hint
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.core.foreign_files import foreign_path
 from gangway.finops.bill.cost_allocation import Span, Sums, Window
 from gangway.jobs.base import JobStatus

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
 from gangway.runs.stats import read_stats
-from gangway.sim.forecast.remaining import FEWEST_WINDOWS, Remaining, remaining
+from gangway.sim.forecast.remaining_time import FEWEST_WINDOWS, Remaining, remaining
 from trainer.core.regular_files import read_regular
 
 _MOST_BYTES = 2**20

@@ -1,11 +1,11 @@
-"""Advice on moving a job (`components.estimate.moving`) as a person reads it, and as JSON."""
+"""Advice on moving a job (`components.estimate.move_cost`) as a person reads it, and as JSON."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from components.catalog.routes import Route, load_routes
-from components.estimate.moving import UNITS, Advice, Band, Luggage, Move
+from components.estimate.move_cost import UNITS, Advice, Band, Luggage, Move
 from components.estimate.offers import Offer
 from components.estimate.quotes import Sort
 

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from components.catalog.schema import Fact, Region
-from components.estimate.carried import Carried
+from components.estimate.data_transfer import Carried
 from components.estimate.energy import ERROR_BAND
 from components.estimate.offers import Offer
 from components.estimate.quotes import BEST, Job, Quoted, Ranking, Sort, share_in_words

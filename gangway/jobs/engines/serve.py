@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from components.core.findings import InputError
 from gangway.jobs.base import Engine
 from gangway.jobs.engines.registry import engine_of
-from gangway.jobs.remote.taken import once
+from gangway.jobs.remote.submit_tokens import once
 from gangway.jobs.remote.wire import (
     ANSWER,
     ANSWERS,

@@ -26,6 +26,7 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes import logs
+from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
 from gangway.jobs.kubernetes.fabric import fabric_of
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
 from gangway.jobs.kubernetes.hours import left_sec
@@ -43,6 +44,7 @@ from gangway.jobs.kubernetes.manifests import (
     priority_class,
     variables_of,
 )
+from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
 from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
     Found,
@@ -58,7 +60,6 @@ from gangway.jobs.kubernetes.objects import (
     run_folder_of,
     start_of,
 )
-from gangway.jobs.kubernetes.places import QUEUES, local_queue
 from gangway.jobs.kubernetes.queues import (
     Quota,
     beyond,
@@ -68,9 +69,8 @@ from gangway.jobs.kubernetes.queues import (
     narrowest_block,
     quota_of,
 )
-from gangway.jobs.kubernetes.starting import SETS, clear_stale, put
+from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
 from gangway.jobs.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
-from gangway.jobs.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile
 

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from components.core.fields import PositiveWhole
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError
 from stacks.config.job_file import JobFile

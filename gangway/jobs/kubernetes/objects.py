@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes.manifests import (
     EXCLUDED_ANNOTATION,

@@ -3,7 +3,7 @@ runs it and outlives the terminal (`gangway.jobs.local.runner`); there is no dae
 
     FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
     FOLDER/<id>/alive             held by its process; the rest is as in `gangway.jobs.job_folders`, and how its
-                                  starts have ended in `gangway.jobs.local.ends`
+                                  starts have ended in `gangway.jobs.local.outcomes`
 """
 
 import math
@@ -33,7 +33,7 @@ from gangway.jobs.job_folders import (
     read_job,
     read_status,
 )
-from gangway.jobs.local.ends import Spent, end_of, lacks_room
+from gangway.jobs.local.outcomes import Spent, end_of, lacks_room
 from gangway.jobs.run_intervals import stretches_of
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import for_modules

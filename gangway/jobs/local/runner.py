@@ -28,8 +28,8 @@ from gangway.jobs.data_sets import with_data
 from gangway.jobs.environment import MARK, environment_of
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, own_jobs, read_job, read_status, write_status
-from gangway.jobs.local.ends import Spent, end_of, put_down, say_room, take_room
 from gangway.jobs.local.engine import is_alive, open_turn, order_of
+from gangway.jobs.local.outcomes import Spent, end_of, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from gangway.jobs.node_command import Place, node_argv, node_variables, own_job_script
 from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of, used_sec

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, model_validator
 from components.estimate.energy import ERROR_BAND
 from gangway.jobs.base import JobStatus
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
-from gangway.jobs.records.reported import REPORTED, Reported
+from gangway.jobs.records.run_reports import REPORTED, Reported
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.sites import Nodes, Site, envelope, spent_on
 from trainer.records.quantity import Frozen

@@ -44,7 +44,7 @@ from gangway.jobs.job_folders import (
 from gangway.jobs.node_command import needs_member_key
 from gangway.jobs.run_intervals import stretches_of
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
-from gangway.jobs.slurm.left import end_of, first, keep_id, kept_id, number_in, own_folder, sec_since_mark, time_in
+from gangway.jobs.slurm.job_files import end_of, first, keep_id, kept_id, number_in, own_folder, sec_since_mark, time_in
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
     MEMBER_KEY,

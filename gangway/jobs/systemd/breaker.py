@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url

@@ -10,10 +10,10 @@ from components.core.findings import InputError
 from components.core.job import JobSpec
 from gangway.jobs.base import JobStatus, Phase
 from gangway.jobs.records.job_record import Begun, JobRecord, Ran, record_of
-from gangway.jobs.records.reported import FIGURES_FILE, MOST_BYTES, reported_in
+from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, reported_in
 from gangway.jobs.sites import Nodes
 from gangway.jobs.systemd.starts import Start, read_starts, stretches_of, times_begun, times_failed
-from gangway.runs.ended import EndedRecord, read_end
+from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from images.specs import job_key

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.runs.run_store import RunStore
 
 PROGRESS_FILE = "progress.json"

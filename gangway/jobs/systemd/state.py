@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.jobs.systemd.progress import JobProgress
-from gangway.runs.ended import EndedRecord, read_end
+from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from trainer.records.decisions import DecisionRecord

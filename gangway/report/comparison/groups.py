@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from gangway.runs.run_folders import RECORD, STATS, Run, not_covered, read_json, why_unread
 from gangway.runs.signatures import UNSIGNED
 from gangway.runs.stats import read_stats

@@ -21,7 +21,7 @@ from gangway.sim.forecast.accuracy import Skill
 from gangway.sim.forecast.drift import FALSE_ALARM_EVERY
 from gangway.sim.forecast.ledger import Scored, read_ledger
 from gangway.sim.forecast.series import format_time
-from gangway.sim.forecast.standing import Standing, standings
+from gangway.sim.forecast.track_record import Standing, standings
 
 __all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "cells_of", "ledger_drawings", "read_ledgers"]
 

@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, T
 from pydantic import model_validator as validator
 
 from components.core.findings import InputError
-from components.core.first_wrong import first_wrong
+from components.core.first_error import first_wrong
 from components.core.json_lines import append_line, complete_lines, cut_half_line, half_line, lock
 from gangway.sim.forecast.accuracy import Judged
 from gangway.sim.forecast.forecaster import Forecast, Setting

@@ -16,9 +16,9 @@ from components.estimate.offers import Carrier, Offer, find_offers
 from components.estimate.scaling import Links, Network, links_of
 from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Power, Rung
-from gangway.sim.schedule.controlled import Gain, Misfit, as_controlled, as_fixed, drawn
 from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.hourly import Hourly
+from gangway.sim.schedule.job_controller import Gain, Misfit, as_controlled, as_fixed, drawn
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
@@ -105,7 +105,7 @@ class TrainingConfig(_Section):
 
 class ControllerConfig(_Section):
     """Jobs whose settings are off, run as they are and with a controller that mends them; the fields are those of
-    `gangway.sim.schedule.controlled`.
+    `gangway.sim.schedule.job_controller`.
     """
 
     data_bound_share: Annotated[Amount, Field(le=1)] = 0.0

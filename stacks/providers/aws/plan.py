@@ -11,7 +11,7 @@ from components.aws.monitoring import check_retention
 from components.aws.network import plan_network
 from components.aws.storage import plan_lustre
 from components.catalog.loader import load
-from components.catalog.offered import first_zone, zone_names
+from components.catalog.offerings import first_zone, zone_names
 from components.catalog.resolve import PriceQuote, stated_price
 from components.catalog.schema import MachineType, Region
 from components.core.capacity import CapacityBlock

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from components.catalog.loader import load_lustre_zones
-from components.catalog.offered import service_findings
+from components.catalog.offerings import service_findings
 from components.catalog.schema import GpuDirectFabric, RoceFabric
 from components.core.capacity import AnyRung, Reservation, Spot
 from components.core.fields import Egress

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from components.catalog.loader import Catalog, load_provider, load_tpus
-from components.catalog.offered import first_zone, zone_names
+from components.catalog.offerings import first_zone, zone_names
 from components.catalog.schema import GcpMachineType, MachinePrice, MachineType, Region
 from components.core.capacity import AnyRung, OnDemand, Reservation, Spot
 from components.core.findings import InputError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from components.core.findings import InputError
 from stacks.base.provider import NodeTypes, Program, Provider
-from stacks.config.encrypted import in_plain_text
+from stacks.config.secret_values import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.queue_settings import slurm_mistakes
 from stacks.providers.hosts.settings import SETTINGS, HostsConfig

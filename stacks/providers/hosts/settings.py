@@ -13,8 +13,8 @@ from components.core.blob_url import CONTAINER_PATTERN
 from components.core.fields import Whole
 from components.core.findings import InputError
 from components.hosts.wireguard import tunnel_addresses
-from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
+from stacks.config.secret_values import Encrypted
 from stacks.config.section import Section
 
 # What Pulumi's plugin can pin: it offers a server this one algorithm, and no server takes ssh-rsa any more.

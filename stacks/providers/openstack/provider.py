@@ -9,7 +9,7 @@ from components.estimate.cost import Declared
 from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
-from stacks.config.encrypted import in_plain_text
+from stacks.config.secret_values import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, StrictBool
 
-from stacks.config.encrypted import Encrypted
 from stacks.config.provider_settings import OwnSection, ProviderSettings
+from stacks.config.secret_values import Encrypted
 from stacks.config.section import Section
 from stacks.config.stack_config import StackConfig
 

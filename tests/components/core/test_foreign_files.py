@@ -109,7 +109,7 @@ def test_what_a_command_reads_is_not_foreign_to_it() -> None:
 
 def test_a_list_of_spot_prices_is_a_history(tmp_path: Path) -> None:
     """`--query SpotPriceHistory` leaves the list alone."""
-    from gangway.sim.forecast.published import read_history
+    from gangway.sim.forecast.public_formats import read_history
 
     for name in ("prices.json", "list.json"):
         (tmp_path / name).write_text(FILES[name][0])
@@ -118,7 +118,7 @@ def test_a_list_of_spot_prices_is_a_history(tmp_path: Path) -> None:
 
 
 def test_a_history_without_a_price_is_named(tmp_path: Path) -> None:
-    from gangway.sim.forecast.published import read_history
+    from gangway.sim.forecast.public_formats import read_history
 
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"SpotPriceHistory": []}))
@@ -127,7 +127,7 @@ def test_a_history_without_a_price_is_named(tmp_path: Path) -> None:
 
 
 def test_prices_of_windows_alone_are_named(tmp_path: Path) -> None:
-    from gangway.sim.forecast.published import read_history
+    from gangway.sim.forecast.public_formats import read_history
 
     path = tmp_path / "prices.json"
     path.write_text(json.dumps([{**price, "ProductDescription": "Windows"} for price in PRICES]))

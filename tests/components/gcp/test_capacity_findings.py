@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.catalog.loader import load_provider
-from components.catalog.offered import zone_names
+from components.catalog.offerings import zone_names
 from components.catalog.schema import GcpMachineType
 from components.core.findings import Finding
 from components.gcp.capacity import OFFERED, LadderContext, capacity_findings, rung_from_args

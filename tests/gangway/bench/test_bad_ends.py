@@ -15,7 +15,7 @@ import yaml
 
 from gangway.bench.processes import Stop
 from gangway.bench.session import Options, run_suite
-from gangway.runs.ended import ENDED_FILE, check_goes_on
+from gangway.runs.end_record import ENDED_FILE, check_goes_on
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore
 from trainer.records.run_record import RunRecord

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from components.core.findings import InputError
 from gangway.cli import main
 from gangway.sim.forecast.series import Series, read_series
-from gangway.sim.forecast.simulated import simulate
+from gangway.sim.forecast.synthetic import simulate
 from trainer.power.forecast import read_forecast
 
 GOLDEN = Path(__file__).parent / "forecast.golden"

@@ -9,7 +9,7 @@ import pytest
 from components.core.findings import InputError
 from gangway.jobs.base import Movable, Phase
 from gangway.jobs.environment import environment_of
-from gangway.jobs.hybrid.moving import Moved, move_job
+from gangway.jobs.hybrid.moves import Moved, move_job
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine

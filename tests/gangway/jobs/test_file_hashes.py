@@ -15,7 +15,7 @@ from obstore.store import S3Store
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run
-from gangway.jobs.hybrid.moving import move_job
+from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.runs.run_store import object_store
 from stacks.config.job_file import JobFile

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gangway.jobs.base import Phase
-from gangway.jobs.hybrid.moving import move_job
+from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folders import FolderEngine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine

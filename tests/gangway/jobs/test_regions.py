@@ -9,8 +9,8 @@ from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from gangway.jobs.base import Phase
 from gangway.jobs.engines.registry import VARIABLE, engine_of, sites_of
-from gangway.jobs.hybrid.moving import move_job, traffic_cost
-from gangway.jobs.hybrid.placing import place
+from gangway.jobs.hybrid.moves import move_job, traffic_cost
+from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine
 from stacks.config.job_file import JobFile

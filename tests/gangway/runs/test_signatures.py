@@ -13,7 +13,7 @@ from components.core.signing_key import new_signing_key, public_half
 from gangway.cli.main import app
 from gangway.runs.run_folders import find_runs, not_covered
 from gangway.runs.signatures import ForgedError, read_private_key, read_public_key, sign, signature_of
-from trainer.records.beside import sums_of
+from trainer.records.file_hashes import sums_of
 from trainer.records.run_record import RunRecord
 
 RECORDED = Path(__file__).parent / "comparison" / "recorded"

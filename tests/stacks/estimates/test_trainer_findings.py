@@ -21,7 +21,7 @@ from stacks.plan.plan import make_plan
 from stacks.providers.gcp.plan import plan as plan_gcp
 from trainer.config.parts.rules import RULES
 from trainer.config.presets import PRESETS
-from trainer.config.values.as_keys import as_keys
+from trainer.config.values.flag_names import as_keys
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 ONE_OF_EACH = ("aws-demo", "azure-nc-dev", "gcp-a3-spot", "gcp-v5e-pod", "hosts-lab", "openstack-gpu")

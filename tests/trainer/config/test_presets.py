@@ -6,9 +6,9 @@ from types import MappingProxyType
 import pytest
 
 from trainer.config.presets import CATALOGUE, PRESETS, preset
-from trainer.config.published import value_of
+from trainer.config.sources import value_of
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.in_words import in_words
+from trainer.config.values.summaries import in_words
 from trainer.core.errors import TrainerError
 
 NAMES = [

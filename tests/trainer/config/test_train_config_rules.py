@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from trainer.config.parts.rules import RULES, first_broken
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.as_keys import as_keys
+from trainer.config.values.flag_names import as_keys
 from trainer.config.values.schedules import Schedules, Steps
 from trainer.config.values.segments import Segment
 from trainer.core.errors import TrainerError

@@ -249,6 +249,6 @@ def test_a_checkpoint_of_other_networks_is_not_taken(config: TrainConfig, domain
     store.save(tmp_path, kept, config, 12, RunIdentity(run_id="r", session=0, dataset_sha256="ab"))
     newest = store.newest(tmp_path)
     assert newest is not None
-    from trainer.checkpoint.fits import misfit
+    from trainer.checkpoint.compatibility import misfit
 
     assert misfit(config, store.load(newest).state) == "db is missing"

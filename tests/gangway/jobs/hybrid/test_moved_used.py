@@ -10,11 +10,11 @@ from components.core.findings import InputError
 from gangway.cli.job_record import ask
 from gangway.jobs.attempts import most_restarts
 from gangway.jobs.base import JobStatus, Movable, Phase, Used
-from gangway.jobs.hybrid.moving import Moved, move_job
+from gangway.jobs.hybrid.moves import Moved, move_job
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import read_status
-from gangway.jobs.local.ends import Spent
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.local.outcomes import Spent
 from gangway.jobs.sites import Site
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.test_contract import end_all, job, limited, over, until

@@ -12,7 +12,7 @@ import pytest
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, FILE_ANNOTATION, QUEUE_LABEL, Placing
-from gangway.jobs.kubernetes.starting import SETS, put
+from gangway.jobs.kubernetes.start_objects import SETS, put
 from stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_asking import an_unfit_job, engine, put_set
 from tests.gangway.jobs.kubernetes.test_manifests import job

@@ -14,7 +14,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import Phase
-from gangway.jobs.hybrid.moving import move_job
+from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.local.engine import LocalQueue, begin_runner
 from stacks.config.job_file import Priority

@@ -17,8 +17,8 @@ from gangway.jobs.base import Phase
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
-from gangway.jobs.local.ends import Spent, end_of, lacks_room, put_down, say_room, take_room
 from gangway.jobs.local.engine import LocalQueue
+from gangway.jobs.local.outcomes import Spent, end_of, lacks_room, put_down, say_room, take_room
 from stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited, over, until

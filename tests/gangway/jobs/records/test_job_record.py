@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from gangway.jobs.base import Engine, JobStatus, Move, Phase, Stretch
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
 from gangway.jobs.records.job_record import FIGURES, Begun, JobRecord, job_record
-from gangway.jobs.records.reported import REPORTED, Reported, nothing_reported
+from gangway.jobs.records.run_reports import REPORTED, Reported, nothing_reported
 from gangway.jobs.sites import Nodes, Site, nodes_of
 from stacks.config.engines_file import NamedEngine
 

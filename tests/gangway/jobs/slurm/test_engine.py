@@ -11,7 +11,7 @@ import pytest
 
 from components.core.findings import InputError, Severity
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.hybrid.moving import move_job
+from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine, _State
 from gangway.jobs.slurm.script import comment_of

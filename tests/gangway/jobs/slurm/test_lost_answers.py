@@ -13,7 +13,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
-from gangway.jobs.hybrid.moving import move_job
+from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm import engine as slurm_engine
 from gangway.jobs.slurm.engine import SlurmEngine

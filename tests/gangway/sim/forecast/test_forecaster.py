@@ -18,7 +18,7 @@ from gangway.sim.forecast.baseline import seasonal_naive
 from gangway.sim.forecast.boosting import fit
 from gangway.sim.forecast.forecaster import Backtest, Setting, backtest, choose_setting, forecast
 from gangway.sim.forecast.series import Series
-from gangway.sim.forecast.simulated import simulate
+from gangway.sim.forecast.synthetic import simulate
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ import pytest
 from components.estimate.statistics import FEWEST_PAIRS, Comparison, correct
 from gangway.sim.forecast.accuracy import Judged, Skill, skill
 from gangway.sim.forecast.forecaster import Forecast, Setting, backtest, choose_setting
-from gangway.sim.forecast.published import read_history
+from gangway.sim.forecast.public_formats import read_history
 from gangway.sim.forecast.series import Series
 
 ROWS = Path(__file__).parent / "public_traces.json"

@@ -91,7 +91,7 @@ def test_a_zone_that_was_chosen_by_itself_has_its_reason(gcp_edited: Edited) -> 
 
 @pytest.mark.parametrize(("name", "zone"), [(GPU, "us-central1-f"), (POD, "us-west4-c")])
 def test_a_zone_without_such_machines_names_those_with_them(gcp_edited: Edited, name: str, zone: str) -> None:
-    """How grave it is tests/components/catalog/test_offered.py says."""
+    """How grave it is tests/components/catalog/test_offerings.py says."""
     finding = found_in(gcp_edited(name, cluster={"zone": zone}))["capacity.zone-without-machine"]
     assert finding.path == "gangway:cluster.zone"
     assert zone in finding.message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from stacks.base.registry import all_providers
-from stacks.config.encrypted import ENCRYPTED
+from stacks.config.secret_values import ENCRYPTED
 from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan
 from stacks.providers.hosts.settings import HostsConfig

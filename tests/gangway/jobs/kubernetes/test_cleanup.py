@@ -9,12 +9,12 @@ from components.catalog.loader import load_provider
 from components.catalog.schema import GcpMachineType
 from components.gcp.gke_fabric import team_fabric
 from gangway.jobs.base import Phase
+from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
 from gangway.jobs.kubernetes.objects import Seen
-from gangway.jobs.kubernetes.starting import put
+from gangway.jobs.kubernetes.start_objects import put
 from gangway.jobs.kubernetes.status import status_of
-from gangway.jobs.kubernetes.sweeping import clear_leavings, clear_old, may_be_old
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
-from tests.gangway.jobs.kubernetes.test_starting import Cluster
+from tests.gangway.jobs.kubernetes.test_start_objects import Cluster
 from tests.gangway.jobs.kubernetes.test_status import a_set, a_workload, cancelled
 
 _CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

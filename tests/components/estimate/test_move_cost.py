@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.catalog.loader import load_provider
 from components.catalog.schema import Fact
-from components.estimate.moving import LEAST_SHARE, Advice, Luggage, advise
+from components.estimate.move_cost import LEAST_SHARE, Advice, Luggage, advise
 from components.estimate.offers import Offer, carriers_of, find_offers
 from components.estimate.quotes import SORTS, Job, Sort
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.records.beside import FileSum, changed_since, sums_of
+from trainer.records.file_hashes import FileSum, changed_since, sums_of
 
 LINES = b'{"images": 16}\n{"images": 32}\n'
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.jobs.records.figures import Absent, Figure, Source
-from gangway.jobs.records.reported import REPORTED, Reported, read_reported
+from gangway.jobs.records.run_reports import REPORTED, Reported, read_reported
 from stacks.config.job_file import JobFile
 
 COMMAND = JobFile.model_validate({"name": "mine", "command": ["true"], "max_hours": 1})

@@ -24,8 +24,8 @@ from gangway.jobs import copying
 from gangway.jobs.base import Engine, Phase
 from gangway.jobs.copying import MANIFEST, copy_folder, files_of_run, forget_copy
 from gangway.jobs.hybrid import moving
-from gangway.jobs.hybrid.moving import move_job
-from gangway.jobs.hybrid.placing import place
+from gangway.jobs.hybrid.moves import move_job
+from gangway.jobs.hybrid.placement import place
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore

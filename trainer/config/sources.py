@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainer.config.values.in_words import in_words
 from trainer.config.values.schedules import Ramp, Steps
 from trainer.config.values.segments import Segment
+from trainer.config.values.summaries import in_words
 
 if TYPE_CHECKING:
     from trainer.config.train_config import TrainConfig

@@ -3,7 +3,7 @@
 import pytest
 
 from components.catalog.routes import load_routes
-from components.estimate.carried import DataAt, carried
+from components.estimate.data_transfer import DataAt, carried
 from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
 

@@ -10,7 +10,7 @@ import pytest
 from components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
-from gangway.jobs.kubernetes.starting import SETS, clear_stale, put
+from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job, preset
 
 _KINDS = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.catalog.loader import PROVIDERS, Provider, load_lustre_zones, load_provider, load_tpus
-from components.catalog.offered import first_zone, region_findings, service_findings, zone_findings, zone_names
+from components.catalog.offerings import first_zone, region_findings, service_findings, zone_findings, zone_names
 from components.catalog.schema import Fact, MachineType, Offered
 from components.catalog.validators import STALE_DAYS
 from components.core.findings import Finding

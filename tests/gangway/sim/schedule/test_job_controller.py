@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from components.estimate.scaling import Links
 from gangway.sim.schedule.comparison import changes, compare
-from gangway.sim.schedule.controlled import Gain, Misfit, Run, as_controlled, as_fixed, drawn
+from gangway.sim.schedule.job_controller import Gain, Misfit, Run, as_controlled, as_fixed, drawn
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.policies.goodput import Goodput

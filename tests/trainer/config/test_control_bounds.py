@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.config.control_misfits import misfits
+from trainer.config.control_bounds import misfits
 from trainer.config.presets import preset
 from trainer.config.step_memory import share_of
 from trainer.config.values.control import Bounds

@@ -4,7 +4,7 @@ import pytest
 
 from components.catalog.grids import load_grids
 from components.catalog.reliability import load_reliability
-from gangway.sim.forecast.simulated import SIMULATED, simulate
+from gangway.sim.forecast.synthetic import SIMULATED, simulate
 
 
 @pytest.mark.parametrize("kind", SIMULATED)

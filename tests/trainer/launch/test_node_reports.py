@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from trainer.launch.node_reports import LAUNCH_FOLDER, lines_of_nodes
 from trainer.launch.node_state import NodeState
-from trainer.launch.nodes_said import LAUNCH_FOLDER, lines_of_nodes
 
 
 def job_folder(run_dir: Path, name: str = "job") -> Path:

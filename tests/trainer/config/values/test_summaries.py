@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.config.values.in_words import in_words
 from trainer.config.values.schedules import Ramp, Steps
 from trainer.config.values.segments import Segment
+from trainer.config.values.summaries import in_words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import PerhapsTakenError
-from gangway.jobs.remote.taken import once
+from gangway.jobs.remote.submit_tokens import once
 
 TOKEN = "0123456789abcdef" * 2
 

@@ -9,7 +9,7 @@ from gangway.jobs.base import JobStatus
 from gangway.jobs.kubernetes.kubectl import Kubectl
 from gangway.jobs.kubernetes.manifests import KEPT_SEC, OURS
 from gangway.jobs.kubernetes.objects import Found, Seen, time_of
-from gangway.jobs.kubernetes.starting import SETS, clear_start, delete
+from gangway.jobs.kubernetes.start_objects import SETS, clear_start, delete
 
 
 def may_be_old(job_set: Found, now: datetime) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import store
-from trainer.checkpoint.fits import misfit
+from trainer.checkpoint.compatibility import misfit
 from trainer.checkpoint.resume import restore
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig

@@ -18,7 +18,7 @@ from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, Stretch
 from gangway.jobs.engines.registry import engine_of, site_of, sites_of
-from gangway.jobs.hybrid.placing import place
+from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.sites import By, Nodes, Site, charge, nodes_of, spent
 from stacks.config import engines_file

@@ -11,7 +11,7 @@ from gangway.sim.forecast.drift import FEWEST
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.ledger import open_ledger, read_ledger
 from gangway.sim.forecast.series import Series
-from gangway.sim.forecast.standing import standings
+from gangway.sim.forecast.track_record import standings
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 ONE_STEP = Setting(horizon=1, season=24, level=0.8)
