@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from components.core.fields import PositiveNumber, PositiveWhole, Seed
 from components.core.findings import InputError, nearest_hint
 from stacks.config.job_settings import Settings, check_settings
+from stacks.config.paths import ROOT
 from stacks.config.section import Section
 from stacks.config.yaml_file import read_model
 from stacks.loading.loader import find_stack_file, read_settings
@@ -35,6 +36,9 @@ def _known_preset(preset: str) -> str:
 def _named(value: Any) -> Any:
     """A stack's name alone is an entry without more to say."""
     return {"stack": value} if isinstance(value, str) else value
+
+SUITES = ROOT / "gangway" / "suites"
+"""The suites that come with Gangway."""
 
 
 class SuiteStack(Section):
@@ -195,12 +199,12 @@ class Item:
 
 
 def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
-    """The suite's file, from its path or the name of one in `stacks_dir`/suites. InputError: naming the suites there
-    are.
+    """Finds a suite's file by its path, or by its name in `stacks_dir`/suites and among the suites of Gangway.
+
+    InputError: no such suite; names those that exist.
     """
-    folder = stacks_dir / "suites"
-    folders = (folder, folder / "experiments")
-    names = sorted(path.stem for each in folders for path in each.glob("*.yaml"))
+    folders = [folder for parent in (stacks_dir / "suites", SUITES) for folder in (parent, parent / "experiments")]
+    names = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
     for path in (*(each / f"{suite_or_file}.yaml" for each in folders), Path(suite_or_file)):
         if suite_or_file and path.is_file():
             return path

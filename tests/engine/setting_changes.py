@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from components.core.findings import InputError, Severity
 from stacks.base.registry import all_providers, provider_of
 from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
+from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import run_program
 from stacks.program import program_of
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
@@ -210,10 +210,10 @@ def _named(field: FieldInfo) -> Iterator[Any]:
             yield from (member.value for member in part)
 
 
-def every_setting(model: type[BaseModel] = StackConfig, above: tuple[str, ...] = ()) -> dict[str, Setting]:
+def every_setting(model: type[BaseModel] | None = None, above: tuple[str, ...] = ()) -> dict[str, Setting]:
     """All settings by their names, sections that may be left out among them; not the stack's names."""
     found: dict[str, Setting] = {}
-    for key, field in model.model_fields.items():
+    for key, field in (model or stack_model()).model_fields.items():
         path = (*above, key)
         if path in (("stack",), ("stack_name",)):
             continue

@@ -224,7 +224,8 @@ SETTINGS = ProviderSettings(
         "hosts",
         HostsConfig,
         holds="machines and run_store",
-        example="{machines: [{address: 10.20.0.11, host_key: ssh-ed25519 ...}], run_store: /shared/gangway/results}",
+        example=f"{{machines: [{{address: 10.20.0.11, host_key: {HOST_KEY_EXAMPLE}}}], "
+        "run_store: /shared/gangway/results}",
     ),
     reads_site=True,
     examples=MappingProxyType(

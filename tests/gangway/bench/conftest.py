@@ -288,15 +288,3 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePulumi:
     monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_PULUMI", str(home))
     return FakePulumi(home)
-
-
-@pytest.fixture
-def s3(load_module: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with load_module(Path(__file__).with_name("stores_standin.py")).s3(monkeypatch) as made:
-        yield made
-
-
-@pytest.fixture
-def lab(load_module: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with load_module(Path(__file__).with_name("stores_standin.py")).lab(tmp_path, monkeypatch) as made:
-        yield made

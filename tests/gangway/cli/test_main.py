@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from components.core.findings import Finding, InputError
 from gangway.cli import common
 from gangway.cli import main as cli
+from stacks.config.paths import ROOT
 from stacks.plan import plan as plan_module
 from stacks.plan.plan import Plan
 
@@ -259,7 +260,7 @@ def test_stack_files_of_the_working_directory_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, demo_values: dict[str, Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert common.stacks_dir() == Path(common.__file__).parents[1], "the ones that ship with Gangway"
+    assert common.stacks_dir() == ROOT / "stacks", "the ones that ship with Gangway"
     (tmp_path / "stacks").mkdir()
     values = deepcopy(demo_values)
     (tmp_path / "stacks" / "Pulumi.mine.yaml").write_text(yaml.safe_dump({"config": values}))

@@ -23,7 +23,7 @@ from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.series import Series
 from trainer.records.run_record import RunRecord
 
-SOURCES = sorted((Path(__file__).parents[3] / "stacks").rglob("*.py"))
+SOURCES = sorted((Path(__file__).parents[3] / "gangway").rglob("*.py"))
 
 
 @pytest.mark.slow

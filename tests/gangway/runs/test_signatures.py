@@ -16,7 +16,7 @@ from gangway.runs.signatures import ForgedError, read_private_key, read_public_k
 from trainer.records.file_hashes import sums_of
 from trainer.records.run_record import RunRecord
 
-RECORDED = Path(__file__).parent / "comparison" / "recorded"
+RECORDED = Path(__file__).parents[1] / "report" / "comparison" / "recorded"
 PEM, OTHER = new_signing_key(), new_signing_key()
 
 

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from stacks.base.extras import extras, need
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).resolve().parents[3]
 TRAINING = "torch torchvision torch_fidelity numpy scipy PIL av fsspec sklearn tensorboard onnx onnxscript pynvml"
 NOT_FOR_PLANS = (*TRAINING.split(), "moto", "boto3", "botocore", "obstore", "requests", "matplotlib", "pulumi_policy")
 SDKS = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from components.core.capacity import OnDemand, Spot
 from components.core.findings import InputError
 from stacks.config.stack_config import StackConfig
-from stacks.loading.loader import from_file
+from stacks.loading.loader import from_file, stack_model
 
 StackFile = Callable[[Callable[[dict[str, Any]], object]], Path]
 
@@ -342,16 +342,16 @@ def test_a_damaged_text_is_read_or_told(
 
 
 def test_editors_get_the_examples_and_every_example_is_valid(demo_values: dict[str, Any]) -> None:
-    schema = StackConfig.model_json_schema()
+    schema = stack_model().model_json_schema()
     sections = {name: field["examples"] for name, field in schema["properties"].items() if "examples" in field}
     assert set(sections) >= {"region", "cluster", "storage", "budget", "job", "network", "tags"}
     plain = {key.removeprefix("gangway:"): value for key, value in demo_values.items()}
     for name, examples in sections.items():
         for example in examples:
-            StackConfig.model_validate({**plain, "stack": "x", name: example})
+            stack_model().model_validate({**plain, "stack": "x", name: example})
     for name in ("image_id", "zone", "capacity", "nodes", "root_volume_gib"):
         for example in schema["$defs"]["ClusterConfig"]["properties"][name]["examples"]:
-            StackConfig.model_validate({**plain, "stack": "x", "cluster": {**plain["cluster"], name: example}})
+            stack_model().model_validate({**plain, "stack": "x", "cluster": {**plain["cluster"], name: example}})
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_a_stacks_name_has_to_fit_every_resource(tmp_path: Path, demo_file: Path
 
 def test_pulumi_yaml_declares_exactly_our_settings_and_our_defaults(repo: Path) -> None:
     declared = yaml.safe_load((repo / "Pulumi.yaml").read_text("utf-8"))["config"]
-    fields = {name: field for name, field in StackConfig.model_fields.items() if name not in ("stack", "stack_name")}
+    fields = {name: field for name, field in stack_model().model_fields.items() if name not in ("stack", "stack_name")}
     assert set(declared) == set(fields)
     for name, field in fields.items():
         entry = declared[name]
@@ -390,7 +390,7 @@ def test_pulumi_yaml_declares_exactly_our_settings_and_our_defaults(repo: Path) 
 
 def test_the_descriptions_name_every_key(repo: Path) -> None:
     declared = yaml.safe_load((repo / "Pulumi.yaml").read_text("utf-8"))["config"]
-    for name, field in StackConfig.model_fields.items():
+    for name, field in stack_model().model_fields.items():
         models = [
             a for a in (field.annotation, *getattr(field.annotation, "__args__", ())) if hasattr(a, "model_fields")
         ]
