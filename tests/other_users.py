@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,14 +51,37 @@ def shell(uid: int, line: str) -> None:
     subprocess.run([*prefix(uid), "/bin/sh", "-c", line], check=True, timeout=30)
 
 
+@contextmanager
+def holds_lock(uid: int, folder: Path, kind: str = "LOCK_EX") -> Iterator[int]:
+    """A process of that user's that has a folder's lock; its number."""
+    python, env = find_python(REPO)
+    descriptor = os.open(folder, os.O_RDONLY)
+    code = f"import fcntl, time; fcntl.flock({descriptor}, fcntl.{kind}); print(flush=True); time.sleep(600)"
+    process = subprocess.Popen(
+        [*prefix(uid), python, "-c", code], stdout=subprocess.PIPE, env=env, pass_fds=(descriptor,)
+    )
+    os.close(descriptor)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        yield process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def gangway(
-    uid: int, *commands: Sequence[str], repo: Path = REPO, more_env: Mapping[str, str] = MappingProxyType({})
+    uid: int,
+    *commands: Sequence[str],
+    repo: Path = REPO,
+    more_env: Mapping[str, str] = MappingProxyType({}),
+    cwd: str | Path = "/",
 ) -> list[Done]:
     """What each command comes to; one that hangs fails the test."""
     python, env = find_python(repo)
     done = subprocess.run(
         [*prefix(uid), python, "-c", _SESSION, json.dumps([["job", *words] for words in commands])],
-        env={**env, **more_env}, capture_output=True, text=True, timeout=120, check=False, cwd="/",
+        env={**env, **more_env}, capture_output=True, text=True, timeout=120, check=False, cwd=cwd,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [Done(*json.loads(line)) for line in done.stdout.splitlines()]

@@ -13,9 +13,9 @@ __all__ = ["append_line", "complete_lines", "cut_half_line", "half_line", "is_lo
 _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 
-def lock(file: IO[bytes] | IO[str]) -> None:
-    """For as long as the file is open and no longer: a lock of the kernel dies with its holder. BlockingIOError:
-    another process has it.
+def lock(file: IO[bytes] | IO[str] | int) -> None:
+    """For as long as the file, or descriptor, is open and no longer: a lock of the kernel dies with its holder.
+    BlockingIOError: another process has it.
     """
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -34,7 +34,7 @@ def lock_soon(file: IO[bytes]) -> bool:
             return True
 
 
-def is_locked(file: IO[bytes]) -> bool:
+def is_locked(file: IO[bytes] | int) -> bool:
     """Whether a process has the lock. Several may ask at once; who takes it meanwhile has to try again."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

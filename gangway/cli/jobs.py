@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from typer._click import Context
 
-    from components.core.findings import InputError
+    from components.core.findings import Finding, InputError
     from gangway.jobs.base import Engine, JobStatus, Movable, Move
     from gangway.jobs.copying import Copied
     from gangway.jobs.hybrid.moves import Moved
@@ -105,7 +105,7 @@ def submit(
             typer.echo(job_id)  # it stays in its queue
             raise trouble
     for finding in warnings:
-        typer.echo(f"{finding.severity}: {finding.path}: {finding.message}", err=True)
+        _say_finding(finding)
     typer.echo(job_id)
     asked = next((site.asked for site in sites if site.engine is engine), "")
     named = f" --on {shlex.quote(asked)}" if on else ""
@@ -195,6 +195,13 @@ def _say(line: str) -> None:
     typer.echo(line, err=True)
 
 
+def _say_finding(finding: "Finding") -> None:
+    """With its code, by which the pages have it, and its fix."""
+    typer.echo(f"{finding.severity}: {finding.path}: {finding.message} ({finding.code})", err=True)
+    if finding.fix:
+        typer.echo(f"  fix:     {finding.fix}", err=True)
+
+
 def _no_progress(done: int, total: int) -> None:
     """Of what has not begun there is next to nothing to copy."""
 
@@ -262,8 +269,12 @@ def _bar() -> "Iterator[Callable[[int, int], None]]":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+    console = Console(stderr=True)
+    if not console.is_interactive:  # there a bar is no more than an empty line, ahead of an error too
+        yield _no_progress
+        return
     columns = (TextColumn("copying"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("copying", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -291,7 +302,8 @@ def list_jobs(
         table.add_column(column, overflow="fold")
     for each in found:
         nodes = " ".join(each.nodes)
-        table.add_row(each.id, str(each.phase), each.user, each.team, str(each.starts), nodes, each.reason)
+        starts = "" if each.starts is None else str(each.starts)
+        table.add_row(each.id, str(each.phase), each.user, each.team, starts, nodes, each.reason)
     _print_table(table)
 
 
@@ -468,7 +480,7 @@ def _pause() -> None:
 def _line(found: "JobStatus") -> str:
     """`digits-1: running on node-1, start 2`, and why."""
     where = f" on {' '.join(found.nodes)}" if found.nodes and not found.phase.is_over else ""
-    start = f", start {found.starts}" if found.starts > 1 else ""
+    start = f", start {found.starts}" if found.known_starts > 1 else ""
     code = f", exit code {found.exit_code}" if found.phase.is_over and found.exit_code else ""
     return f"{found.id}: {found.phase}{where}{start}{code}{f': {found.reason}' if found.reason else ''}"
 

@@ -127,7 +127,7 @@ class JobStatus(OneLineTexts):
     Attributes:
         id: the engine's own.
         nodes: names of those it is on, or was on last.
-        starts: how often it was begun: 1 and more once it has run.
+        starts: how often it was begun: 1 and more once it has run; None where that is not known here.
         exit_code: of its end, in the terms above; None before it, and where nobody knows.
         reason: in words, why it waits or how it has ended; may be empty.
     """
@@ -138,7 +138,7 @@ class JobStatus(OneLineTexts):
     team: str
     phase: Phase
     nodes: tuple[str, ...]
-    starts: int
+    starts: int | None
     exit_code: int | None
     reason: str
     submitted_at: datetime | None = None
@@ -150,6 +150,11 @@ class JobStatus(OneLineTexts):
     """On this engine; None where nobody knows them any more. Of Kubernetes see `gangway.jobs.kubernetes.hours`."""
 
     @property
+    def known_starts(self) -> int:
+        """Of a job whose state is known."""
+        return self.starts or 0
+
+    @property
     def used_before(self) -> Used:
         """On engines before this one: here it goes on counting from there."""
         return self.moves[-1].used if self.moves else Used()
@@ -158,7 +163,7 @@ class JobStatus(OneLineTexts):
 def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
     """A job's row in `Engine.jobs` where it cannot be read: it hides no other."""
     why = f"{error.place}: {error.problem}"
-    return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), 0, None, why, stretches=None)
+    return JobStatus(job_id, name, "", "", Phase.UNREADABLE, (), None, None, why, stretches=None)
 
 
 class Engine(Protocol):

@@ -101,6 +101,13 @@ class JobFolder:
             return stat.S_ISREG(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
         return False
 
+    def has_entry(self, name: str) -> bool:
+        """Whether it has anything of that name: a link, a FIFO, a folder."""
+        with suppress(OSError):
+            os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            return True
+        return False
+
     def mtime(self, name: str) -> float:
         """When the file was last written, in seconds since 1970."""
         with self.open_file(name) as file:
@@ -143,7 +150,7 @@ class OwnJobFolder(JobFolder):
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=f"move {path} aside") from None
+            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=_removal(path)) from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
         if self.uid != os.geteuid():
@@ -282,6 +289,15 @@ def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
+def _removal(path: Path) -> str:
+    """How what has that name goes; in a folder of mode 1777 only its owner can move it."""
+    with suppress(OSError):
+        uid = path.lstat().st_uid
+        if os.geteuid() not in (0, uid):
+            return f"ask {user_name(uid)}, who owns it, to remove {path}; or use another folder"
+    return f"move {path} aside"
+
+
 def user_name(uid: int) -> str:
     """A user's name; the number where that has none, as in many containers."""
     try:
@@ -316,7 +332,10 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
         danger = "can replace what is in it, and have their files run as you"
         if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
             finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
-            yield finding("job.folder", str(each), f"other users can write to it, so they {danger}", f"chmod +t {each}")
+            fix = f"chmod +t {each}"
+            if os.geteuid() not in (0, seen.st_uid):
+                fix = f"ask {user_name(seen.st_uid)}, who owns it, for {fix}; or use another folder"
+            yield finding("job.folder", str(each), f"other users can write to it, so they {danger}", fix)
         elif seen.st_uid not in (0, os.geteuid()) and not _is_unmapped(seen.st_uid):
             finding = Finding.error if is_root else Finding.warning
             yield finding(
@@ -344,19 +363,3 @@ def _has_private_group(seen: os.stat_result) -> bool:
     except KeyError:
         return False
     return user.pw_gid == group.gr_gid and user.pw_name == group.gr_name and not {*group.gr_mem} - {user.pw_name}
-
-
-def open_lock(path: Path) -> IO[bytes]:
-    """A file in a folder that several users share, whose lock they take in turns, made where there is none. Another
-    user's can be locked, and is neither written nor changed. OSError: it is no such file.
-    """
-    while True:
-        try:
-            return os.fdopen(open_regular(path, os.O_RDWR), "r+b")
-        except PermissionError:
-            return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
-        except FileNotFoundError:
-            with suppress(FileExistsError):
-                descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-                os.fchmod(descriptor, 0o644)  # for the others, whatever this one's umask is
-                os.close(descriptor)

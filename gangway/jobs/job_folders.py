@@ -11,9 +11,9 @@ Several users may share FOLDER. Jobs of others are rows of a list and nothing el
 """
 
 import codecs
+import errno
 import hashlib
 import os
-import re
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -51,21 +51,29 @@ from gangway.jobs.job_folder import (
     UnreadableError,
     make_shared,
     sharing_findings,
-    user_name,
+)
+from gangway.jobs.listing import (
+    STATE_FILE,
+    ClosedError,
+    check_open,
+    is_id,
+    is_job,
+    job_ids,
+    next_number,
+    open_job,
+    owner_of,
 )
 from gangway.jobs.migration import give_up, leaving, where_gone
 from gangway.jobs.run_intervals import used_sec
+from gangway.jobs.working_folder import working_folder
 from gangway.render.rendering import FULL
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
     from gangway.jobs.copying import Copied, Told
 
-JOB_FILE, STATE_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "state.json", "log", "cancel", "run"
+JOB_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
-_ID = re.compile(r"([a-z][a-z0-9-]*)-([0-9]{1,18})")
-_MOST_FOREIGN_NUMBER = 10**9
-"""Another user's folder of a higher number takes none: else one folder could use all numbers up."""
 _NEW, _SUBMITTING = ".new-", "submitting"
 _STALE_SEC = 60.0
 """After which a new folder that no submit holds was left by one that was killed, and not made in this instant."""
@@ -115,8 +123,8 @@ class FolderEngine(ABC):
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
         self.bring_data(job, lambda done, total: None)
-        if job.command and job.workdir is None and job.image is None:
-            job = job.model_copy(update={"workdir": _working_folder()})
+        if job.command and (begins_in := working_folder(job)) is not None:
+            job = job.model_copy(update={"workdir": begins_in})
         self._remove_stale()
         new = self._made_folder(f"{_NEW}{secrets.token_hex(8)}")
         back = new.path
@@ -195,7 +203,7 @@ class FolderEngine(ABC):
         if self._has_begun(folder):
             return True
         found = read_status(folder)
-        return found.phase is not Phase.WAITING or found.starts > 0
+        return found.phase is not Phase.WAITING or found.known_starts > 0
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
@@ -211,6 +219,7 @@ class FolderEngine(ABC):
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
+        check_open(self._folder)
         return self._listed(lambda folder: self.status(folder.name) if folder.is_own else self._seen(folder))
 
     @abstractmethod
@@ -222,9 +231,11 @@ class FolderEngine(ABC):
         found = list[JobStatus]()
         for job_id in job_ids(self._folder):
             try:
-                found.append(ask(_opened(self._folder / job_id)))
+                found.append(ask(open_job(self._folder / job_id)))
             except FileNotFoundError:
                 continue
+            except ClosedError:
+                raise  # of this one it would be known no more than of all others
             except InputError as error:
                 if not is_job(self._folder / job_id):
                     continue
@@ -232,10 +243,11 @@ class FolderEngine(ABC):
                     raise
                 row = unreadable(job_id, job_id.rpartition("-")[0], error)
                 if isinstance(error, ForeignError):
-                    why = f"only {error.owner} and root can see its state"
+                    whose = " and ".join(dict.fromkeys((error.owner, "root")))
+                    why = f"only {whose} can see its state"
                     row = replace(row, phase=Phase.FOREIGN, user=error.owner, reason=why)
                 else:
-                    row = replace(row, user=_owner(self._folder / job_id))
+                    row = replace(row, user=owner_of(self._folder / job_id))
                 found.append(row)
         return found
 
@@ -350,6 +362,11 @@ class FolderEngine(ABC):
 
     def _no_room(self, error: OSError, said: str) -> InputError:
         """Of a folder in which nothing can be written."""
+        if isinstance(error, PermissionError):
+            try:
+                check_open(self._folder)
+            except ClosedError as closed:
+                return closed
         other = f"name another: --on {self.kind}:FOLDER"
         return InputError(
             self.where, f"{said}: {error.strerror}", allowed="a folder that can be written, with room for a job",
@@ -363,8 +380,7 @@ class FolderEngine(ABC):
         new.save(JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
         number = 0
         while True:
-            # Whosever it is and whatever it holds: of what has the name of a job, no other can be made.
-            number = 1 + max(number, *map(_taken_number, _names(self._folder)), 0)
+            number = next_number(self._folder, number)
             job_id = f"{job.name}-{number}"
             status = JobStatus(
                 job_id, job.name, new.owner, job.team or "", Phase.WAITING, (), 0, None, "", datetime.now(UTC),
@@ -381,16 +397,17 @@ class FolderEngine(ABC):
             return new
 
     def _known(self, job_id: str) -> OwnJobFolder:
-        """InputError: there is no such job. UnreadableError: it is another user's."""
+        """InputError: there is no such job. UnreadableError: it is another user's, or the way to it is closed."""
         path = self._folder / job_id
-        if not _ID.fullmatch(job_id) or not is_job(path):
+        check_open(self._folder)
+        if not is_id(job_id) or not is_job(path):
             ids = job_ids(self._folder)
             raise InputError(
                 "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
         try:
-            return _opened(path).own()
+            return open_job(path).own()
         except FileNotFoundError:
             raise InputError("job", f"{self.where} knows no such job", value=job_id, fix="it has just gone") from None
 
@@ -402,90 +419,9 @@ def _refuse(findings: Iterable[Finding]) -> None:
             raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
-def _opened(path: Path) -> JobFolder:
-    """ForeignError: it is another user's, and closed. UnreadableError: it is this user's own, and closed all the same.
-    FileNotFoundError: it has just been removed.
-    """
-    try:
-        return JobFolder(path)
-    except PermissionError:
-        owner = _owner(path) or "somebody else"
-        if not _is_own(path):
-            raise ForeignError(path, owner) from None
-        raise UnreadableError(str(path), f"is closed to {owner}, who owns it", fix=f"chmod u+rwx {path}") from None
-    except OSError as error:
-        raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
-
-
-def _owner(path: Path) -> str:
-    """Empty where nobody may know."""
-    with suppress(OSError):
-        return user_name(path.lstat().st_uid)
-    return ""
-
-
-def _working_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        raise InputError(
-            "job.workdir", "the folder in which this was submitted has been removed, and the command is to begin there",
-            allowed="a folder that is there", fix="cd to one, or name it in the job file: workdir: /data/mine",
-        ) from None  # fmt: skip
-
-
 def _staged(source: str) -> str:
     """Each user has their own."""
     return f".staged-{os.geteuid()}-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
-
-
-def job_ids(folder: Path) -> list[str]:
-    """Of all jobs in the folder, the oldest first."""
-    return sorted((path.name for path in _names(folder) if is_job(path)), key=number_of)
-
-
-def own_jobs(folder: Path) -> list[OwnJobFolder]:
-    """Those that this user may begin and end, the oldest first."""
-    found = list[OwnJobFolder]()
-    for job_id in job_ids(folder):
-        with suppress(OSError, NotOwnError):
-            found.append(OwnJobFolder(folder / job_id))
-    return found
-
-
-def has_others(folder: Path) -> bool:
-    """Whether there is a job of another user's."""
-    return any(is_job(path) and not _is_own(path) for path in _names(folder))
-
-
-def _is_own(path: Path) -> bool:
-    with suppress(OSError):
-        return path.lstat().st_uid == os.geteuid()
-    return True  # it has just been removed
-
-
-def _names(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*") if _ID.fullmatch(path.name)]
-
-
-def _taken_number(path: Path) -> int:
-    number = number_of(path.name)
-    return number if number <= _MOST_FOREIGN_NUMBER or _is_own(path) else 0
-
-
-def is_job(path: Path) -> bool:
-    """Whether a folder with the name of a job is one; of a folder that is closed to this user its name says so."""
-    try:
-        return JobFolder(path).has(STATE_FILE)
-    except PermissionError:
-        return True
-    except OSError:
-        return False  # or it has just been removed
-
-
-def number_of(job_id: str) -> int:
-    """In the order of submission."""
-    return int(job_id.rpartition("-")[2])
 
 
 def read_job(folder: JobFolder) -> JobFile:
@@ -504,6 +440,10 @@ def read_status(folder: JobFolder) -> JobStatus:
         found = _STATUS.validate_json(folder.read(STATE_FILE))
     except (OSError, ValidationError) as error:
         raise _unreadable(folder, STATE_FILE, "no state of a job", error) from None
+    if found.starts is None:
+        raise UnreadableError(
+            str(folder.path / STATE_FILE), "no state of a job: starts: it has none", fix=f"move {folder.path} elsewhere"
+        )
     if found.id != folder.name:
         said = f"no state of {folder.name}, but of {found.id[:80]}: a folder that was renamed"
         raise UnreadableError(
@@ -516,9 +456,23 @@ def read_status(folder: JobFolder) -> JobStatus:
 
 
 def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | ValidationError) -> UnreadableError:
-    why = error.strerror if isinstance(error, OSError) else first_wrong(error)
-    fix = f"ask with the release that wrote it, or move {folder.path} elsewhere"
-    return UnreadableError(str(folder.path / name), f"{said}: {why}", fix=fix)
+    path, aside = folder.path / name, f"move {folder.path} elsewhere"
+    if isinstance(error, ValidationError):
+        said, fix = f"{said}: {first_wrong(error)}", f"ask with the release that wrote it, or {aside}"
+    else:
+        said, fix = f"{said}: {error.strerror}", f"{_correction(path, error)}, or {aside}"
+    return UnreadableError(str(path), said, fix=fix)
+
+
+def _correction(path: Path, error: OSError) -> str:
+    """What to do about a file of a job's that cannot be read."""
+    if isinstance(error, PermissionError):
+        return f"chmod u+r {path}"
+    if isinstance(error, FileNotFoundError):
+        return f"put {path} back"
+    if error.errno == errno.EFBIG:
+        return f"look what has written {path}, and shorten it"
+    return f"remove {path}, once you have looked what has put it there"
 
 
 def write_status(folder: OwnJobFolder, status: JobStatus) -> None:

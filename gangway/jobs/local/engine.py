@@ -1,7 +1,7 @@
 """The engine `local`: jobs on this machine, one at a time, in a folder. Each has a process that waits for its turn,
 runs it and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
 
-    FOLDER/turn                   held by whose turn it is: a lock of the kernel, which dies with its holder
+    FOLDER                        locked by whose turn it is: `gangway.jobs.local.turn`
     FOLDER/<id>/alive             held by its process; the rest is as in `gangway.jobs.job_folders`, and how its
                                   starts have ended in `gangway.jobs.local.outcomes`
 """
@@ -15,30 +15,29 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
 
 from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from gangway.jobs.base import JobStatus, Phase, Room, no_outputs, no_resources, open_meeting
 from gangway.jobs.environment import RUNNER_MARK, environment_of, unmarked
-from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, open_lock, sharing_findings
+from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
     FolderEngine,
-    has_others,
-    number_of,
-    own_jobs,
     read_job,
     read_status,
 )
+from gangway.jobs.listing import check_open, number_of, own_jobs
 from gangway.jobs.local.outcomes import Spent, end_of, lacks_room
+from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import stretches_of
+from gangway.jobs.working_folder import working_folder_findings
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import for_modules
 
-ALIVE_FILE, TURN_FILE = "alive", "turn"
+ALIVE_FILE = "alive"
 RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2})
 
 
@@ -54,7 +53,8 @@ class LocalQueue(FolderEngine):
         self._is_named = is_named
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`. InputError: there is no such folder."""
+        """See `Engine`. InputError: there is no such folder, or it is closed."""
+        check_open(self._folder)
         if self._is_named and not self._folder.is_dir():
             raise InputError(
                 f"--on {self.kind}", "no folder there" if not self._folder.exists() else "no folder", value=self.where,
@@ -72,6 +72,7 @@ class LocalQueue(FolderEngine):
                 "leave image out to run in this environment, or submit it to another engine",
             )
         yield from sharing_findings(self._folder)
+        yield from working_folder_findings(job, is_here=True)
         yield from no_outputs(job)
         yield from no_resources(job)
         yield from open_meeting(job, "this machine's users, and whoever else reaches its ports")
@@ -97,7 +98,6 @@ class LocalQueue(FolderEngine):
 
     def _begun(self, job_id: str) -> None:
         """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
-        self._is_turn_taken()  # what somebody else has put there would be waited for in vain
         begin_runner(self._known(job_id))
         for each in own_jobs(self._folder):
             with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
@@ -117,17 +117,9 @@ class LocalQueue(FolderEngine):
         """Own jobs that run, or wait and begin before one of this place in the order; else who has the turn."""
         if found := [each.name for each in own_jobs(self._folder) if _is_before(each, place)]:
             return found
-        with suppress(OSError):
-            if self._is_turn_taken():
-                return ["another user's job" if has_others(self._folder) else "a job whose folder was removed"]
+        with suppress(OSError), Turn(self._folder) as turn:
+            return [cause] if (cause := turn.cause()) else []
         return []
-
-    def _is_turn_taken(self) -> bool:
-        """OSError: no job gets it, for what has its name is no such file."""
-        if not os.path.lexists(self._folder / TURN_FILE):
-            return False
-        with open_turn(self._folder) as turn:
-            return is_locked(turn)
 
     def _seen(self, folder: JobFolder) -> JobStatus:
         found, runs = read_status(folder), is_alive(folder)
@@ -138,7 +130,8 @@ class LocalQueue(FolderEngine):
             return found
         if runs:
             return replace(found, reason=_now(folder, found))
-        read_job(folder), Spent.read(folder), environment_of(folder)  # what cannot be read, nobody takes up
+        if folder.is_own:
+            read_job(folder), Spent.read(folder), environment_of(folder)  # what cannot be read, nobody takes up
         return replace(
             found,
             phase=Phase.WAITING,
@@ -164,7 +157,7 @@ class LocalQueue(FolderEngine):
 
 def _now(folder: JobFolder, found: JobStatus) -> str:
     """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
-    code = end_of(folder, found.starts) if found.phase is Phase.RUNNING else None
+    code = end_of(folder, found.known_starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_room(folder):
         return f"ended with exit code {code}; what comes of it waits for room on the disk"
     if not folder.has(CANCEL_FILE):
@@ -196,11 +189,6 @@ def is_alive(folder: JobFolder) -> bool:
             return is_locked(file)
     except OSError:
         return False
-
-
-def open_turn(folder: Path) -> IO[bytes]:
-    """The file of the lock, of a folder of jobs. OSError: there is none, and no room for it; or it is no such file."""
-    return open_lock(folder / TURN_FILE)
 
 
 def begin_runner(folder: OwnJobFolder) -> None:

@@ -17,20 +17,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from components.core.findings import InputError
 from components.core.job import OPEN_FILES
-from components.core.json_lines import is_locked, lock
 from gangway.jobs.attempts import after, most_restarts, too_often
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import with_data
 from gangway.jobs.environment import MARK, environment_of
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
-from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, own_jobs, read_job, read_status, write_status
-from gangway.jobs.local.engine import is_alive, open_turn, order_of
+from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
+from gangway.jobs.listing import own_jobs
+from gangway.jobs.local.engine import is_alive, order_of
 from gangway.jobs.local.outcomes import Spent, end_of, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
+from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import Place, node_argv, node_variables, own_job_script
 from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of, used_sec
 from stacks.config.paths import for_modules
@@ -95,13 +96,13 @@ class _Runner:
     def run(self) -> None:
         """Until it is over, or this process is to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its process before this one was killed
-            code = end_of(self._folder, self._status.starts)
+            code = end_of(self._folder, self._status.known_starts)
             if code is not None and self._is_settled(code):
                 return
             # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
             end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="taken up again")
-        with self._kept(lambda: open_turn(self._queue)) as turn:
+        with self._kept(lambda: Turn(self._queue)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
@@ -111,12 +112,12 @@ class _Runner:
             while not self._is_off():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
                 # First of all, for this needs no room: what has ended is begun again by nobody.
-                self._kept(lambda code=code: put_down(self._folder, self._status.starts, code))  # type: ignore[misc]
+                self._kept(lambda code=code: put_down(self._folder, self._status.known_starts, code))  # type: ignore[misc]
                 if self._is_settled(code):
                     return
                 time.sleep(_PAUSE_SEC)
 
-    def _waited_for(self, turn: IO[bytes]) -> bool:
+    def _waited_for(self, turn: Turn) -> bool:
         """Whether it is this job's turn now; False where it is over, or this process is to leave."""
         pause = _POLL_SEC
         while not self._has_turn(turn):
@@ -164,7 +165,7 @@ class _Runner:
 
     def _counted(self, code: int) -> tuple[Phase | None, str, int]:
         """What comes after a start that has ended of itself, why, and the code with which the job ends."""
-        spent, start, before = Spent.read(self._folder), self._status.starts, self._status.used_before
+        spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.used_before
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
         here, now = step.failures - before.failures, interruptions + (code == EXIT_INTERRUPTED)
@@ -194,9 +195,9 @@ class _Runner:
         """Whether nothing more of it is to run, by this process at least."""
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
-    def _has_turn(self, turn: IO[bytes]) -> bool:
+    def _has_turn(self, turn: Turn) -> bool:
         """Whether nobody runs, and none that waits comes before this one."""
-        if is_locked(turn):
+        if turn.is_taken:
             return False  # before all others are looked at, which takes long where there are many
         own = order_of(self._folder)
         for other in own_jobs(self._queue):
@@ -205,7 +206,7 @@ class _Runner:
         if self._is_stopping:
             return False
         try:
-            lock(turn)
+            turn.take()
         except BlockingIOError:
             return False
         return True
@@ -227,12 +228,12 @@ class _Runner:
         of_submit = environment_of(self._folder)
         self._say(
             phase=Phase.RUNNING,
-            starts=self._status.starts + 1,
+            starts=self._status.known_starts + 1,
             nodes=(socket.gethostname(),),
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
-        self._kept(lambda: take_room(self._folder, self._status.starts))
+        self._kept(lambda: take_room(self._folder, self._status.known_starts))
         stretch = self._kept(lambda: RunningStretch(self._folder, nodes=1))
         job = with_data(self._job, self._queue)
         folder = self._folder.path

@@ -115,7 +115,7 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
         "node_hours": Absent(hours.source)
         if hours.node_hours is None
         else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
-        "starts": measured(status.starts, "", _here(status, "how often it was begun")),
+        "starts": measured(status.known_starts, "", _here(status, "how often it was begun")),
         **_failures(status, begun),
         "moves": measured(len(status.moves), "", "from one engine to another"),
         "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from being told to having arrived"),
@@ -147,7 +147,7 @@ def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
     """An interruption is what a start follows that follows no failure; after the last failure there is none."""
     if isinstance(begun, Absent):
         return {"failures": begun, "interruptions": begun}
-    again = max(0, status.starts - 1 - min(begun.failures, begun.most_restarts))
+    again = max(0, status.known_starts - 1 - min(begun.failures, begun.most_restarts))
     return {
         "failures": measured(begun.failures, "", _here(status, "of its starts")),
         "interruptions": measured(again, "", _here(status, "after which it was begun again, and no failure")),

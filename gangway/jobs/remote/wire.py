@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from components.core.findings import Finding, InputError
 from gangway.jobs.base import EngineAwayError, JobStatus, Room
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Counted up with every change: two that differ do not talk."""
 
 

@@ -36,11 +36,11 @@ from gangway.jobs.job_folders import (
     CANCEL_FILE,
     RUN_FOLDER,
     FolderEngine,
-    job_ids,
     read_job,
     read_status,
     write_status,
 )
+from gangway.jobs.listing import check_open, job_ids, open_job
 from gangway.jobs.node_command import needs_member_key
 from gangway.jobs.run_intervals import stretches_of
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
@@ -59,6 +59,7 @@ from gangway.jobs.slurm.script import (
     sbatch_words,
 )
 from gangway.jobs.slurm.variables import REACH, outside
+from gangway.jobs.working_folder import working_folder_findings
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 
@@ -138,6 +139,7 @@ class SlurmEngine(FolderEngine):
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
         yield from sharing_findings(self._folder)
+        yield from working_folder_findings(job, is_here=False)
         # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
         if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
             yield Finding.error(
@@ -181,7 +183,8 @@ class SlurmEngine(FolderEngine):
         return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder."""
+        """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder, or it is closed."""
+        check_open(self._folder)
         if not self._folder.is_dir():
             raise InputError(
                 "--on slurm", "no folder of that name is here", value=str(self._folder),
@@ -202,7 +205,7 @@ class SlurmEngine(FolderEngine):
         """Slurm's, of the jobs that are not over."""
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
-                folder = JobFolder(self._folder / job_id)
+                folder = open_job(self._folder / job_id)
                 if not read_status(folder).phase.is_over and (number := kept_id(folder)):
                     yield number
 

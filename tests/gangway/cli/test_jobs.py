@@ -20,11 +20,12 @@ from gangway.cli import main as cli
 from gangway.jobs.base import PerhapsTakenError, waited
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue, is_alive
 from gangway.jobs.records.job_record import FIGURES
 from stacks.config.job_file import JobFile
+from tests.gangway.jobs.slurm.conftest import pretended as pretended
 
 FILE = "name: mine\ncommand: [sh, -c, {script}]\nmax_hours: 1\n"
 
@@ -65,6 +66,22 @@ def test_submit_wait_logs_status(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out) == [found]
     assert gangway(["job", "list"]) == 0
     assert job_id in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["local", "slurm"])
+def test_a_warning_has_its_code_and_its_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pretended: Callable[[str, str], None], kind: str
+) -> None:
+    path = tmp_path / "job.yaml"
+    pretended("sinfo", "case \"$*\" in *idle*) echo 'gpu|3';; *) echo 'gpu*|3|infinite';; esac")
+    path.write_text(f"{FILE.format(script='exit')}processes_per_node: 2\nmax_restarts: 0\n")
+    assert gangway(["job", "submit", str(path), f"--on={kind}:{tmp_path}/queue"]) == 0
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: command: ")
+    assert first.endswith(" (job.rendezvous-without-key)")
+    assert second == "  fix:     submit it where nobody else reaches its nodes' ports"
+    if kind == "local":
+        waited(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
 
 
 FREEZES = {
@@ -118,7 +135,6 @@ def submitted_by_hand(tmp_path: Path) -> Path:
     folder = tmp_path / "queue" / job_id
     while is_alive(JobFolder(folder)):  # it leaves
         time.sleep(0.05)
-    (tmp_path / "queue" / "turn").unlink()
     return folder
 
 
@@ -523,7 +539,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", full)
+    monkeypatch.setattr(moves, "copy_run", full)
     told, left = burst(tmp_path, queues, ids, capsys)
     assert "No space left" in told
     assert gangway(["job", "wait", left, "--on", queues[0]]) == 0

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from components.core.json_lines import lock
 from gangway.jobs.base import EngineAwayError, JobStatus, Phase
-from gangway.jobs.job_folders import job_ids
 from gangway.jobs.kubernetes.engine import KubernetesEngine
+from gangway.jobs.listing import job_ids
 from gangway.jobs.local.engine import LocalQueue
 from tests.conftest import REPO
 from tests.gangway.jobs.test_contract import job, over
+from tests.other_users import holds_lock
 
 _NOBODY = 65534
 _POWERS = "-dac_override,-dac_read_search"
@@ -56,7 +56,7 @@ def shared(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_jobs_of_two_users_stand_in_one_folder(shared: Path, tmp_path: Path) -> None:
-    owner = given_to_another(shared / "case-1", shared / "turn")
+    owner = given_to_another(shared / "case-1")
     (tmp_path / "case.yaml").write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\n")
     on = f"--on=local:{shared}"
     try:
@@ -81,12 +81,11 @@ def test_jobs_of_two_users_stand_in_one_folder(shared: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_another_users_job_that_runs_is_waited_for(shared: Path, tmp_path: Path) -> None:
-    given_to_another(shared / "case-1", shared / "turn")
+    given_to_another(shared / "case-1")
     (tmp_path / "case.yaml").write_text("name: case\ncommand: [echo, ran]\nmax_hours: 1\n")
     on = f"--on=local:{shared}"
     try:
-        with (shared / "turn").open("rb") as turn:
-            lock(turn)
+        with holds_lock(_NOBODY, shared):
             submitted = gangway("submit", on, file=tmp_path / "case.yaml")
             assert submitted.returncode == 0, submitted.stderr
             assert "another user's job" in gangway("status", "case-2", on).stdout

@@ -160,7 +160,9 @@ def test_in_an_own_job(place: Path, private: Path, pretended: Callable[[str, str
 def test_in_the_folder_of_all(
     place: Path, private: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    """Under names that mallory can guess: of the next job, of a move and of a data set."""
+    """Under names that mallory can guess: of the next job, of a move, of a data set, and of the file by which an
+    earlier release took turns.
+    """
     monkeypatch.setattr("gangway.jobs.local.engine.begin_runner", lambda _: None)
     folder, source = shared(place, 0o1777), place / "source"
     queue, reads = LocalQueue(folder), job("true").model_copy(update={"data": None})
@@ -179,10 +181,6 @@ def test_in_the_folder_of_all(
             queue.unstage("origin")
     elif name == ".data":
         _no_data(folder, source)
-    elif name == "turn":
-        with pytest.raises(InputError):
-            queue.submit(reads)
-        assert [each.name for each in folder.iterdir()] == ["turn"]
     else:
         job_id = queue.submit(reads)
         assert {row.id for row in queue.jobs()} == {job_id}

@@ -19,6 +19,7 @@ from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.local.outcomes import Spent, end_of, lacks_room, put_down, say_room, take_room
+from gangway.jobs.local.turn import Turn
 from stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited, over, until
@@ -418,8 +419,8 @@ def test_a_job_whose_folder_is_removed_is_ended_and_gives_its_turn_back(tmp_path
 def test_who_waits_for_a_removed_job_is_told(tmp_path: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     (tmp_path / "queue").mkdir()
-    with (tmp_path / "queue/turn").open("wb") as turn:
-        lock(turn)
+    with Turn(tmp_path / "queue") as turn:
+        turn.take()
         assert "removed" in queue.room(job("true")).reason
 
 

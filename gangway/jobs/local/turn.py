@@ -1,0 +1,96 @@
+"""Whose turn it is in a folder of jobs: a lock of the kernel on the folder itself, which dies with its holder. There is
+no file of it that another user could make, remove or replace; whoever can list the folder can hold the lock.
+
+On network file systems the lock of a folder is mostly this machine's alone (NFS, Lustre), which is what `local` needs.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from components.core.json_lines import is_locked, lock
+from gangway.jobs.job_folder import user_name
+
+_LOCKS = Path("/proc/locks")
+_LOOK_AGAIN_SEC = 0.05
+"""Whoever asks for the lock shares it for less."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has the lock, as the kernel knows it. `uid`: None where the process has ended and handed the lock
+    to another one, or is hidden from this user.
+    """
+
+    pid: int
+    uid: int | None
+
+
+class Turn:
+    """The turn of a folder of jobs, for as long as this is open."""
+
+    def __init__(self, folder: Path) -> None:
+        """OSError: there is no such folder, or this user cannot list it."""
+        self._folder = folder
+        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.close = weakref.finalize(self, os.close, self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def take(self) -> None:
+        """BlockingIOError: another process has it, or shares it."""
+        lock(self._descriptor)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a process has it to itself, as a job does that runs."""
+        return is_locked(self._descriptor)
+
+    def cause(self) -> str:
+        """For whom a job waits that is the first of its user's; empty where nobody keeps the turn from it."""
+        if self.is_taken:
+            return self._cause(next(self._holders("WRITE"), None))
+        if not (shared := {*self._holders("READ")}):
+            return ""
+        time.sleep(_LOOK_AGAIN_SEC)
+        lasting = shared & {*self._holders("READ")}
+        return self._cause(min(lasting, key=lambda each: each.pid)) if lasting else ""
+
+    def _cause(self, holder: Holder | None) -> str:
+        if holder is None or holder.uid is None:
+            hidden = f"which process has it, root can see: fuser -v {self._folder}"
+            return f"another user's job, or somebody's lock on {self._folder} ({hidden})"
+        process = f"process {holder.pid} of {user_name(holder.uid)}"
+        if holder.uid == os.geteuid():
+            return f"a job whose folder was removed, or another lock on {self._folder} ({process})"
+        return f"another user's job, or their lock on {self._folder} ({process})"
+
+    def _holders(self, kind: str) -> Iterator[Holder]:
+        """Of other processes those that share it (READ), of all those that have it to themselves (WRITE). None where
+        the kernel does not say.
+        """
+        seen = os.fstat(self._descriptor)
+        place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+        with suppress(OSError):
+            for line in _LOCKS.read_text("ascii").splitlines():
+                match line.split():
+                    case [_, "FLOCK", _, found, pid, where, *_] if (found, where) == (kind, place):
+                        if kind == "WRITE" or int(pid) != os.getpid():
+                            yield Holder(int(pid), _uid(int(pid)))
+
+
+def _uid(pid: int) -> int | None:
+    """Of the process's owner; None where there is none to be seen."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+        return int(next(line for line in lines if line.startswith("Uid:")).split()[2])
+    return None

@@ -1,0 +1,49 @@
+"""The folder in which a command begins, checked before the job is submitted."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.core.findings import Finding, InputError
+from gangway.jobs.listing import ClosedError
+from stacks.config.job_file import JobFile
+
+_FIX = "cd to a folder that you may enter, or name one in the job file: workdir: /data/mine"
+
+
+def working_folder(job: JobFile) -> str | None:
+    """Of a command, as every batch system has it, the one in which it is submitted, unless the job file names one; None
+    where the engine says. InputError: it has been removed.
+    """
+    if job.workdir is not None or not job.command or job.image is not None:
+        return job.workdir
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise InputError(
+            "job.workdir", "the folder in which this was submitted has been removed, and the command is to begin there",
+            allowed="a folder that is there", fix="cd to one, or name it in the job file: workdir: /data/mine",
+        ) from None  # fmt: skip
+
+
+def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
+    """A folder in which this user cannot begin a command. `is_here`: the command runs on this machine; elsewhere the
+    folder may be another one, so that it is a warning. One that is not there yet may be made. InputError: it has been
+    removed.
+    """
+    folder = working_folder(job)
+    if folder is None or job.image is not None:  # a container's own
+        return
+    try:
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would leave the dot out, by which the folder has to be entered
+    except PermissionError:
+        problem = ClosedError(Path(folder) / "*").problem
+    except NotADirectoryError:
+        problem = "it is a file"
+    except OSError:
+        return
+    else:
+        return
+    finding = Finding.error if is_here else Finding.warning
+    where = "" if is_here else ", as this machine has it"
+    yield finding("job.workdir", "workdir", f"the command is to begin in {folder}{where}: {problem}", _FIX)
