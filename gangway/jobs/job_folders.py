@@ -42,7 +42,7 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.data_sets import bring_data, has_data
-from gangway.jobs.environment import environment_of, has_environment, keep_environment
+from gangway.jobs.environment import get_environment, has_environment, keep_environment
 from gangway.jobs.job_folder import (
     ForeignError,
     JobFolder,
@@ -299,7 +299,7 @@ class FolderEngine(ABC):
     def environment(self, job_id: str) -> Mapping[str, str] | None:
         """See `Movable`."""
         folder = self._known(job_id)
-        return environment_of(folder) if has_environment(folder) else None
+        return get_environment(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""

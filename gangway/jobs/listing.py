@@ -50,7 +50,7 @@ def job_names(folder: Path) -> list[str]:
 
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first. ClosedError."""
-    return sorted((name for name in job_names(folder) if is_job(folder / name)), key=number_of)
+    return sorted((name for name in job_names(folder) if is_job(folder / name)), key=get_number)
 
 
 def own_jobs(folder: Path) -> list[OwnJobFolder]:
@@ -112,7 +112,7 @@ def owner_of(path: Path) -> str:
     return ""
 
 
-def number_of(job_id: str) -> int:
+def get_number(job_id: str) -> int:
     """In the order of submission."""
     return int(job_id.rpartition("-")[2])
 
@@ -125,5 +125,5 @@ def next_number(folder: Path, least: int) -> int:
 
 
 def _taken_number(path: Path) -> int:
-    number = number_of(path.name)
+    number = get_number(path.name)
     return number if number <= _MOST_FOREIGN_NUMBER or is_own(path) else 0

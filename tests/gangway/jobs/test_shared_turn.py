@@ -31,7 +31,7 @@ def job_file(place: Path, name: str = "case", script: str = "echo ran") -> str:
     return str(file)
 
 
-def row_of(done: Done, job_id: str) -> dict[str, object]:
+def get_row(done: Done, job_id: str) -> dict[str, object]:
     return next(row for row in json.loads(done.out) if row["id"] == job_id)
 
 
@@ -74,7 +74,7 @@ def test_whoever_holds_the_lock_is_named_with_the_process(place: Path, kind: str
         )
         cause = f"another user's job, or their lock on {folder} (process {pid} of nobody) before it"
         assert (submitted.code, found.out) == (0, f"case-1: waiting: {cause}\n"), (submitted, found)
-        assert row_of(listed, "case-1")["reason"] == cause
+        assert get_row(listed, "case-1")["reason"] == cause
     assert gangway(ALICE, ("wait", "case-1", on))[0].code == 0
 
 
@@ -159,13 +159,13 @@ def test_an_opened_folder_of_another_users_tells_no_more_than_a_closed_one(place
     for uid, others in ((MALLORY, {"case-1": str(ALICE)}), (ALICE, {"case-2": "nobody"})):
         (listed,) = gangway(uid, ("list", "--json", on))
         for job_id, owner in others.items():
-            row = row_of(listed, job_id)
+            row = get_row(listed, job_id)
             assert (row["phase"], row["user"], row["reason"]) == (
                 "another user's", owner, f"only {owner} and root can see its state"
             )  # fmt: skip
             assert {str(row[key]) for key in ("starts", "nodes", "submitted_at", "stretches")} == {"None", "[]"}
     (listed,) = gangway(0, ("list", "--json", on))
-    assert [row_of(listed, each)["phase"] for each in ("case-1", "case-2")] == ["done", "waiting"]
+    assert [get_row(listed, each)["phase"] for each in ("case-1", "case-2")] == ["done", "waiting"]
 
 
 def test_a_job_of_roots_is_for_root_alone_to_see(place: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_job_of_roots_is_for_root_alone_to_see(place: Path) -> None:
     queue = LocalQueue(folder)
     assert over(queue, queue.submit(job("true"))).phase is Phase.DONE
     table, listed = gangway(ALICE, ("list", on), ("list", "--json", on))
-    row = row_of(listed, "case-1")
+    row = get_row(listed, "case-1")
     assert (row["reason"], row["starts"]) == ("only root can see its state", None)
     (line,) = (line for line in table.out.splitlines() if "case-1" in line)
     assert [cell.strip() for cell in line.split("│")][5] == "", "its starts are not known"
@@ -185,7 +185,7 @@ def test_a_state_that_is_no_file_is_a_row_that_says_why(place: Path, kind: str) 
     gangway(ALICE, ("submit", job_file(place), on), ("wait", "case-1", on))
     shell(ALICE, f"cd {folder}/case-1; rm state.json; {kind} state.json")
     listed, found = gangway(ALICE, ("list", "--json", on), ("status", "case-1", on))
-    row = row_of(listed, "case-1")
+    row = get_row(listed, "case-1")
     assert (row["phase"], f"{folder}/case-1/state.json: no state of a job: it is" in str(row["reason"])) == (
         "cannot be read", True
     )  # fmt: skip
