@@ -35,7 +35,7 @@ from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
-from trainer.core.console import warn
+from trainer.core.console import refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -46,7 +46,7 @@ from trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
-from trainer.core.file_errors import check_working_directory, file_problem
+from trainer.core.file_errors import check_creatable, check_working_directory, file_problem
 from trainer.core.openmp import wait_passively
 from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
@@ -71,13 +71,13 @@ def main(argv: Sequence[str]) -> int:
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.speaks() or isinstance(error, LoneError):  # nobody else knows of that one
-            warn(str(error))
+            refuse(error)
         return error.exit_code
     except OSError as error:
         if (found := file_problem(error)) is None:
             raise
         if Ranks.speaks():
-            warn(str(TrainerError(place=found.place, problem=found.problem, fix=found.fix)))
+            refuse(TrainerError(place=found.place, problem=found.problem, fix=found.fix))
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
         if Ranks.speaks():
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
-        warn(f"error: extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
+        refuse(f"extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
         return EXIT_BAD_INPUT
     return code
 
@@ -239,6 +239,7 @@ def _train(arguments: argparse.Namespace) -> int:
             reading=reading_asked(arguments),
             control=control,
         )
+        check_creatable(run_dir)
         if Ranks.speaks():
             size = f" at {config.resolution}x{config.resolution}" if config.dataset == "folder" else ""
             options.say(f"{run_dir}: {config.preset}{size}, getting ready")

@@ -65,6 +65,7 @@ def init(
     from stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
+    _check_printable(folder)
     stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
@@ -131,6 +132,13 @@ def _setting(text: str) -> tuple[str, str]:
         raise InputError("--set", "no setting", value=text, allowed="KEY=VALUE, such as gcp.project=my-project",
                          fix="put = between the key and its value")  # fmt: skip
     return path.removeprefix("gangway:"), value
+
+
+def _check_printable(folder: Path) -> None:
+    """InputError: a name that a terminal would not show as it is, such as one with a line break or ESC."""
+    if not str(folder).isprintable():
+        raise InputError("DIR", "holds characters that are not printable", value=str(folder),
+                         allowed="a path of printable characters", fix="name another folder")  # fmt: skip
 
 
 def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
@@ -252,6 +260,12 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         for path in written:
             with suppress(OSError):
                 path.unlink()
+        if isinstance(error, FileExistsError):  # it was not there when the answers were checked
+            raise InputError(
+                str(error.filename or folder),
+                "was written meanwhile: another `gangway init` is at work in this folder",
+                fix="use what it writes, or name another folder",
+            ) from None
         raise InputError(
             str(error.filename or folder), f"cannot be written: {error.strerror}", fix="name another folder"
         ) from None
@@ -260,13 +274,13 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
     from gangway.cli.new_project import file_names
 
-    typer.echo(f"written in {folder}: {', '.join(file_names(answers.stack, policy=policy))}")
+    typer.echo(f"written in {shlex.quote(str(folder))}: {', '.join(file_names(answers.stack, policy=policy))}")
     if errors:
         typer.echo(f"to mend in Pulumi.{answers.stack}.yaml before `pulumi up`:")
     for finding in errors:
         typer.echo(f"  {finding.path}: {finding.message}\n    fix: {finding.fix}")
     for line in (
-        f"cd {folder}",
+        f"cd {shlex.quote(str(folder))}",
         f"gangway plan {answers.stack}      # offline: resources, findings, cost, energy",
         "pulumi install        # .venv from requirements.txt",
         f"pulumi stack init {answers.stack} && pulumi up",

@@ -113,7 +113,7 @@ def plan(
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print what to mend and the sum, no more.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
-    code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding, whole.")] = None,
+    code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what its code checks.")] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon. Compare several side by side.
 
@@ -153,7 +153,7 @@ def plan(
     if code is not None:
         from rich.console import Console
 
-        explain(made, code, Console())
+        explain(made, code, Console(), compared=difference is not None)
         return
     detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
     print_plan(made, "json" if as_json else output or "text", previous, difference, detail)

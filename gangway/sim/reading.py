@@ -38,7 +38,7 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
     """
     if not path.is_file():
         raise InputError(
-            str(path), "no such file",
+            str(path), "not a regular file" if path.exists() else "no such file",
             allowed="a scenario in YAML, as in gangway/suites/scheduling, or jobs in CSV",
             fix="check the path, or write --generate philly-like in its place",
         )  # fmt: skip

@@ -23,6 +23,11 @@ def warn(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def refuse(mistake: object) -> None:
+    """A mistake on stderr, as every command of Gangway says it."""
+    warn(f"error: {mistake}")
+
+
 def announce(sentence: str) -> None:
     """The same of what goes on around the training, under our name: under torchrun others write there too."""
     warn(f"gangway: {sentence}")

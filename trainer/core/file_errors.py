@@ -3,7 +3,8 @@
 import errno
 import os
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -52,9 +53,19 @@ def file_problem(error: OSError) -> FileProblem | None:
 def _other_place(path: Path, closed: Path) -> str:
     """What to change so that nothing in `closed` is needed, also where the command line does not name `path`."""
     bases = {"change to another working directory": Path.cwd(), "set HOME to a folder of yours": home_folder()}
+    if any(path.is_relative_to(named) for named in _absolute_arguments()):  # the same from everywhere
+        del bases["change to another working directory"]
     whole = Path.cwd() / path
     steps = [step for step, base in bases.items() if whole.is_relative_to(base) and base.is_relative_to(closed)]
     return " or ".join([_OTHER_PLACE, *steps])
+
+
+def _absolute_arguments() -> Iterator[str]:
+    """Absolute paths on this command line, `--flag=/path` included."""
+    for argument in sys.argv[1:]:
+        path = argument.partition("=")[2] if argument.startswith("-") else argument
+        if path.startswith("/"):
+            yield path
 
 
 def home_folder() -> Path:
@@ -78,6 +89,14 @@ def closed_folder(path: Path) -> Path | None:
 def check_reachable(path: Path) -> None:
     """PermissionError: this user may not enter a folder on the path, which may hide the file."""
     if closed_folder(path) is not None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def check_creatable(path: Path) -> None:
+    """PermissionError: this user may not enter a folder on the path, or not create a folder that is not there yet."""
+    check_reachable(path)
+    there = next((each for each in (path, *path.absolute().parents) if each.exists()), Path("/"))
+    if there != path and not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 

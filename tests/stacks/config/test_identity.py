@@ -167,5 +167,9 @@ def test_a_stack_files_folder_belongs_to_the_project_above(tmp_path: Path) -> No
 
 
 @given(st.text(max_size=60))
-def test_a_folder_gives_its_first_stack_a_name(folder: str) -> None:
-    assert is_valid_identity(folder_stack(folder))
+def test_a_folder_gives_its_first_stack_a_name_or_is_refused(folder: str) -> None:
+    try:
+        assert is_valid_identity(folder_stack(folder))
+    except InputError as refused:
+        assert any(each.isalpha() for each in folder if not each.isascii())
+        assert refused.fix.startswith("add --stack ")
