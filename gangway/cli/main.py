@@ -113,7 +113,10 @@ def plan(
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print what to mend and the sum, no more.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
-    code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what its code checks.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what its code checks."),
+    ] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon. Compare several side by side.
 

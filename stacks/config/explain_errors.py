@@ -174,7 +174,8 @@ def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
         if not _is_tag(at, position, before):
             continue
         rest = _without_tags(at, schema)[len(_without_tags(at[:position], schema)) :]
-        owners = [kind for kind in before.kinds() if key in _walk(before.of_kind([kind]), rest, schema).keys()]
+        keys = {kind: _walk(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
+        owners = [kind for kind, known in keys.items() if key in known]
         if owners:
             union = f"{spell(_without_tags(at[:position], schema))}." if rest else ""
             return f"{union}kind: {' or '.join(owners)}"

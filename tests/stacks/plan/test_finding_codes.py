@@ -25,7 +25,9 @@ def calls(path: Path) -> Iterator[str]:
                 code = node.args[1:2]
             else:
                 continue
-            yield from (str(each.value) for each in code if isinstance(each, ast.Constant) and CODE.fullmatch(each.value))
+            yield from (
+                str(each.value) for each in code if isinstance(each, ast.Constant) and CODE.fullmatch(each.value)
+            )
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if [ast.unparse(target) for target in targets] == ["CODE"]:
