@@ -127,7 +127,7 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert "lower is better; 32 fakes against 64 reals: a proxy below 10,000" in said
     assert main([*command, "--metrics", "fd-enlo"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("--metrics: not an accepted value")
+    assert said.startswith("error: --metrics: not an accepted value")
     assert "got:     'fd-enlo'\n  allowed: fid, fid-clean, " in said
     assert "fix:     did you mean 'fd-enl0'?\n" in said
     assert main([*command, "--metrics", "what"]) == 2
