@@ -11,7 +11,7 @@ from components.core.capacity import Spot, plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
 from components.estimate.cost import Declared
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.base.rule import kind
 from stacks.base.shared import PCIE_BUS_GBPS
 from stacks.config.stack_config import StackConfig
@@ -238,7 +238,7 @@ def runs_deleted(config: StackConfig) -> Iterable[Finding]:
 
 def unknown_replacements(config: StackConfig, resources: Sequence[Declared]) -> Iterable[Finding]:
     """Names in allow_replace that no resource with data has: misspelt, or removed by this update."""
-    guarded = provider_of(config.provider).retention.guarded
+    guarded = get_provider(config.provider).retention.guarded
     names = sorted({resource.name for resource in resources if kind(resource.type) in guarded})
     for name in config.allow_replace:
         if name not in names:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from components.core.findings import InputError
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.loading.explicit_settings import written
@@ -70,7 +70,7 @@ def _teams_without_accounting(config: StackConfig) -> Iterator[InputError]:
     engine = config.engine
     if not isinstance(engine, SlurmConfig) or not engine.teams:
         return
-    if not provider_of(config.provider).settings.has_accounting:
+    if not get_provider(config.provider).settings.has_accounting:
         able = [provider.name for provider in all_providers() if provider.settings.has_accounting]
         yield InputError(
             "gangway:engine.teams",
