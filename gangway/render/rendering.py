@@ -28,9 +28,8 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            str(folder), f"cannot be made: {error.strerror or error}", fix="name a folder that can be written"
-        ) from None
+        fix = "make room there" if error.errno in FULL else "name a folder that can be written"
+        raise InputError(str(folder), f"cannot be made: {error.strerror or error}", fix=fix) from None
 
 
 def write_whole(path: Path, content: bytes) -> Path:
