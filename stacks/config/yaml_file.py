@@ -1,5 +1,6 @@
 """Reads YAML files that people write: every value that YAML reads as something else than it looks like is a mistake."""
 
+import errno
 import re
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -102,7 +103,8 @@ def _read(path: Path, kind: str) -> str:
     try:
         return read_text_file(path, _MAX_BYTES)
     except UnfitFileError as error:
-        problem = f"no {kind} file: {error.strerror}"
+        is_large = error.errno == errno.EFBIG
+        problem = f"too large for a {kind} file" if is_large else f"no {kind} file: {error.strerror}"
         allowed = f"a regular file of YAML, of {_MAX_BYTES / 1e6:g} MB at most"
         raise InputError(str(path), problem, value=_size(path), allowed=allowed, fix=_OTHER) from None
     except UnicodeDecodeError:
