@@ -37,6 +37,7 @@ def _named(value: Any) -> Any:
     """A stack's name alone is an entry without more to say."""
     return {"stack": value} if isinstance(value, str) else value
 
+
 SUITES = ROOT / "gangway" / "suites"
 """The suites that come with Gangway."""
 
