@@ -20,7 +20,7 @@ from gangway.cli import main as cli
 from gangway.jobs.base import PerhapsTakenError, waited
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue, is_alive
 from gangway.jobs.records.job_record import FIGURES

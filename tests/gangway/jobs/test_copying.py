@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run, files_of_run
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from tests.gangway.jobs.test_contract import job, limited, over, until

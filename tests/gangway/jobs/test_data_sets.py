@@ -20,7 +20,7 @@ from components.estimate.regions import Place, read_place
 from gangway.jobs import copying
 from gangway.jobs.base import Phase, no_data_source, refusals
 from gangway.jobs.data_sets import has_data, with_data
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.remote.engine import RemoteEngine

@@ -10,7 +10,7 @@ import pytest
 
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import copy_run
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from stacks.config.job_file import JobFile

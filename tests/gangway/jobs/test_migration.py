@@ -10,7 +10,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
