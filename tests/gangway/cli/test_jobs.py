@@ -523,7 +523,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", full)
+    monkeypatch.setattr(moves, "copy_run", full)
     told, left = burst(tmp_path, queues, ids, capsys)
     assert "No space left" in told
     assert gangway(["job", "wait", left, "--on", queues[0]]) == 0

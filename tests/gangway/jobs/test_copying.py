@@ -129,7 +129,7 @@ def test_a_run_folder_that_is_gone_leaves_its_job_the_copy(tmp_path: Path, monke
             part.rename(away)
         return copied
 
-    monkeypatch.setattr(moving, "copy_run", once)
+    monkeypatch.setattr(moves, "copy_run", once)
     with pytest.raises(InputError, match="holds no file now"):
         move_job(source, waits, target, limited(), quiet)
     (copy,) = (tmp_path / "b").glob(".staged-*/run/part")

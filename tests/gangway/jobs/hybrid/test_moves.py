@@ -140,7 +140,7 @@ def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_sto
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", full)
+    monkeypatch.setattr(moves, "copy_run", full)
     with pytest.raises(InputError, match="No space"):
         move_job(source, second, target, limited(), quiet)
     assert source.status(second).phase is Phase.WAITING
