@@ -46,7 +46,7 @@ class Vulnerability(NamedTuple):
     summary: str
 
 
-def packages_of(locks: Iterable[Path]) -> dict[Package, list[str]]:
+def get_packages(locks: Iterable[Path]) -> dict[Package, list[str]]:
     """The locks that have each package. Raises ValueError for one that has none: it is no lock."""
     found: dict[Package, list[str]] = {}
     for lock in locks:
@@ -70,7 +70,7 @@ def accepted(path: Path = ACCEPTED) -> dict[str, str]:
     return reasons
 
 
-def ids_of(packages: Sequence[Package]) -> dict[Package, list[str]]:
+def get_ids(packages: Sequence[Package]) -> dict[Package, list[str]]:
     """What OSV has on packages that it has something on."""
     found: dict[Package, list[str]] = {}
     for start in range(0, len(packages), _AT_ONCE):
@@ -120,7 +120,7 @@ def _ask(path: str, question: Mapping[str, Any] | None = None) -> dict[str, Any]
 def findings(packages: Mapping[Package, Sequence[str]], reasons: Mapping[str, str]) -> Iterator[tuple[bool, str, str]]:
     """Of each package and vulnerability: whether it was accepted, by which name, and a line for people."""
     known: dict[str, Vulnerability | None] = {}
-    for package, ids in sorted(ids_of(sorted(packages)).items()):
+    for package, ids in sorted(get_ids(sorted(packages)).items()):
         told: set[str] = set()
         for name in ids:
             found = known[name] if name in known else known.setdefault(name, vulnerability(name))
@@ -137,7 +137,7 @@ def main(argv: Sequence[str], path: Path = ACCEPTED) -> int:
     """Prints what was found."""
     try:
         reasons = accepted(path)
-        packages = packages_of([Path(word) for word in argv] or [ROOT / name for name in LOCKS])
+        packages = get_packages([Path(word) for word in argv] or [ROOT / name for name in LOCKS])
         found = list(findings(packages, reasons))
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"error: nothing was checked: {error!r}", file=sys.stderr)

@@ -113,7 +113,7 @@ _CLIENTS = {
 }
 
 
-def digest_of(installer: str) -> str:
+def get_digest(installer: str) -> str:
     """The sum by which a machine knows that it has the whole script."""
     return hashlib.sha256(installer.encode()).hexdigest()
 

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.core.job import OPEN_FILES, JobSpec
 from images.pins import pinned_image
-from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, outputs_of
+from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
 from images.specs import TRAINER_UID, DockerfileSpec
 from images.unit_words import unit_text
 
@@ -148,7 +148,7 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
     called = [bare_python_file(file, _OWN_RESULTS if own else "") for name in names for file in _CALLED.get(name, ())]
     called += [bare_python_file(_OWN_RESULTS)] if own and called else []
     if job is not None and own:
-        names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if outputs_of(job) else [])]
+        names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
     texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
     return shell + called
@@ -159,7 +159,7 @@ METADATA_UNIT = "gangway-metadata.service"
 
 def unit(cloud: str, name: str, values: Mapping[str, object]) -> NodeFile:
     """A systemd unit, rendered from the template of its name; without comments, as `scripts`."""
-    template = _unit_environment().get_template(_template_of(cloud, f"{name}.j2"))
+    template = _unit_environment().get_template(_get_template(cloud, f"{name}.j2"))
     names = {
         "bin_dir": BIN_DIR,
         "cloud": cloud,
@@ -250,7 +250,7 @@ def _unit_environment() -> Environment:
 
 def script_text(cloud: str, name: str) -> str:
     """A script as it is on disk: bash's `${#array[@]}` would open a comment in Jinja."""
-    return (TEMPLATES / _template_of(cloud, name)).read_text("utf-8")
+    return (TEMPLATES / _get_template(cloud, name)).read_text("utf-8")
 
 
 def own_script_text(cloud: str, name: str) -> str:
@@ -259,6 +259,6 @@ def own_script_text(cloud: str, name: str) -> str:
     return own.read_text("utf-8") if own.is_file() else script_text(cloud, name)
 
 
-def _template_of(cloud: str, name: str) -> str:
+def _get_template(cloud: str, name: str) -> str:
     """The cloud's own template of that name, or what nodes of all clouds share."""
     return f"{cloud}/{name}" if (TEMPLATES / cloud / name).is_file() else f"node/{name}"

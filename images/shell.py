@@ -111,12 +111,12 @@ def container_argv(
 
 def run_array(job: JobSpec, bin_dir: str, own: str = "docker") -> str:
     """`RUN` of job.env: what takes docker's arguments; nothing where that is docker itself."""
-    before = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if outputs_of(job) else [])]
+    before = [*verify_scripts(job), *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
     words = [*(f"{bin_dir}/{script}" for script in before), own]
     return "" if words == ["docker"] else bash_array("RUN", words)
 
 
-def outputs_of(job: JobSpec) -> tuple[str, ...]:
+def get_outputs(job: JobSpec) -> tuple[str, ...]:
     """Folders of a command that are kept beside its run folder."""
     return () if job.command is None else job.command.outputs
 
@@ -163,7 +163,7 @@ def worker_settings(
     seconds = results_sec(files) if puts_results else 0
     return {
         "HEALTH_CHECKS": " ".join(step for step in steps if step.startswith("check-")),
-        **({"OUTPUTS": " ".join(outputs_of(job))} if outputs_of(job) else {}),
+        **({"OUTPUTS": " ".join(get_outputs(job))} if get_outputs(job) else {}),
         "RESULTS_AT_END": "yes" if files and seconds else "",
         "RESULTS_SEC": str(seconds or ""),
         "RUN_ID": job.run_id,

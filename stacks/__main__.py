@@ -16,19 +16,19 @@ from pulumi.runtime.settings import get_monitor
 
 from components.core.findings import InputError, Severity
 from stacks.base.ownership import check_addresses, check_encryption, check_identity, own_state
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.paths import in_checkout, in_project
 from stacks.config.stack_config import StackConfig
 from stacks.cosign import check_keyless
 from stacks.data_guard import DataGuard, delete_named_first
 from stacks.loading.loader import from_pulumi
 from stacks.outputs import stack_exports
-from stacks.program import build, program_of
+from stacks.program import build, get_program
 
 
 def _say_findings(config: StackConfig, planned: Any) -> None:
     """The offline plan's findings, but for those about money, in the engine's own log; an error stops the update."""
-    findings = program_of(config.provider).findings(config, planned, None)
+    findings = get_program(config.provider).findings(config, planned, None)
     for finding in findings:
         log = {Severity.ERROR: pulumi.error, Severity.WARNING: pulumi.warn, Severity.INFO: pulumi.info}
         log[finding.severity](f"{finding.path}: {finding.message} [{finding.code}]. {finding.fix}")
@@ -43,7 +43,7 @@ def _check_environment(config: StackConfig, planned: Any) -> None:
 
     Without it the engine would end with pages about virtual environments, after half of the stack stands.
     """
-    who = provider_of(config.provider).dynamic(config, planned)
+    who = get_provider(config.provider).dynamic(config, planned)
     own = in_checkout() and not in_project()  # elsewhere Pulumi.yaml itself names the environment
     if who and own and not Path(__file__).with_name(".venv").exists():
         raise pulumi.RunError(f"{who} stacks/.venv, which `make` links: run `ln -s ../.venv stacks/.venv` here")
@@ -80,11 +80,11 @@ def main() -> None:
         check_identity(config, state)
         check_encryption(config, state)
         check_addresses(config, state)
-        planned = program_of(config.provider).plan(config)
+        planned = get_program(config.provider).plan(config)
         _check_environment(config, planned)
         check_keyless(config)
         _say_findings(config, planned)
-        guard = DataGuard(provider_of(config.provider).retention, config.allow_replace, state)
+        guard = DataGuard(get_provider(config.provider).retention, config.allow_replace, state)
         guard.warn()
         pulumi.runtime.register_stack_transformation(delete_named_first)
         pulumi.runtime.register_stack_transformation(guard.watch)

@@ -21,7 +21,7 @@ class Signed(NamedTuple):
     signature: str
 
 
-def signatures_of(image: str) -> list[Signed]:
+def get_signatures(image: str) -> list[Signed]:
     """The signatures that the registry has of an image. InputError: there is none that machines could look at."""
     lines = [line for line in _cosign("IMAGE", ["download", "signature", image]).splitlines() if line.strip()]
     found = [signed for line in lines if (signed := _signed(line)) is not None]

@@ -9,18 +9,18 @@ import pulumi
 
 from stacks.base.extras import missing_extra
 from stacks.base.provider import Program
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.base.sdk_imports import import_by_name
 from stacks.config.stack_config import StackConfig
 
 
-def program_of(provider: str) -> Program[Any]:
+def get_program(provider: str) -> Program[Any]:
     """The provider's `program`, imported only when a stack asks for it: each pulls in its cloud's SDK. InputError: its
     extra is not installed.
     """
     import_by_name()
     try:
-        return provider_of(provider).program()
+        return get_provider(provider).program()
     except ModuleNotFoundError as error:
         raise missing_extra(error, provider) or error from None
 
@@ -29,5 +29,5 @@ def build(config: StackConfig, planned: Any = None) -> Mapping[str, pulumi.Input
     """Declares every resource of the stack and returns its exports. `planned`: what the provider's `plan` says of it,
     from who has asked already.
     """
-    program = program_of(config.provider)
+    program = get_program(config.provider)
     return program.build(config, planned or program.plan(config))

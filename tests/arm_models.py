@@ -267,24 +267,24 @@ class Body:
             self.mistakes.append(f"{at}: {value!r} is no whole number")
 
 
-def key_of(type_token: str) -> str:
+def get_key(type_token: str) -> str:
     """`azure-native:network:Subnet` -> `network:Subnet`, a version in the module left out."""
     _, module, name = type_token.split(":")
     return f"{module.partition('/')[0]}:{name}"
 
 
-def model_of(type_token: str) -> type:
+def get_model(type_token: str) -> type:
     """The model of a provider's resource."""
-    module, name, _ = TABLE[key_of(type_token)]
+    module, name, _ = TABLE[get_key(type_token)]
     found: type = getattr(importlib.import_module(module), name)
     return found
 
 
 def body_of(type_token: str, inputs: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """The request's body for a declared resource, and what is wrong with it."""
-    address = {"resourceGroupName", *TABLE[key_of(type_token)][2]}
+    address = {"resourceGroupName", *TABLE[get_key(type_token)][2]}
     made = Body()
-    body = made.of(model_of(type_token), {k: v for k, v in inputs.items() if k not in address}, key_of(type_token))
+    body = made.of(get_model(type_token), {k: v for k, v in inputs.items() if k not in address}, get_key(type_token))
     return body, made.mistakes
 
 
@@ -308,7 +308,7 @@ def mistakes_in(resources: Iterable[Any]) -> list[str]:
     for resource in resources:
         if not resource.type.startswith("azure-native:"):
             continue
-        key = key_of(resource.type)
+        key = get_key(resource.type)
         if key in TABLE:
             _, mistakes = body_of(resource.type, resource.inputs)
             wrong += [f"{resource.name}: {mistake}" for mistake in mistakes]

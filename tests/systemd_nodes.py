@@ -31,7 +31,7 @@ from gangway.jobs.attempts import after
 from gangway.jobs.base import JobStatus, Phase, Room
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of
+from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals
 from images.aws import AwsNodeSpec, render_aws_node
 from images.specs import Breaker, FileSystem, job_key
 from stacks.config.job_file import JobFile
@@ -227,7 +227,7 @@ class StackNodes(FolderEngine):
 
     def _seen(self, folder: JobFolder) -> JobStatus:
         found = read_status(folder)
-        stretches = stretches_of(folder, runs=not found.phase.is_over)
+        stretches = get_run_intervals(folder, runs=not found.phase.is_over)
         starts = len(folder.read("starts").splitlines())
         phase = Phase.RUNNING if starts and not found.phase.is_over else found.phase
         began = stretches[0].start if stretches else None

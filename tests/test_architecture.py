@@ -32,7 +32,7 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+def find_nodes(path: Path) -> tuple[ast.AST, ...]:
     """All nodes of a file, the module first: read and parsed once for all rules."""
     return tuple(ast.walk(ast.parse(path.read_text("utf-8"), str(path))))
 
@@ -45,7 +45,7 @@ def imports(path: Path) -> tuple[str, ...]:
 
 def _imports(path: Path) -> Iterator[str]:
     here = list(path.relative_to(REPO).with_suffix("").parts)
-    for node in nodes_of(path):
+    for node in find_nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -148,7 +148,7 @@ def test_every_module_says_what_it_is() -> None:
     """In one line that says something."""
     silent = []
     for path in [*MODULES, *TESTS]:
-        module = nodes_of(path)[0]
+        module = find_nodes(path)[0]
         assert isinstance(module, ast.Module)
         if len((ast.get_docstring(module) or "").partition("\n")[0]) <= 20:
             silent.append(name_of(path))
@@ -159,7 +159,7 @@ def test_no_function_is_too_long_to_read() -> None:
     long = []
     for path in MODULES:
         limit = MAX_LOOP_LINES if name_of(path) == "trainer/run/loop.py" else MAX_FUNCTION_LINES
-        for node in nodes_of(path):
+        for node in find_nodes(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 assert node.end_lineno is not None
                 lines = node.end_lineno - node.lineno + 1
@@ -173,7 +173,7 @@ def test_nothing_is_raised_in_an_except_star_block() -> None:
     blocks = [
         (path, handler)
         for path in MODULES
-        for node in nodes_of(path)
+        for node in find_nodes(path)
         if isinstance(node, ast.TryStar)
         for handler in node.handlers
     ]

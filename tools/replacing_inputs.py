@@ -25,7 +25,7 @@ import yaml
 from pulumi._types import input_type_py_to_pulumi_names
 
 from components.catalog.replaces.table import FOLDER
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from tools.go_schema import GoIndex, GoPackages
 
 _WORDS = re.compile(
@@ -134,7 +134,7 @@ class Sdk:
 def declared(provider: str) -> list[str]:
     """The types that the provider's components declare, as `package:module:Class`."""
     package = {"azure": "azure-native"}.get(provider, provider)
-    types = {type_ for each in provider_of(provider).retention.classes for type_ in each}
+    types = {type_ for each in get_provider(provider).retention.classes for type_ in each}
     return sorted(type_ for type_ in types if type_.startswith(f"{package}:"))
 
 

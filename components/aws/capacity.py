@@ -35,12 +35,12 @@ __all__ = [
     "capacity_findings",
     "check_ladder",
     "check_zones",
+    "get_zones",
     "ladder_zones",
     "opening_times",
     "preferred_zone",
     "rung_from_args",
     "rung_machines",
-    "zones_of",
 ]
 
 
@@ -101,7 +101,7 @@ def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = L
     return tuple(found.values())
 
 
-def zones_of(rung: AnyRung | RungPlan) -> tuple[str, ...]:
+def get_zones(rung: AnyRung | RungPlan) -> tuple[str, ...]:
     """The zones a rung names; empty where it takes the cluster's own."""
     zones: tuple[str, ...] = getattr(rung, "zones", ())
     zone: str | None = getattr(rung, "zone", None)
@@ -110,7 +110,7 @@ def zones_of(rung: AnyRung | RungPlan) -> tuple[str, ...]:
 
 def ladder_zones(rungs: Iterable[AnyRung], zone: str) -> tuple[str, ...]:
     """Every zone the ladder needs a subnet in: the cluster's own first, then the rungs' in their order."""
-    return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in zones_of(rung))]))
+    return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in get_zones(rung))]))
 
 
 def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
@@ -125,7 +125,7 @@ def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place
     """Refuses a rung in a zone that is none of `zones`. Raises InputError with the zone's path."""
     for index, rung in enumerate(rungs):
         single = isinstance(rung, CapacityBlock | Reservation)
-        for position, name in enumerate(zones_of(rung)):
+        for position, name in enumerate(get_zones(rung)):
             if name not in zones:
                 raise InputError.not_among(
                     f"{place}[{index}].{'zone' if single else f'zones[{position}]'}", "no such zone here", name, zones
@@ -215,7 +215,7 @@ def _placement(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Fin
 
 
 def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
-    zones = zones_of(rung)
+    zones = get_zones(rung)
     if isinstance(rung, CapacityBlock | Reservation) and not zones and context.zone_assumed:
         yield _zone_unnamed(rung, path, context.zone)
     if all(zone == context.zone for zone in zones):

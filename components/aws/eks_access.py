@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
-from components.aws.identity import SESSION_ACTIONS, Statement, allow, document, on_groups_of, partition_of, trust
+from components.aws.identity import SESSION_ACTIONS, Statement, allow, document, get_on_groups, get_partition, trust
 from components.core.dependencies import after
 
 __all__ = [
@@ -58,7 +58,7 @@ def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
     return document(
         [
             allow("LookAtGroups", list(_READ_ACTIONS), "*"),
-            on_groups_of(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
+            get_on_groups(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
         ]
     )
 
@@ -119,7 +119,7 @@ def _role(
         iam.RolePolicyAttachment(
             f"{name}-{policy}",
             role=role.name,
-            policy_arn=pulumi.Output.concat("arn:", role.arn.apply(partition_of), f":iam::aws:policy/{policy}"),
+            policy_arn=pulumi.Output.concat("arn:", role.arn.apply(get_partition), f":iam::aws:policy/{policy}"),
             opts=opts,
         )
         for policy in policies

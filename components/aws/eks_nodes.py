@@ -21,7 +21,7 @@ __all__ = [
     "SYSTEM_NODES",
     "JoinSpec",
     "check_version",
-    "flavor_of",
+    "get_flavor",
     "group_pattern",
     "group_tags",
     "image_parameter",
@@ -122,7 +122,7 @@ def network_levels(machine: MachineType) -> tuple[str, ...]:
     return (*(f"{_LAYER_LABEL}{number}" for number in range(1, layers + 1)), HOST) if layers else ()
 
 
-def flavor_of(machine: MachineType, *, standing: bool) -> Flavor:
+def get_flavor(machine: MachineType, *, standing: bool) -> Flavor:
     """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
     without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all are always up.
     """

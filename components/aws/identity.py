@@ -25,16 +25,16 @@ __all__ = [
     "NodeIdentity",
     "NodeIdentityArgs",
     "Statement",
-    "account_of",
     "allow",
     "document",
+    "get_account",
+    "get_on_groups",
+    "get_partition",
     "head_policy",
     "instance_profile",
     "key_policy",
     "node_policy",
-    "on_groups_of",
     "partition_in",
-    "partition_of",
     "trust",
 ]
 
@@ -146,7 +146,7 @@ class EncryptionKey(pulumi.ComponentResource):
         policy = kms.KeyPolicy(
             f"{name}-data",
             key_id=key.id,
-            policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(account_of(arn), args["region"]))),
+            policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(get_account(arn), args["region"]))),
             opts=child,
         )
         # Resources that use this ARN wait until the services may use the key, and are deleted before it.
@@ -154,20 +154,20 @@ class EncryptionKey(pulumi.ComponentResource):
         self.register_outputs({"key_arn": self.key_arn})
 
 
-def account_of(arn: str) -> str:
+def get_account(arn: str) -> str:
     """The account number in `arn`. A plan has only references in place of ARNs: then a reference to their account.
 
-    >>> account_of("arn:aws:sns:us-east-2:123456789012:alarms")
+    >>> get_account("arn:aws:sns:us-east-2:123456789012:alarms")
     '123456789012'
     """
     parts = arn.split(":")
     return parts[4] if len(parts) > 5 else f"${{account of {arn.strip('${}')}}}"
 
 
-def partition_of(arn: str) -> str:
+def get_partition(arn: str) -> str:
     """The partition in `arn`; that of most regions where a plan has a reference in its place.
 
-    >>> partition_of("arn:aws-us-gov:s3:::runs"), partition_of("${Bucket.demo.arn}")
+    >>> get_partition("arn:aws-us-gov:s3:::runs"), get_partition("${Bucket.demo.arn}")
     ('aws-us-gov', 'aws')
     """
     return arn.split(":")[1] if arn.startswith("arn:") else "aws"
@@ -242,11 +242,11 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
     return {**allowed, "Condition": condition} if condition else allowed
 
 
-def on_groups_of(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
+def get_on_groups(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
     """Allows `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. Their tag decides:
     names of other stacks may begin alike.
     """
-    groups = f"arn:{partition_of(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
+    groups = f"arn:{get_partition(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
 
 
@@ -357,7 +357,7 @@ def _session() -> Statement:
 
 def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
     actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
-    return on_groups_of(stack, "OwnGroups", actions, beside)
+    return get_on_groups(stack, "OwnGroups", actions, beside)
 
 
 def _write_logs(log_group_arn: str) -> list[Statement]:

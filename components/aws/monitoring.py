@@ -16,7 +16,7 @@ from components.aws.alarms import (
     plan_alarms,
     plan_no_steps,
 )
-from components.aws.identity import account_of, partition_of
+from components.aws.identity import get_account, get_partition
 from components.core.findings import InputError
 from components.core.query_text import alarm_rule_text, insights_text
 
@@ -48,8 +48,8 @@ def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
     """Only `service` may publish, and only for what matches `source`, an ARN with `{partition}` and `{account}` for the
     topic's own.
     """
-    account = account_of(topic_arn)
-    sender = source.format(partition=partition_of(topic_arn), account=account)
+    account = get_account(topic_arn)
+    sender = source.format(partition=get_partition(topic_arn), account=account)
     return {
         "Version": "2012-10-17",
         "Statement": [

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import cloudwatch, ec2, iam, route53, vpc
 
-from components.aws.identity import account_of, allow, document, partition_in, trust
+from components.aws.identity import allow, document, get_account, partition_in, trust
 from components.aws.perimeter import (
     ENDPOINT_SERVICES,
     answered_names,
@@ -210,7 +210,7 @@ def declare_flow_logs(
     """Declares the log group, the role and the flow log of a whole VPC."""
     label = f"{name}-flow-logs"
     group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
-    trust = group.arn.apply(lambda arn: delivery_trust(account_of(arn), region))
+    trust = group.arn.apply(lambda arn: delivery_trust(get_account(arn), region))
     role = iam.Role(label, assume_role_policy=pulumi.Output.json_dumps(trust), tags=tags, opts=opts)
     iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(group.arn.apply(delivery_policy)), opts=opts)
     ec2.FlowLog(
@@ -373,14 +373,14 @@ class TrainingNetwork(pulumi.ComponentResource):
         if arns is None:
             return None
         known = pulumi.Output.all(self._vpc.arn, *arns)
-        policy = known.apply(lambda known: s3_endpoint_policy(region, known[1:], account_of(known[0])))
+        policy = known.apply(lambda known: s3_endpoint_policy(region, known[1:], get_account(known[0])))
         return pulumi.Output.json_dumps(policy)
 
     def _endpoint_policy(self, service: str) -> pulumi.Output[str]:
         """The account is the VPC's own, which its ARN tells."""
         known = pulumi.Output.all(self._vpc.arn, self._args.get("repository_arn"))
         return pulumi.Output.json_dumps(
-            known.apply(lambda arns: endpoint_policy(service, account_of(arns[0]), arns[1]))
+            known.apply(lambda arns: endpoint_policy(service, get_account(arns[0]), arns[1]))
         )
 
     def _interface_endpoints(

@@ -370,7 +370,7 @@ def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) ->
         return of_resources([from_service(f"CloudWatch: {label}, {number}", price, number, region)], *found)
 
     yield from line("dashboards", "dashboard", "dashboard:Dashboard", _one_each)
-    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm", _metrics_of)
+    yield from line("metrics that alarms look at", "metric-alarm", "metricAlarm:MetricAlarm", _get_metrics)
     yield from line("composite alarms", "composite-alarm", "compositeAlarm:CompositeAlarm", _one_each)
     yield from line("metrics out of log lines", "metric", "logMetricFilter:LogMetricFilter", _one_each)
 
@@ -379,7 +379,7 @@ def _one_each(_resource: Declared) -> int:
     return 1
 
 
-def _metrics_of(alarm: Declared) -> int:
+def _get_metrics(alarm: Declared) -> int:
     """Metrics that an alarm looks at; one where it has no expression."""
     return sum("metric" in query for query in alarm.inputs.get("metricQueries") or ()) or 1
 
@@ -420,6 +420,6 @@ def _node_group(resource: Declared, template: Declared, catalog: Catalog, region
 def _plain_machines(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
     """Without accelerators, whose prices are services of the catalogue."""
     service = f"instance-{machine_type}"
-    if service in catalog.services_of("aws"):
+    if service in catalog.get_services("aws"):
         return from_service(label, catalog.service_price("aws", region, service), number, region)
     return unknown_price(label, number, "no price in the catalogue")

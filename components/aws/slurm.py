@@ -15,9 +15,9 @@ from components.aws.identity import (
     Statement,
     allow,
     document,
+    get_on_groups,
+    get_partition,
     instance_profile,
-    on_groups_of,
-    partition_of,
 )
 
 __all__ = ["NODE_TAG", "SlurmIdentity", "SlurmIdentityArgs", "slurm_head_policy", "slurm_node_policy"]
@@ -48,7 +48,7 @@ class SlurmIdentityArgs(TypedDict):
 
 def slurm_head_policy(munge_key_arn: str, stack: str, kms_key_arn: str | None = None) -> dict[str, Any]:
     """The policy document of the controller."""
-    machines = f"arn:{partition_of(munge_key_arn)}:ec2:*:*:instance/*"
+    machines = f"arn:{get_partition(munge_key_arn)}:ec2:*:*:instance/*"
     own_machines = {
         "StringEquals": {"aws:ResourceTag/gangway:stack": stack},
         "ForAllValues:StringEquals": {"aws:TagKeys": [NODE_TAG]},
@@ -57,7 +57,7 @@ def slurm_head_policy(munge_key_arn: str, stack: str, kms_key_arn: str | None = 
         [
             allow("FindGroups", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             allow("FindMachines", ["ec2:DescribeInstances"], "*"),
-            on_groups_of(stack, "Sizes", list(SIZE_ACTIONS), munge_key_arn),
+            get_on_groups(stack, "Sizes", list(SIZE_ACTIONS), munge_key_arn),
             allow("NameMachines", ["ec2:CreateTags"], machines, own_machines),
             *_common(munge_key_arn, kms_key_arn),
         ]
@@ -71,7 +71,7 @@ def slurm_node_policy(
     return document(
         [
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
-            on_groups_of(stack, "OwnGroups", list(NODE_GROUP_ACTIONS), munge_key_arn),
+            get_on_groups(stack, "OwnGroups", list(NODE_GROUP_ACTIONS), munge_key_arn),
             *([allow("WriteEvents", list(LOG_ACTIONS), f"{events_group(log_group_arn)}:*")] if log_group_arn else []),
             *_common(munge_key_arn, kms_key_arn),
         ]

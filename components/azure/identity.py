@@ -17,8 +17,8 @@ from components.azure.policies import (
     LOG_WRITER,
     RUN_WRITER_ACTIONS,
     SECRET_USER,
-    account_of,
     container_id,
+    get_account,
     group_id,
     head_actions,
     node_actions,
@@ -407,7 +407,7 @@ class NodeIdentity(pulumi.ComponentResource):
         if url := args.get("data_source"):
             source = read_blob_url(url)
             account_id = args.get("data_source_account_id") or ""
-            account_of(account_id, source)
+            get_account(account_id, source)
             grants.append(grantee.may("data", BLOB_READER, container_id(account_id, source.container)))
         actions = node_actions(self_termination=args.get("self_termination", False))
         grants += grantee.may_do("leave", "a node leaves its scale set", actions, args["resource_group_name"])

@@ -21,8 +21,8 @@ __all__ = [
     "SECRET_USER",
     "STORAGE_CONTRIBUTOR",
     "AccountPlace",
-    "account_of",
     "container_id",
+    "get_account",
     "group_id",
     "head_actions",
     "import_log",
@@ -86,7 +86,7 @@ class AccountPlace:
     resource_group_name: str
 
 
-def account_of(account_id: str, source: BlobUrl, place: str = "gangway:azure.source_account_id") -> AccountPlace:
+def get_account(account_id: str, source: BlobUrl, place: str = "gangway:azure.source_account_id") -> AccountPlace:
     """Where the account `account_id` is. InputError: no resource id of a storage account, or not `source`'s."""
     found = _ACCOUNT.fullmatch(account_id)
     if found is None or found["account"] != source.account:
@@ -117,10 +117,10 @@ def importable(
     place: str = "gangway:azure.source_account_id",
     source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
-    """Where the account is from which Managed Lustre of this subscription is to import. InputError: as `account_of`,
+    """Where the account is from which Managed Lustre of this subscription is to import. InputError: as `get_account`,
     or it is in another subscription, or the container is the one of the log.
     """
-    account = account_of(account_id, source, place)
+    account = get_account(account_id, source, place)
     if account.subscription_id != subscription_id:
         raise InputError(
             place,

@@ -182,6 +182,6 @@ def _service(
     standby: bool = False,
     unit: str = "hour",
 ) -> CostComponent:
-    if service not in catalog.services_of("azure"):
+    if service not in catalog.get_services("azure"):
         return unknown_price(label, quantity, f"no price of {service} in the catalogue", unit=unit, standby=standby)
     return from_service(label, catalog.service_price("azure", region, service), quantity, region, standby=standby)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.azure.policies import IMPORT_LOG
-from components.core.retention import Retention, types_of
+from components.core.retention import Retention, get_types
 
 __all__ = ["RETENTION"]
 
@@ -20,7 +20,7 @@ RETENTION = Retention(
         "azure-native:resources:ResourceGroup": "Azure deletes everything in it",
         "azure-native:storage:StorageAccount": "its encryption, firewall and blobs go with it",
     },
-    protections=types_of(
+    protections=get_types(
         "azure-native",
         "storage: BlobServiceProperties ManagementPolicy",
         "versions, and how long deleted blobs are kept",
@@ -37,28 +37,32 @@ RETENTION = Retention(
     },
     copies={"azure-native:storagecache:AmlFilesystem": "runs are exported, and machines put records in the container"},
     disposable={
-        **types_of("azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"),
-        **types_of("azure-native", "storagecache: AutoExportJob", "the link between file system and container"),
-        **types_of("azure-native", "keyvault: Secret", "keys between the machines of one stack, created again by `up`"),
-        **types_of(
+        **get_types(
+            "azure-native", "containerregistry: Registry", "images can be built again from a commit and a lock"
+        ),
+        **get_types("azure-native", "storagecache: AutoExportJob", "the link between file system and container"),
+        **get_types(
+            "azure-native", "keyvault: Secret", "keys between the machines of one stack, created again by `up`"
+        ),
+        **get_types(
             "azure-native",
             "compute: CapacityReservationGroup DiskEncryptionSet ProximityPlacementGroup VirtualMachine "
             "VirtualMachineExtension VirtualMachineScaleSet containerservice: AgentPool ManagedCluster",
             "machines: their disks are scratch",
         ),
-        **types_of(
+        **get_types(
             "azure-native",
             "network: ApplicationSecurityGroup BastionHost FlowLog NatGateway NetworkInterface NetworkSecurityGroup "
             "PrivateDnsZoneGroup PrivateEndpoint PublicIPAddress Subnet VirtualNetwork privatedns: PrivateRecordSet "
             "PrivateZone VirtualNetworkLink",
             "the machines' network: the account's own firewall goes on refusing everybody else",
         ),
-        **types_of(
+        **get_types(
             "azure-native",
             "authorization: RoleDefinition managedidentity: FederatedIdentityCredential",
             "rights of the stack's machines: without them fewer can read the data",
         ),
-        **types_of(
+        **get_types(
             "azure-native",
             "applicationinsights: Workbook consumption: Budget logic: Workflow monitor: ActionGroup "
             "DataCollectionEndpoint DataCollectionRule DiagnosticSetting ScheduledQueryRule operationalinsights: Table "

@@ -17,7 +17,7 @@ from components.catalog.loader import Provider, load_bundled, load_bundled_tpus
 from components.catalog.schema import Frozen, MachineType
 from components.catalog.tables import Source, load_interruptions, read_file
 
-__all__ = ["Check", "Claims", "Difference", "Value", "check", "claims_of"]
+__all__ = ["Check", "Claims", "Difference", "Value", "check", "get_claims"]
 
 Value = float | tuple[str, ...] | None
 FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
@@ -124,7 +124,7 @@ def _read(provider: Provider) -> tuple[Mapping[str, Source], Mapping[str, Mappin
     return sources, claims, tuple(Explained.model_validate(row) for row in tables["explained"])
 
 
-def claims_of(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
+def get_claims(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
     """What each catalogue says, by its name and by the machine type or TPU generation."""
     return _read(provider)[1]
 

@@ -213,7 +213,7 @@ class Catalog(Frozen):
             )
         return known[name]
 
-    def prices_of(self, machine_type: str) -> Sequence[MachinePrice]:
+    def get_prices(self, machine_type: str) -> Sequence[MachinePrice]:
         """The prices of a machine type in every region that has one, the home region's first."""
         if isinstance(self.prices, MachinePrices):
             return self.prices.of(machine_type)
@@ -221,9 +221,9 @@ class Catalog(Frozen):
 
     def price(self, machine_type: str, region: str, kind: Kind) -> PriceQuote | None:
         """The price of a node in `region`; None where no region has one."""
-        return resolve_price(self.prices_of(machine_type), region, kind)
+        return resolve_price(self.get_prices(machine_type), region, kind)
 
-    def services_of(self, provider: str) -> frozenset[str]:
+    def get_services(self, provider: str) -> frozenset[str]:
         """The services of `provider` that have a price in some region."""
         if isinstance(self.services, ServicePrices):
             return frozenset(self.services.units)
@@ -253,13 +253,13 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
     japaneast, and data may be bound to a country.
     """
 
-    def letters_of(region: str) -> str:
+    def get_letters(region: str) -> str:
         return re.sub(r"[^a-z0-9]", "", region.lower())
 
-    if same := next((word for word in known if letters_of(word) == letters_of(name)), None):
+    if same := next((word for word in known if get_letters(word) == get_letters(name)), None):
         return same
 
-    def place_of(region: str) -> tuple[str, list[str]]:
+    def get_place(region: str) -> tuple[str, list[str]]:
         letters = region.lower().replace("_", "-")
         return letters.partition("-")[0] if "-" in letters else "", [each for each in letters if each.isdigit()]
 
@@ -269,7 +269,7 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
     close = [
         word
         for word in known
-        if place_of(word) == place_of(name) and not turned(word) and letters_wrong(name.lower(), word) <= 2
+        if get_place(word) == get_place(name) and not turned(word) and letters_wrong(name.lower(), word) <= 2
     ]
     return min(close, key=lambda word: letters_wrong(name.lower(), word), default=None)
 

@@ -513,6 +513,6 @@ class TpuCatalog(Frozen):
     generations: Mapping[str, TpuGeneration]
     prices: tuple[TpuPrice, ...]
 
-    def prices_of(self, generation: str) -> list[TpuPrice]:
+    def get_prices(self, generation: str) -> list[TpuPrice]:
         """The prices of a generation's chips in every region that has one."""
         return [price for price in self.prices if price.generation == generation]

@@ -6,16 +6,16 @@ from typing import Any, Protocol
 
 from components.core.findings import InputError
 
-__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "refusal", "retention_breaches", "types_of"]
+__all__ = ["NO_RETENTION", "Retention", "RetentionResource", "get_types", "refusal", "retention_breaches"]
 
 Types = Mapping[str, str]
 """Type (`aws:s3:Bucket`) -> why it is in this class."""
 
 
-def types_of(package: str, lines: str, reason: str) -> dict[str, str]:
+def get_types(package: str, lines: str, reason: str) -> dict[str, str]:
     """Types given as `module: Class Class module: Class`, all with the same reason.
 
-    >>> types_of("aws", "sns: Topic TopicPolicy", "holds no data")
+    >>> get_types("aws", "sns: Topic TopicPolicy", "holds no data")
     {'aws:sns:Topic': 'holds no data', 'aws:sns:TopicPolicy': 'holds no data'}
     """
     found, module = {}, ""

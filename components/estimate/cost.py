@@ -25,7 +25,7 @@ __all__ = [
     "foreign_regions",
     "from_fact",
     "from_service",
-    "key_of",
+    "get_key",
     "marked_usd",
     "of_resources",
     "paid_once",
@@ -77,7 +77,7 @@ class CostComponent:
         standby: billed only when a fallback rung steps in; left out of the totals.
         upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
         once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
-        of: the resources that it is the bill of, as `key_of` writes them; none of what no declaration fixes.
+        of: the resources that it is the bill of, as `get_key` writes them; none of what no declaration fixes.
         read_on: day the source was read, ISO 8601; empty where only its own date is known.
         priced_in: the region whose price stands in for that of the stack's own; empty where none does.
         is_limit: whether the price is one that is not exceeded and may not be reached.
@@ -114,14 +114,14 @@ class CostComponent:
         return self.hourly / self.price * self.price_high if self.price else self.price_high * self.quantity
 
 
-def key_of(kind: str, name: str) -> str:
+def get_key(kind: str, name: str) -> str:
     """A resource by its type and its name, as a URN ends."""
     return f"{kind}::{name}"
 
 
 def of_resources(lines: Iterable[CostComponent], *resources: Declared) -> Iterator[CostComponent]:
     """The lines, as the bill of these resources."""
-    of = tuple(key_of(resource.type, resource.name) for resource in resources)
+    of = tuple(get_key(resource.type, resource.name) for resource in resources)
     return (replace(line, of=of) for line in lines)
 
 

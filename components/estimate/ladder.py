@@ -1,11 +1,11 @@
 """What a ladder of capacity costs as one: spot while there is any, the next rung while there is none. At any time a
 rung's nodes can be had with a chance that does not depend on the past, and the job's nodes are of the first rung that
-has them; the last is assumed to be always there. So the rungs share the time as `shares_of` says. On each the job does
+has them; the last is assumed to be always there. So the rungs share the time as `get_shares` says. On each the job does
 as much of its work in an hour as on that rung alone, by Young's and Daly's formula (`components.estimate.spot`), with
 the first start spread over the job; the ladder does the mean of that. The way back up is planned, after a checkpoint,
 and counts as free.
 
-    >>> shares_of([0.64, 1.0])
+    >>> get_shares([0.64, 1.0])
     (0.64, 0.36)
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from components.estimate.spot import estimate_spot, mtbf_sec, net_share
 
-__all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder", "shares_of"]
+__all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder", "get_shares"]
 
 
 class Span(NamedTuple):
@@ -108,7 +108,7 @@ class LadderEstimate:
         }
 
 
-def shares_of(there: Sequence[float]) -> tuple[float, ...]:
+def get_shares(there: Sequence[float]) -> tuple[float, ...]:
     """The share of the time that nodes are of each rung, by the chance of each; the last takes the rest."""
     shares: list[float] = []
     for chance in there[:-1]:
@@ -126,7 +126,7 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
     hours = [corner.hours for corner in corners]
     dollars = [corner.usd for corner in corners if corner.usd is not None]
     return LadderEstimate(
-        shares=shares_of([rung.there.value or 0.0 for rung in rungs]),
+        shares=get_shares([rung.there.value or 0.0 for rung in rungs]),
         hours=None if expected is None else expected.hours,
         hours_low=min(hours),
         hours_high=max(hours),
@@ -158,7 +158,7 @@ class _Corner(NamedTuple):
 def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
     """Hours and dollars where chance, takings, failures and prices are each at that place of their spans."""
     there, taken, failures, paid = ends
-    shares = shares_of([rung.there[there] or 0.0 for rung in rungs])
+    shares = get_shares([rung.there[there] or 0.0 for rung in rungs])
     per_hour = lost_per_hour = 0.0
     for share, rung in zip(shares, rungs, strict=True):
         lost = (rung.taken_per_hour[taken] or 0.0) + (job.failures_per_hour[failures] or 0.0)

@@ -21,8 +21,8 @@ __all__ = [
     "Carrier",
     "Kind",
     "Offer",
-    "carriers_of",
     "find_offers",
+    "get_carriers",
     "permitted_offers",
     "unknown_accelerator",
 ]
@@ -90,12 +90,12 @@ class Offer:
         return f"{self.provider} {self.region} {self.machine.name} {self.kind}"
 
 
-def carriers_of(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carrier]:
+def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carrier]:
     """The machine types that carry `accelerator`, provider by provider; empty where there are none."""
     return [
         Carrier(
             machine=machine,
-            prices=catalog.prices_of(machine.name),
+            prices=catalog.get_prices(machine.name),
             regions=catalog.regions,
             capacity=_capacity(machine),
         )

@@ -26,11 +26,11 @@ __all__ = [
     "Torus",
     "efficiency",
     "fit_amdahl",
-    "links_of",
+    "get_links",
+    "get_slices",
+    "get_torus",
     "measured_efficiency",
-    "slices_of",
     "step_sec",
-    "torus_of",
 ]
 
 
@@ -136,7 +136,7 @@ class AmdahlFit:
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
-def links_of(machine: MachineType, bus_share: float | None = None) -> Links:
+def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
     """The links of machines of one type, by the catalogue. `bus_share`: of nominal bandwidth that an all-reduce
     reaches, above 0; left out, what was measured or is assumed. InputError: the catalogue does not know a bandwidth
     that is needed.
@@ -275,7 +275,7 @@ class Torus:
         return 2 * seconds
 
 
-def torus_of(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
+def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
     """Slices of a TPU generation. `generation`: of the TPU catalogue; `topologies`: such as `4x8x8`, ascending, of more
     than one chip each; `bus_share`: of nominal bandwidth that an all-reduce reaches, above 0.
     """
@@ -330,11 +330,15 @@ class Slices:
         return inside + 2 * (num - 1) / num * num_bytes * 8e-9 / self.between_gbps + steps * self.between_latency_sec
 
 
-def slices_of(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
+def get_slices(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
     """So many slices of that topology, each with so many workers. InputError: nobody says how fast the network between
     them is.
     """
-    torus, dcn, between = torus_of(generation, [topology], bus_share), ici(generation).dcn_gbps, latency().ethernet_usec
+    torus, dcn, between = (
+        get_torus(generation, [topology], bus_share),
+        ici(generation).dcn_gbps,
+        latency().ethernet_usec,
+    )
     if num_slices > 1 and dcn.value is None:
         raise InputError(
             generation,

@@ -314,11 +314,11 @@ def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlug
     """The plug-in for a machine's GPU NICs; None where NCCL uses TCP. `own_image`: the user names the image and has
     prepared it, as no public one has the patched kernel that one plug-in needs.
     """
-    plugin = _plugin_of(machine)
+    plugin = _find_plugin(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
 
 
-def _plugin_of(machine: GcpMachineType) -> NcclPlugin | None:
+def _find_plugin(machine: GcpMachineType) -> NcclPlugin | None:
     fabric = machine.gpu_fabric
     if isinstance(fabric, RoceFabric):
         return GIB
@@ -335,7 +335,7 @@ def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str
 
 def lacking_kernel(machine: GcpMachineType) -> str:
     """Why NCCL takes TCP on several such machines unless the user brings an image; empty where it does not."""
-    plugin = _plugin_of(machine)
+    plugin = _find_plugin(machine)
     if plugin is None or not plugin.host.kernel:
         return ""
     return f"{plugin.name} needs the kernel {plugin.host.kernel}, which no public Ubuntu image has"
@@ -353,7 +353,7 @@ def nccl_findings(
         path: config path of the nodes' image.
         image_nccl: the version of NCCL in the trainer's image.
     """
-    plugin = _plugin_of(machine)
+    plugin = _find_plugin(machine)
     if num_nodes_max < 2 or plugin is None:
         return []
     if nccl_plugin(machine, own_image=own_image) is None:

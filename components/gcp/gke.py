@@ -14,7 +14,7 @@ from components.gcp.gke_plan import MAX_NAME, MAX_PODS, pods_cidr, pool_name
 from components.gcp.gke_pools import usual_node
 from components.gcp.launch import SCOPES
 
-__all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs", "kubeconfig_of"]
+__all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs", "get_kubeconfig"]
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
 SYSTEM_NODES = (1, 3)
@@ -81,7 +81,7 @@ class GkeCluster(pulumi.ComponentResource):
             authority = pulumi.Output.from_input("")
         # Who takes it finds nodes for what it installs.
         known = pulumi.Output.all(cluster.name, self.endpoint, authority)
-        self.kubeconfig = after(known.apply(lambda all_: kubeconfig_of(*all_)), system)
+        self.kubeconfig = after(known.apply(lambda all_: get_kubeconfig(*all_)), system)
         self.system_pool = system.name
         self.register_outputs(
             {
@@ -255,7 +255,7 @@ def _dns_name(endpoints: container.outputs.ClusterControlPlaneEndpointsConfig) -
     return (found.endpoint if found is not None else None) or ""
 
 
-def kubeconfig_of(cluster: str, endpoint: str, authority: str = "") -> str:
+def get_kubeconfig(cluster: str, endpoint: str, authority: str = "") -> str:
     """A kubeconfig as JSON, which is YAML too. `authority`: base64 of the certificate by which the control plane's is
     signed; empty for a public one.
     """

@@ -233,11 +233,11 @@ def plan_pools(
             )
         up = least if position == 0 else 0
         reservation = _full_reservation(rung, project, f"{place}[{position}].id")
-        found += _pools_of(rung, plan, position, nodes, zone, reservation, up, most)
+        found += _get_pools(rung, plan, position, nodes, zone, reservation, up, most)
     return tuple(found)
 
 
-def _pools_of(
+def _get_pools(
     rung: AnyRung,
     plan: RungPlan,
     position: int,

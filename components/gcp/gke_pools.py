@@ -17,7 +17,7 @@ __all__ = [
     "GkeNodePoolsArgs",
     "NodeTaintArgs",
     "UsualNodeArgs",
-    "nodes_of",
+    "find_nodes",
     "plan_node_pools",
     "usual_node",
 ]
@@ -94,7 +94,7 @@ def usual_node(args: UsualNodeArgs) -> dict[str, Any]:
     }
 
 
-def nodes_of(args: GkeNodePoolsArgs) -> NodeKind:
+def find_nodes(args: GkeNodePoolsArgs) -> NodeKind:
     """What one node of the ladder is. InputError: no such machine type or slice."""
     if "accelerator_type" in args:
         return tpu_nodes(args["accelerator_type"], args.get("topology"))
@@ -104,7 +104,7 @@ def nodes_of(args: GkeNodePoolsArgs) -> NodeKind:
 
 def plan_node_pools(args: GkeNodePoolsArgs) -> tuple[NodeKind, tuple[PoolPlan, ...]]:
     """Compiles the arguments. InputError: a machine, a slice or a rung that GKE does not have."""
-    nodes = nodes_of(args)
+    nodes = find_nodes(args)
     rungs = [rung_from_args(rung) for rung in args["capacity"]]
     counts = args["num_nodes_min"], args["num_nodes_max"]
     return nodes, plan_pools(rungs, nodes, args["zone"], args["project"], *counts)

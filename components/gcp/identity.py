@@ -33,15 +33,15 @@ __all__ = [
     "ProjectServicesArgs",
     "RolePlan",
     "account_id",
-    "agent_of",
-    "bucket_of",
     "declare_role",
     "filesystem_name",
+    "get_agent",
+    "get_bucket",
+    "get_prefix",
     "head_permissions",
     "heeded",
     "node_permissions",
     "plan_services",
-    "prefix_of",
 ]
 
 
@@ -120,10 +120,10 @@ def plan_services(*parts: str) -> list[str]:
     return [f"{name}.googleapis.com" for name in sorted(names)]
 
 
-def agent_of(service: str, project_number: str) -> str:
+def get_agent(service: str, project_number: str) -> str:
     """A service agent as a member of an IAM policy.
 
-    >>> agent_of("lustre", "123456789012")
+    >>> get_agent("lustre", "123456789012")
     'serviceAccount:service-123456789012@gcp-sa-lustre.iam.gserviceaccount.com'
     """
     return f"serviceAccount:service-{project_number}@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
@@ -213,7 +213,7 @@ class EncryptionKey(pulumi.ComponentResource):
             return projects.ServiceIdentity(
                 f"{self._name}-{service}", project=project, service=full, opts=self._child
             ).member
-        return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: agent_of(service, number))
+        return pulumi.Output.from_input(self._args["project_number"]).apply(lambda number: get_agent(service, number))
 
 
 def heeded(
@@ -285,15 +285,15 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
 """Every role and permission that our accounts have on a whole project, and why there is nothing narrower."""
 
 
-def bucket_of(url: str) -> str:
+def get_bucket(url: str) -> str:
     """The bucket of a `gs://bucket/prefix`."""
     return url.removeprefix("gs://").partition("/")[0]
 
 
-def prefix_of(url: str) -> str:
+def get_prefix(url: str) -> str:
     """The prefix of a `gs://bucket/prefix`, without slashes around it; empty for the whole bucket.
 
-    >>> prefix_of("gs://data/celeba/")
+    >>> get_prefix("gs://data/celeba/")
     'celeba'
     """
     return url.removeprefix("gs://").partition("/")[2].strip("/")
@@ -473,7 +473,7 @@ class NodeIdentity(pulumi.ComponentResource):
         account = machine.account()
         grants = machine.usual(account, args["run_bucket_name"], args["repository_id"])
         if source := args.get("data_source"):
-            grants.append(machine.on_bucket("data", account, bucket_of(source), DATA_READER))
+            grants.append(machine.on_bucket("data", account, get_bucket(source), DATA_READER))
         grants += machine.on_secrets(account, args)
         permissions = node_permissions(releases_slices=args.get("releases_slices", False))
         grants += machine.own_roles(account, "give up slices", permissions, args.get("groups_condition"))

@@ -154,7 +154,7 @@ def _pool_size(pool: Declared) -> int:
 def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
     """Machines without accelerators, which are services of the catalogue."""
     service = f"instance-{machine_type}"
-    if service in catalog.services_of("gcp"):
+    if service in catalog.get_services("gcp"):
         return from_service(label, catalog.service_price("gcp", region, service), number, region)
     return unknown_price(label, number, "no price in the catalogue")
 
@@ -278,7 +278,7 @@ def _instance(resource: Declared, catalog: Catalog, region: str) -> Iterable[Cos
 
 
 def _disk(label: str, disk_type: str, size: float, catalog: Catalog, region: str, standby: bool) -> CostComponent:
-    if disk_type not in catalog.services_of("gcp"):
+    if disk_type not in catalog.get_services("gcp"):
         return unknown_price(
             label, size, f"no price of {disk_type} in the catalogue", unit="GiB-month", standby=standby
         )

@@ -126,7 +126,7 @@ def _plan(tpu: TpuGeneration, chips: int, topology: str | None) -> SlicePlan:
         generation=tpu.name,
         chips=chips,
         tensor_cores=chips * tpu.tensorcores_per_chip.value,
-        accelerator_type=_type_of(tpu, chips),
+        accelerator_type=_get_type(tpu, chips),
         topology=topology or default,
         default_topology=topology in (None, default),
         hosts=chips // chips_per_host,
@@ -162,7 +162,7 @@ def _type_hint(text: str) -> str:
     word, _, number = text.partition("-")
     if word in generations:
         return f"write {generations[word].prefix}-{number or 'NUMBER'}"
-    return nearest_hint(text, [_type_of(tpu, size) for tpu in generations.values() for size in _sizes(tpu)])
+    return nearest_hint(text, [_get_type(tpu, size) for tpu in generations.values() for size in _sizes(tpu)])
 
 
 def _checked_size(tpu: TpuGeneration, chips: float, value: object, place: str) -> int:
@@ -236,7 +236,7 @@ def _per_chip(tpu: TpuGeneration) -> int:
     return tpu.tensorcores_per_chip.value if tpu.suffix_counts == "tensorcores" else 1
 
 
-def _type_of(tpu: TpuGeneration, chips: int) -> str:
+def _get_type(tpu: TpuGeneration, chips: int) -> str:
     return f"{tpu.prefix}-{chips * _per_chip(tpu)}"
 
 
@@ -248,7 +248,7 @@ def _neighbours(sizes: Sequence[int], wanted: float) -> Sequence[int]:
 
 def _spelled(tpu: TpuGeneration, sizes: Sequence[int]) -> str:
     shapes = slice_topologies(tpu.name)
-    return " or ".join(f"{_type_of(tpu, size)} ({shapes[size][0]}, chips: {size})" for size in sizes)
+    return " or ".join(f"{_get_type(tpu, size)} ({shapes[size][0]}, chips: {size})" for size in sizes)
 
 
 def _size_list(tpu: TpuGeneration) -> str:
@@ -296,12 +296,12 @@ def slice_machine(plan: SlicePlan) -> MachineType:
 
 def chip_prices(generation: str) -> list[MachinePrice]:
     """What one chip costs an hour, in every region that has a price."""
-    return [_scaled(1, price) for price in load_tpus().prices_of(generation)]
+    return [_scaled(1, price) for price in load_tpus().get_prices(generation)]
 
 
 def slice_prices(plan: SlicePlan) -> list[MachinePrice]:
     """What one slice costs an hour, from the price of its chips, in every region that has one."""
-    rows = (_scaled(plan.chips, price) for price in load_tpus().prices_of(plan.generation))
+    rows = (_scaled(plan.chips, price) for price in load_tpus().get_prices(plan.generation))
     return [row.model_copy(update={"machine_type": plan.accelerator_type}) for row in rows]
 
 

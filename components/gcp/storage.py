@@ -17,7 +17,7 @@ from components.core.findings import InputError
 from components.core.limits import Setting, check_tier, nearest_number, refuse_foreign
 from components.estimate.storage_sizes import sizes_around
 from components.estimate.tiers import refuse_size
-from components.gcp.identity import DATA_READER, bucket_of, filesystem_name
+from components.gcp.identity import DATA_READER, filesystem_name, get_bucket
 from components.gcp.network import declare_lock_callbacks
 
 __all__ = [
@@ -261,7 +261,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
         return storage.BucketIAMMember(
             f"{self._name}-lustre-import",
-            bucket=bucket_of(source),
+            bucket=get_bucket(source),
             role=DATA_READER,
             member=agent.member,
             # The agent is the project's: another stack that imports from this bucket has the very same grant, which

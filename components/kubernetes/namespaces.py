@@ -143,7 +143,7 @@ def _members(team: Team) -> tuple[Manifest, ...]:
             "gangway-member",
             {
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gangway-member"},
-                "subjects": [_group_of(team)],
+                "subjects": [_get_group(team)],
             },
         ),
     )
@@ -162,7 +162,7 @@ def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
     ]
     bound = {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [_group_of(team) for team in spec.queues],
+        "subjects": [_get_group(team) for team in spec.queues],
     }
     return (
         manifest(_RBAC, "ClusterRole", name, {"rules": rules}),
@@ -170,7 +170,7 @@ def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
     )
 
 
-def _group_of(team: Team) -> dict[str, str]:
+def _get_group(team: Team) -> dict[str, str]:
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"{MEMBER_GROUP}{team.name}"}
 
 

@@ -11,7 +11,7 @@ from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 from components.kubernetes.charts import Chart
 from components.kubernetes.manifest import Manifest
 
-__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "tier_of", "token_of"]
+__all__ = ["ClusterCharts", "ClusterChartsArgs", "ClusterManifests", "ClusterManifestsArgs", "get_tier", "get_token"]
 
 _TIERS: Mapping[str, int] = MappingProxyType(
     {
@@ -36,10 +36,10 @@ _END_TIMEOUT = "60m"
 INSTALL_TIMEOUT_SEC = 900
 
 
-def token_of(manifest: Manifest) -> str:
+def get_token(manifest: Manifest) -> str:
     """The type of its resource.
 
-    >>> token_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}})
+    >>> get_token({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}})
     'kubernetes:core/v1:Namespace'
     """
     version = manifest["apiVersion"]
@@ -48,7 +48,7 @@ def token_of(manifest: Manifest) -> str:
     return f"kubernetes:{group}:{manifest['kind']}{patch}"
 
 
-def tier_of(manifest: Manifest) -> int:
+def get_tier(manifest: Manifest) -> int:
     """Those of one tier need nothing of each other."""
     return _TIERS[manifest["kind"]]
 
@@ -74,7 +74,7 @@ class ClusterManifests(pulumi.ComponentResource):
         before: list[pulumi.Resource] = []
         names: list[pulumi.Output[str]] = []
         namespaces = dict[str, pulumi.Resource]()
-        for _, tier in groupby(sorted(args["manifests"], key=tier_of), key=tier_of):
+        for _, tier in groupby(sorted(args["manifests"], key=get_tier), key=get_tier):
             made = list[pulumi.CustomResource]()
             for each in tier:
                 # A claim that a pod has mounted is not given up before the pod ends, which it does with its namespace.
@@ -93,7 +93,7 @@ def _declare(
     name: str, manifest: Manifest, waits: pulumi.Output[list[str]], opts: pulumi.ResourceOptions
 ) -> pulumi.CustomResource:
     meta = manifest["metadata"]
-    token = token_of(manifest)
+    token = get_token(manifest)
     forced = {"annotations": {"pulumi.com/patchForce": "true"}} if token.endswith("Patch") else {}
     body = {**manifest, "metadata": waits.apply(lambda _: {**meta, **forced})}
     if manifest["kind"] == "Namespace":

@@ -20,8 +20,8 @@ __all__ = [
     "VALID_HOURS",
     "MachineSecrets",
     "MachineSecretsArgs",
+    "get_period",
     "object_name",
-    "period_of",
     "split_url",
     "url_key",
 ]
@@ -39,7 +39,7 @@ KEY_HEADER = "Temp-URL-Key"
 SWIFTS_DIGEST, CEPHS_DIGEST = "sha256", "sha1"
 
 
-def period_of(now_sec: float) -> int:
+def get_period(now_sec: float) -> int:
     """The number of a period: the same number, the same URL."""
     return int(now_sec // (RENEWED_EVERY_HOURS * 3600))
 

@@ -25,11 +25,11 @@ from components.core.first_error import first_wrong
 from gangway.bench.processes import end_left_over, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
-from gangway.bench.suite import Item, run_id_of, stack_name
+from gangway.bench.suite import Item, get_run_id, stack_name
 from gangway.runs.end_record import check_goes_on
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, runs_url
-from gangway.runs.signatures import read_public_key, signature_of
+from gangway.runs.signatures import get_signature, read_public_key
 from stacks.providers.openstack.settings import storage_cloud
 from trainer.core.regular_files import read_regular
 from trainer.records.run_record import RunRecord
@@ -100,7 +100,7 @@ class Cloud:
         """See Environment."""
         store = self._store(facts)
         self._doing[item.name] = f"waiting for {store.url}/run.json"
-        run_id, record = run_id_of(item, self._stamp), _record_in(store)
+        run_id, record = get_run_id(item, self._stamp), _record_in(store)
         if record is not None and record.id == run_id:  # none of an earlier run in the same place
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
@@ -113,7 +113,7 @@ class Cloud:
         """See Environment."""
         if "runs_url" not in facts:
             raise RunFailedError("it was never up")
-        folder = self._run_dir / run_id_of(item, self._stamp)
+        folder = self._run_dir / get_run_id(item, self._stamp)
         if not self._store(facts).copy(folder):
             raise RunFailedError(f"{facts['runs_url']}: nothing in there")
         if facts.get("signer"):  # not every cloud's machines sign, nor does a journal of an older version know
@@ -126,7 +126,7 @@ class Cloud:
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.select(name, self._workspace(item))
-            left = _left_of(stack.export_stack().deployment or {})
+            left = _get_leftovers(stack.export_stack().deployment or {})
             with self._log(item) as log:
                 on_event = self._event_listener(item, "destroy")
                 stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
@@ -210,7 +210,7 @@ def check_signer(folder: Path, public_key: str) -> None:
     key, record = folder / SIGNER, folder / "run.json"
     key.write_text(public_key)
     try:
-        signature_of(record, read_regular(folder, record.name), read_public_key(key, str(key)))
+        get_signature(record, read_regular(folder, record.name), read_public_key(key, str(key)))
     except FileNotFoundError:
         return  # a run that ended before it had one
     except OSError as unread:
@@ -234,7 +234,7 @@ def _record_in(store: RunStore) -> RunRecord | None:
         raise StoreFailedError(f"{store.url}/run.json: no run record of this version: {first_wrong(error)}") from None
 
 
-def _left_of(deployment: Mapping[str, Any]) -> list[str]:
+def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
     """What `destroy` leaves by the program's wish; and what may exist although the state does not know it."""
     kept = [
         f"{resource['type']} {resource.get('id', '')}"

@@ -15,7 +15,7 @@ from components.core.findings import InputError, nearest_hint
 from components.core.job import JobSpec, Rendezvous
 from gangway.bench.processes import end_left_over, process_facts
 from gangway.bench.runner import Guard
-from gangway.bench.suite import LOCAL, Item, SuiteConfig, run_id_of
+from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.jobs.local.run import LocalRun, StatsTail
 from gangway.runs.errors import RunFailedError
 from stacks.config.job_settings import trainer_flags
@@ -157,7 +157,7 @@ class Local:
         """See Environment."""
         folder = self._folder(item)
         folder.mkdir(exist_ok=True)
-        context = local_context(LOCAL, run_id_of(item, self._stamp))
+        context = local_context(LOCAL, get_run_id(item, self._stamp))
         context = context.model_copy(update={"machine_type": describe(self._machine)})
         (folder / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
         cleanup = ExitStack()
@@ -215,7 +215,7 @@ class Local:
         return self._doing.get(item.name, "starting")
 
     def _folder(self, item: Item) -> Path:
-        return self._run_dir / run_id_of(item, self._stamp)
+        return self._run_dir / get_run_id(item, self._stamp)
 
     def _job(self, item: Item) -> JobSpec:
         """The job of a node, with this machine in it: no container, one thread a process."""

@@ -16,8 +16,8 @@ from pulumi.automation import CommandResult, InvalidVersionError, PulumiCommand
 from pulumi.automation.errors import create_command_error
 
 from components.core.findings import InputError
-from gangway.bench.suite import Item, SuiteConfig, run_id_of, stack_name
-from stacks.base.registry import provider_names, provider_of
+from gangway.bench.suite import Item, SuiteConfig, get_run_id, stack_name
+from stacks.base.registry import get_provider, provider_names
 from stacks.config.paths import ROOT
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
@@ -59,7 +59,7 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
     hours = item.stack.deadline_hours or suite.deadline_hours
     every, name = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
     # The file has not been checked yet: of a name that nobody knows the loader speaks.
-    provider = provider_of(name).settings if name in provider_names() else ProviderSettings()
+    provider = get_provider(name).settings if name in provider_names() else ProviderSettings()
     own = settings.get("gangway:job")
     job = {
         # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is
@@ -70,7 +70,7 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
         "kimg": suite.kimg,
         "seed": item.seed,
         "settings": dict(item.settings),
-        "run_id": run_id_of(item, stamp),
+        "run_id": get_run_id(item, stamp),
         "max_hours": hours,
         **({"checkpoint_kimg": every} if every else {}),
         # Records are copied before the stack goes; a bucket that is not empty would keep it from going.

@@ -21,7 +21,7 @@ from rich.table import Table
 from components.core.findings import InputError
 from components.core.whole_files import write_whole
 from gangway.bench.journal import Attempt, Journal, Progress
-from gangway.bench.suite import Item, SuiteConfig, run_id_of
+from gangway.bench.suite import Item, SuiteConfig, get_run_id
 from trainer.core.regular_files import read_regular
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunRecord
@@ -53,7 +53,7 @@ Accounts = Sequence[tuple[Item, Progress]]
 FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
 
 
-def rate_of(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
+def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
     """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room. InputError: a
     part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite says a price
     that the plan knows, or one below that of the parts which the plan does know. `plan`: of the stack, as the item
@@ -189,7 +189,7 @@ class Screen:
             self.console.print(text, soft_wrap=True)
 
 
-def results_of(
+def get_results(
     suite: SuiteConfig, preset: str, items: Sequence[Item], journal: Journal, run_dir: Path
 ) -> dict[str, Any]:
     """The results as plain JSON data: each item with its status, its cost and where its record is."""
@@ -216,7 +216,7 @@ def results_of(
 def _row(
     item: Item, progress: Progress, stamp: str, run_dir: Path, now: datetime, rates: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    run_id = run_id_of(item, stamp)
+    run_id = get_run_id(item, stamp)
     hours = sum(attempt.hours(now) for attempt in progress.attempts)
     usd = Quantity.absent("USD", "nobody bills this machine")
     if not item.is_local:

@@ -67,10 +67,10 @@ class Runner:
     Attributes:
         items: in their order.
         journal: of the run directory.
-        environment_of: where an item runs.
+        get_environment: where an item runs.
         rates: by stack's name; one that costs nothing where it is missing.
         caps: of the suite.
-        hours_of: from `up` to the record.
+        get_hours: from `up` to the record.
         stop: whether somebody has asked to.
         pause: sleeps so many seconds, or less when somebody asks to stop.
         say: tells a person what happened: the item, a word, and more words.
@@ -80,10 +80,10 @@ class Runner:
 
     items: Sequence[Item]
     journal: Journal
-    environment_of: Callable[[Item], Environment]
+    get_environment: Callable[[Item], Environment]
     rates: Mapping[str, Rate]
     caps: Caps
-    hours_of: Callable[[Item], float]
+    get_hours: Callable[[Item], float]
     stop: Stop
     pause: Callable[[float], None]
     say: Callable[..., None]
@@ -112,10 +112,10 @@ class Runner:
             self.say(item.name, "attached", "still up from before")
 
             def go_on() -> None:
-                note = self._note_of(item)
+                note = self._find_note(item)
                 if item.is_local:  # it costs nothing, and was not going on all the while
                     note(attached=self.journal.now().isoformat())
-                note(**self.environment_of(item).attach(item, self._progress(item).facts, note))
+                note(**self.get_environment(item).attach(item, self._progress(item).facts, note))
                 self._until_recorded(item)
 
             self._guarded(item, go_on)
@@ -134,19 +134,19 @@ class Runner:
         self.say(item.name, "up")
 
         def look() -> str:
-            self.show(item.name, self.environment_of(item).doing(item))
+            self.show(item.name, self.get_environment(item).doing(item))
             return self._why_not(item)
 
         def start() -> None:
-            environment = self.environment_of(item)
-            facts = environment.up(item, self._note_of(item), look)
+            environment = self.get_environment(item)
+            facts = environment.up(item, self._find_note(item), look)
             self.journal.enter(item.name, State.UP, facts=dict(facts))
             self._until_recorded(item)
 
         self._guarded(item, start)
         self._destroy(item)
 
-    def _note_of(self, item: Item) -> Callable[..., None]:
+    def _find_note(self, item: Item) -> Callable[..., None]:
         return lambda **facts: self.journal.note(item.name, **facts)
 
     def _guarded(self, item: Item, work: Callable[[], None]) -> None:
@@ -168,7 +168,7 @@ class Runner:
         """Why an item that stands should not go on: somebody's wish, its deadline, or money."""
         if self.stop.asked:
             return f"stopped by {self.stop.asked}"
-        now, hours = self.journal.now(), self.hours_of(item)
+        now, hours = self.journal.now(), self.get_hours(item)
         progress = self._progress(item)
         began = progress.attempts[-1].began
         if "attached" in progress.facts:
@@ -184,7 +184,7 @@ class Runner:
         outage of the network, or a login that has ended, is told and waited for until the deadline. RunFailedError:
         that reason.
         """
-        environment, facts = self.environment_of(item), self._progress(item).facts
+        environment, facts = self.get_environment(item), self._progress(item).facts
         wait_sec, longest_sec = environment.poll_sec
         failures, answered, said = 0, "answered" in facts, ""
         while True:
@@ -223,7 +223,7 @@ class Runner:
 
     def _destroy(self, item: Item) -> None:
         """Ends what stands, in several tries; what the run has left behind until then is saved first."""
-        environment, progress = self.environment_of(item), self._progress(item)
+        environment, progress = self.get_environment(item), self._progress(item)
         if not progress.recorded:
             try:
                 environment.collect(item, progress.facts)
@@ -233,7 +233,7 @@ class Runner:
             self.journal.enter(item.name, State.DESTROY_BEGUN)
             self.say(item.name, "destroy")
             try:
-                kept = environment.destroy(item, self._progress(item).facts, self._note_of(item))
+                kept = environment.destroy(item, self._progress(item).facts, self._find_note(item))
             except Exception as failure:
                 if left:
                     self.say(item.name, "destroy failed", f"{failure}; once more")

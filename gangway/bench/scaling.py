@@ -21,10 +21,10 @@ from components.estimate.scaling import (
     Torus,
     efficiency,
     fit_amdahl,
-    links_of,
+    get_links,
+    get_torus,
     measured_efficiency,
     step_sec,
-    torus_of,
 )
 from components.gcp.slices import plan_slice, slice_topologies
 from gangway.bench.local import Placement
@@ -61,7 +61,7 @@ def target_named(name: str) -> Target:
     """
     machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
     if name in machines:
-        return Target(name, links_of(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
+        return Target(name, get_links(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
     generations = load_tpus().generations
     if name in generations:
         return _slices(name, name, max(size for size in slice_topologies(name) if size <= MAX_WORKERS))
@@ -91,7 +91,7 @@ def _slices(name: str, generation: str, most_chips: int) -> Target:
     """Slices of the default topology of their size: powers of two up to `most_chips`, and that one."""
     shapes = slice_topologies(generation)
     sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
-    torus = torus_of(generation, [shapes[size][0] for size in sizes])
+    torus = get_torus(generation, [shapes[size][0] for size in sizes])
     halves = load_tpus().generations[generation].devices_per_chip.value
     counted = f"; an accelerator is a chip, its {halves} devices together" if halves > 1 else ""
     return Target(name, torus, (1, *sizes), _ONE_SLICE + counted)

@@ -21,9 +21,9 @@ from components.core.findings import InputError, Severity
 from gangway.bench.journal import Journal, State
 from gangway.bench.local import Local, hardware
 from gangway.bench.processes import AbandonedError, Stop
-from gangway.bench.results import Caps, Rate, Screen, rate_of, results_of, show_results, write_results
+from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, show_results, write_results
 from gangway.bench.runner import Environment, Runner
-from gangway.bench.suite import LOCAL, Item, SuiteConfig, items_of, load_suite, preset_of
+from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
 from stacks.base.extras import need
 from stacks.config.job_settings import effective_config, trainer_flags
 from trainer.config.parts.fields import SELF_PREPARED
@@ -64,8 +64,8 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     every run has its record. 1: some do not. 130: stopped.
     """
     suite = load_suite(path)
-    preset = preset_of(suite, str(path), stacks_dir)
-    items = items_of(suite, local=options.local)
+    preset = get_preset(suite, str(path), stacks_dir)
+    items = get_items(suite, local=options.local)
     _check_packages(items)
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     screen = Screen(options.console)
@@ -106,7 +106,7 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
     with Journal.open(run_dir) as journal:
         header = journal.header
         suite = SuiteConfig.model_validate(header["suite"])
-        items = items_of(suite, local=header["local"])
+        items = get_items(suite, local=header["local"])
         if not clean_only:
             _check_packages(items)
         command = None
@@ -214,7 +214,7 @@ def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> R
             if finding.severity is Severity.ERROR
         ]
         raise ExceptionGroup(f"stack {item.stack.name} cannot go up", mistakes)
-    return rate_of(plan, item, item.stack.deadline_hours or suite.deadline_hours, place)
+    return get_rate(plan, item, item.stack.deadline_hours or suite.deadline_hours, place)
 
 
 def _check_folder(run_store: str, place: str) -> None:
@@ -265,10 +265,10 @@ def _go(
     runner = Runner(
         items=items,
         journal=journal,
-        environment_of=_environments(run_dir, suite, preset, journal.header, command),
+        get_environment=_environments(run_dir, suite, preset, journal.header, command),
         rates={name: Rate(**rate) for name, rate in journal.header["rates"].items()},
         caps=Caps.of(suite),
-        hours_of=lambda item: item.stack.deadline_hours or suite.deadline_hours,
+        get_hours=lambda item: item.stack.deadline_hours or suite.deadline_hours,
         stop=stop,
         pause=stop.pause,
         say=screen.say,
@@ -283,7 +283,7 @@ def _go(
         text = f"left as it is; to go on: {resume}; to destroy: {resume} --clean-only"
         screen.console.print(text, markup=False, soft_wrap=True)
         return EXIT_STOPPED
-    results = results_of(suite, preset, items, journal, run_dir)
+    results = get_results(suite, preset, items, journal, run_dir)
     write_results(results, run_dir)
     with suppress(OSError):  # a terminal that is gone; the file is there
         if options.as_json:

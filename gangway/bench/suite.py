@@ -133,7 +133,7 @@ class SuiteConfig(Section):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [item.name for item in items_of(self, local=False)]
+        names = [item.name for item in get_items(self, local=False)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(
                 "stacks",
@@ -226,7 +226,7 @@ def load_suite(path: Path) -> SuiteConfig:
     return read_model(path, SuiteConfig, named="suite", keys=keys, folder="gangway/suites")
 
 
-def preset_of(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
+def get_preset(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
     """The one preset of the table, with every arm's settings checked against it. InputError: an unknown stack, presets
     that differ, or settings that do not go with it.
     """
@@ -267,7 +267,7 @@ def _arms(suite: SuiteConfig) -> tuple[Arm, ...]:
     return suite.arms or (Arm(name="all"),)
 
 
-def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
+def get_items(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
     """Every run of the suite: stack by stack, arm by arm, seed by seed; with `local` on this machine alone."""
     stacks = (SuiteStack(stack=LOCAL),) if local else suite.stacks
     return tuple(
@@ -284,12 +284,12 @@ def items_of(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
     )
 
 
-def run_id_of(item: Item, stamp: str) -> str:
+def get_run_id(item: Item, stamp: str) -> str:
     """The run's id, which is its folder's name too: the item's name and the suite's time."""
     return f"{item.name}-{stamp}"
 
 
 def stack_name(item: Item, stamp: str) -> str:
     """The name of the item's own stack: it begins like the stack that it is made after, and no other has it."""
-    digits = hashlib.sha256(run_id_of(item, stamp).encode()).hexdigest()[:_HASH_DIGITS]
+    digits = hashlib.sha256(get_run_id(item, stamp).encode()).hexdigest()[:_HASH_DIGITS]
     return f"{item.stack.name[: _MAX_STACK_NAME - _HASH_DIGITS - 2].rstrip('-')}-b{digits}"

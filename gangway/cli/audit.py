@@ -89,7 +89,7 @@ def audited(stack: str, provider: "Provider", state: "State", listing: "Listing"
     from gangway.finops.audit.classify_orphans import classify_orphans
     from gangway.finops.audit.tables import Audit, Row
 
-    keys_of = _keys_of(provider)
+    keys_of = _get_keys(provider)
     known = {key for resource in state.resources for key in keys_of(resource)}
     judged = classify_orphans(listing.resources, known)
     rows = {
@@ -145,10 +145,10 @@ def _listing(config: "StackConfig", regions: str | None) -> "Listing":
     def client(service: str, region: str) -> Any:
         return boto3.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
 
-    return aws.list_aws(client, config.stack, aws.regions_of(client, regions, config.region))
+    return aws.list_aws(client, config.stack, aws.get_regions(client, regions, config.region))
 
 
-def _keys_of(provider: "Provider") -> "Callable[[StateResource], set[str]]":
+def _get_keys(provider: "Provider") -> "Callable[[StateResource], set[str]]":
     from gangway.finops.audit import aws, azure, gcp
 
     return {"aws": aws.state_keys, "gcp": gcp.state_keys, "azure": azure.state_keys}[provider]
@@ -156,6 +156,6 @@ def _keys_of(provider: "Provider") -> "Callable[[StateResource], set[str]]":
 
 def _bill(resource: "CloudResource", provider: "Provider") -> "list[CostComponent]":
     from gangway.finops.audit.classify_orphans import price
-    from gangway.finops.audit.gcp import region_of
+    from gangway.finops.audit.gcp import get_region
 
-    return price(resource, provider, region_of(resource.region) if provider == "gcp" else resource.region)
+    return price(resource, provider, get_region(resource.region) if provider == "gcp" else resource.region)

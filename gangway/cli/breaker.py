@@ -50,11 +50,11 @@ def _found(stack_or_file: str) -> "tuple[Breaker, str]":
     """The stack's breaker, and the name that Pulumi knows the stack by."""
     from gangway.cli.common import stacks_dir
     from gangway.finops.audit.state import stack_outputs
-    from gangway.jobs.systemd.breaker import breaker_of, check_launches
+    from gangway.jobs.systemd.breaker import check_launches, get_breaker
     from stacks.config.paths import project_folder
     from stacks.loading.loader import find_stack_file, from_file
 
     config = from_file(find_stack_file(stack_or_file, stacks_dir()))
     check_launches(config.provider)
     outputs = stack_outputs(config.stack_name, project_folder())
-    return breaker_of(config.provider, config.stack, config.region, outputs), config.stack_name
+    return get_breaker(config.provider, config.stack, config.region, outputs), config.stack_name

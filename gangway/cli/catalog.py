@@ -208,7 +208,7 @@ def _rows(provider: "Provider") -> list[dict[str, Any]]:
     if provider == "gcp":
         tpus = load_tpus()
         for generation in tpus.generations.values():
-            price = _home_price(tpus.prices_of(generation.name), provider)
+            price = _home_price(tpus.get_prices(generation.name), provider)
             own = {"provider": provider, **generation.model_dump(mode="json")}
             rows.append({**own, "price": None if price is None else price.model_dump(mode="json")})
     return rows
@@ -233,7 +233,7 @@ def tpus_table() -> "Table":
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
     for tpu in tpus.generations.values():
-        price, sold = _home_price(tpus.prices_of(tpu.name), "gcp"), tpu.offered.zones.value or {}
+        price, sold = _home_price(tpus.get_prices(tpu.name), "gcp"), tpu.offered.zones.value or {}
         table.add_row(
             f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
             _number(tpu.hbm_gib.value),
@@ -247,7 +247,7 @@ def tpus_table() -> "Table":
 
 def machine_row(machine: "MachineType", catalog: "Catalog") -> dict[str, Any]:
     """One machine as plain JSON data, each fact with its source, and its price where one is known."""
-    price = _home_price(catalog.prices_of(machine.name), machine.provider)
+    price = _home_price(catalog.get_prices(machine.name), machine.provider)
     return {
         **machine.model_dump(mode="json"),
         "price": None if price is None else price.model_dump(mode="json"),
@@ -275,7 +275,7 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Ta
             no_wrap=heading in ("machine type", "accelerators"),
         )
     for machine in rows:
-        price = _home_price(catalog.prices_of(machine.name), machine.provider)
+        price = _home_price(catalog.get_prices(machine.name), machine.provider)
         table.add_row(
             machine.name,
             machine.accelerator,

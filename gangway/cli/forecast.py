@@ -17,7 +17,7 @@ import typer
 from components.core.findings import InputError
 from components.core.visible import visible
 from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import hours_of
+from gangway.cli.quote import get_hours
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.tables import Answer, Published
@@ -139,7 +139,7 @@ def _steps(flag: str, text: str, step: timedelta) -> int:
     from gangway.sim.forecast.forecaster import MOST_STEPS
     from gangway.sim.forecast.series import said_length
 
-    number = timedelta(hours=hours_of(text, flag)) / step
+    number = timedelta(hours=get_hours(text, flag)) / step
     if number != round(number) or not 1 <= number <= MOST_STEPS:
         nearest = min(max(round(number), 1), MOST_STEPS) * step.total_seconds() / 3600
         raise InputError(
@@ -199,13 +199,13 @@ def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path |
 
 
 def _publish(answer: "Answer", path: Path) -> "Published":
-    from gangway.finops.forecasts.tables import figures_of
+    from gangway.finops.forecasts.tables import get_figures
     from gangway.sim.forecast.ledger import open_ledger
 
     with open_ledger(path) as ledger:
         others, settled = ledger.others(answer.series), ledger.settle(answer.series)
         added = ledger.add(answer.series, answer.setting, answer.model, answer.baseline, datetime.now(UTC))
-        return figures_of(ledger, answer, settled, others, added=added)
+        return get_figures(ledger, answer, settled, others, added=added)
 
 
 def _tell(answer: "Answer", written: list[Path], *, as_json: bool) -> None:

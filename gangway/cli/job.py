@@ -62,9 +62,9 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
-    from gangway.jobs.systemd.breaker import LAUNCHED_BY, breaker_of
+    from gangway.jobs.systemd.breaker import LAUNCHED_BY, get_breaker
     from gangway.jobs.systemd.controller import lines_of_stack
-    from gangway.jobs.systemd.scaling.registry import group_names, scaler_of
+    from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore, bucket_region
     from stacks.config.paths import project_folder
@@ -75,7 +75,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     if scale:
         check_scaled(config)
     outputs = stack_outputs(config.stack_name, project_folder())
-    breaker = breaker_of(config.provider, config.stack, config.region, outputs)
+    breaker = get_breaker(config.provider, config.stack, config.region, outputs)
     region = bucket_region(config.provider, config.region)
     state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
     said = state.lines(config.stack_name if config.own_command else "")
@@ -89,7 +89,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
         lines.append(f"autoscale: {unknown}; nothing was changed; --images says it")
     elif scale:
         names = group_names(config, outputs)
-        scaler = scaler_of(config, outputs, names, is_held=held is not None)
+        scaler = get_scaler(config, outputs, names, is_held=held is not None)
         lines += ask_for_nodes(config, scaler, names, done, now, dry_run=dry_run)
     elif config.work.autoscale is not None and not state.is_over:
         lines.append(autoscale_line(config, done, now, unknown))

@@ -81,11 +81,11 @@ def submit(
     With --burst-after it stays, and takes a job that waits too long to an engine that would begin it at once.
     """
     from components.core.findings import InputError
-    from gangway.jobs.engines.registry import movable, sites_of
+    from gangway.jobs.engines.registry import get_sites, movable
     from gangway.jobs.hybrid.placement import place
     from stacks.config.job_file import read_job_file
 
-    job, sites, decided_by = read_job_file(job_file), sites_of(on), None if by is None else _by(by)
+    job, sites, decided_by = read_job_file(job_file), get_sites(on), None if by is None else _by(by)
     if burst_after is not None and len(sites) == 1:
         raise InputError("--burst-after", "of no effect with one engine", fix="name several: --on local:A,local:B")
     for site in sites if burst_after is not None else ():
@@ -209,12 +209,12 @@ def move(
 
     A move that was cut off goes on with the same command.
     """
-    from gangway.jobs.engines.registry import engine_of, movable
+    from gangway.jobs.engines.registry import get_engine, movable
     from gangway.jobs.hybrid.moves import move_job
 
-    target = movable(engine_of(to), "--to")
+    target = movable(get_engine(to), "--to")
     with _bar() as bar:
-        moved = move_job(movable(engine_of(on), "--on"), job_id, target, lambda _: _pause(), bar, _say)
+        moved = move_job(movable(get_engine(on), "--on"), job_id, target, lambda _: _pause(), bar, _say)
     _say_moved(moved)
     typer.echo(moved.job_id)
     typer.echo(f"on {target.kind}, {target.where}", err=True)
@@ -274,9 +274,9 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """Say what every job of an engine is at, the oldest first."""
-    from gangway.jobs.engines.registry import engine_of
+    from gangway.jobs.engines.registry import get_engine
 
-    engine = engine_of(on)
+    engine = get_engine(on)
     found = engine.jobs()
     if as_json:
         typer.echo(_as_json(found))
@@ -298,10 +298,10 @@ def list_jobs(
 @jobs.command()
 def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
     """Say which engines have names, where they stand and what a node of them costs."""
-    from gangway.jobs.sites import nodes_of
+    from gangway.jobs.sites import find_nodes
     from stacks.config.engines_file import named_engines
 
-    known = {name: (own, nodes_of(name, own)) for name, own in named_engines().items()}
+    known = {name: (own, find_nodes(name, own)) for name, own in named_engines().items()}
     if as_json:
         import json
 
@@ -334,10 +334,10 @@ def status(
     """Say what one job is at, and what it has cost where its engine has a price."""
     from datetime import UTC, datetime
 
-    from gangway.jobs.engines.registry import site_of
+    from gangway.jobs.engines.registry import get_site
     from gangway.jobs.sites import spent
 
-    site = site_of(on)
+    site = get_site(on)
     found = site.engine.status(job_id)
     if as_json:
         typer.echo(_as_json(found))
@@ -367,12 +367,12 @@ def record(
     from components.core.findings import InputError
     from components.core.whole_files import write_whole
     from gangway.cli.job_record import ask, ask_stack, show
-    from gangway.jobs.engines.registry import site_of
+    from gangway.jobs.engines.registry import get_site
 
     if of_stack and on is not None:
         raise InputError("--on", "of no effect beside --stack", value=on, fix="leave one of them out")
     now = datetime.now(UTC)
-    found = ask_stack(job_id, now) if of_stack else ask(site_of(on), job_id, now)
+    found = ask_stack(job_id, now) if of_stack else ask(get_site(on), job_id, now)
     text = found.model_dump_json(indent=2)
     if out is not None:
         write_whole(out, f"{text}\n".encode())
@@ -394,9 +394,9 @@ def logs(
 ) -> None:
     """Print what a job has written."""
     from gangway.jobs import base
-    from gangway.jobs.engines.registry import engine_of
+    from gangway.jobs.engines.registry import get_engine
 
-    engine = engine_of(on)
+    engine = get_engine(on)
     if follow:
         with undone_by_signals():  # it may begin the job again
             for text in base.follow(engine, job_id, _pause):
@@ -419,9 +419,9 @@ def serve() -> None:
 @jobs.command()
 def cancel(job_id: _Id, on: _On = None) -> None:
     """End a job: one that runs is told first, and has its grace."""
-    from gangway.jobs.engines.registry import engine_of
+    from gangway.jobs.engines.registry import get_engine
 
-    engine = engine_of(on)
+    engine = get_engine(on)
     engine.cancel(job_id)
     found = engine.status(job_id)
     typer.echo(_line(found))
@@ -437,7 +437,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
     Exit code 0: done. 1: failed, cancelled, or over its hours. 2: bad input.
     """
     from gangway.jobs.base import Phase, waited
-    from gangway.jobs.engines.registry import engine_of
+    from gangway.jobs.engines.registry import get_engine
 
     told = [""]
 
@@ -448,7 +448,7 @@ def wait(job_id: _Id, on: _On = None) -> None:
         _pause()
 
     with undone_by_signals():  # it may begin the job again
-        found = waited(engine_of(on), job_id, tell)
+        found = waited(get_engine(on), job_id, tell)
     typer.echo(_line(found))
     codes = {Phase.DONE: 0, Phase.BAD_INPUT: _EXIT_BAD_INPUT}
     raise typer.Exit(codes.get(found.phase, _EXIT_FAILED))

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from components.core.findings import InputError, nearest_hint
-from stacks.config.corrections import range_of
+from stacks.config.corrections import find_range
 
 _DIGEST = "sha256:" + "0123456789abcdef" * 4
 _SITE = {
@@ -201,7 +201,7 @@ def _settings(answers: Answers) -> dict[str, Any]:
     start, sections = STARTS[answers.provider], deepcopy(dict(STARTS[answers.provider].sections))
     low, _, high = answers.nodes.partition("-")
     if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
-        meant = range_of(answers.nodes) or (1, 1)
+        meant = find_range(answers.nodes) or (1, 1)
         fix = f"write --nodes {'-'.join(map(str, dict.fromkeys(meant)))}"
         raise InputError("--nodes", "no number of nodes", value=answers.nodes, allowed="2, or 2-4", fix=fix)
     carrier: dict[str, str] = {"machine_type": answers.machine_type or start.machine_type}

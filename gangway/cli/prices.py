@@ -125,9 +125,9 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two states of the prices: at first the catalogue with the newest overlays."""
-    from gangway.finops.prices.difference import difference, prices_of
+    from gangway.finops.prices.difference import difference, get_prices
 
-    found = difference(prices_of(before, "A"), prices_of(now, "B"))
+    found = difference(get_prices(before, "A"), get_prices(now, "B"))
     if as_json:
         _print_json([each.to_json() for each in found])
         return

@@ -144,7 +144,7 @@ def _advice(
     return AdviceGiven(advise(here, within, job, luggage, by), luggage, by)
 
 
-def hours_of(text: str, place: str) -> float:
+def get_hours(text: str, place: str) -> float:
     """A length of time as people write it: `100`, `130h`, `5d`; above 0 and up to `MOST_HOURS`, in hours. InputError:
     it is none.
     """
@@ -184,12 +184,12 @@ def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--
     it; the nearest is named.
     """
     from components.catalog.loader import Catalog, load_provider
-    from components.estimate.offers import carriers_of, unknown_accelerator
+    from components.estimate.offers import get_carriers, unknown_accelerator
 
     if TPU_SLICE.fullmatch(accelerator) and "gcp" in providers:
         return [_slice(accelerator, load_provider("gcp"), place)]
     catalogs: dict[str, Catalog] = {provider: load_provider(provider) for provider in providers}
-    found = carriers_of(accelerator, catalogs)
+    found = get_carriers(accelerator, catalogs)
     if not found:
         further = "; of TPUs such as v5p-64" if "gcp" in providers else ""
         raise unknown_accelerator(accelerator, catalogs, place, further)
@@ -225,8 +225,8 @@ def _job(nodes: int, hours: str, deadline: str | None, interruptions: float | No
             allowed=f"1 to {MOST_NODES:,}",
             fix=f"write --nodes {max(1, min(abs(nodes), MOST_NODES))}",
         )
-    length = hours_of(hours, "--hours")
-    due = None if deadline is None else hours_of(deadline, "--deadline")
+    length = get_hours(hours, "--hours")
+    due = None if deadline is None else get_hours(deadline, "--deadline")
     if due is not None and due < length:
         raise InputError(
             "--deadline",

@@ -125,18 +125,18 @@ def _warnings_last(runs: "Sequence[Run]", half: "Sequence[Path]", *, asked: bool
     """Says who signed runs, of unsigned ones too where somebody `asked`; and, when all else has been said, what is
     wrong with them: failed, not done, without a record, not sealed.
     """
-    from gangway.report.comparison.groups import members_of
+    from gangway.report.comparison.groups import get_members
     from gangway.runs.run_folders import not_covered, not_sealed
-    from gangway.runs.signatures import said_of
+    from gangway.runs.signatures import get_declared_usage
 
-    for sentence in said_of([(run.record.id, run.signature) for run in runs], asked=asked):
+    for sentence in get_declared_usage([(run.record.id, run.signature) for run in runs], asked=asked):
         typer.echo(sentence, err=True)
     try:
         yield
     finally:
         said: list[str] = []
         with suppress(InputError):  # a file that cannot be read is told by the formats that need it
-            missing = members_of(runs, half).missing
+            missing = get_members(runs, half).missing
             said += [f"{one.item}: {one.status}: {one.reason or 'no reason was kept'}" for one in missing]
         said += [
             f"{one.record.id}: {one.record.status}: at {one.record.images / 1000:g} of "
@@ -224,9 +224,9 @@ def _tables(
 
 def _csv(runs: "Sequence[Run]", out: Path | None, forecasts: "Sequence[Kept]") -> None:
     from gangway.report.comparison.exports import figures_csv
-    from gangway.report.comparison.groups import members_of
+    from gangway.report.comparison.groups import get_members
 
-    _deliver(figures_csv(members_of(runs).members, forecasts), out)
+    _deliver(figures_csv(get_members(runs).members, forecasts), out)
 
 
 def _json(
@@ -238,13 +238,13 @@ def _json(
 ) -> None:
     """Everything. Runs that are not of one table are still runs: the table is left out, with the reason."""
     from gangway.report.comparison.exports import report_json
-    from gangway.report.comparison.groups import members_of, parse_keys
-    from gangway.report.comparison.tables import as_json, report_of
+    from gangway.report.comparison.groups import get_members, parse_keys
+    from gangway.report.comparison.tables import as_json, get_report
 
-    keys, source = parse_keys(group_by), members_of(runs, half)
+    keys, source = parse_keys(group_by), get_members(runs, half)
     table, no_table = None, ""
     try:
-        table = as_json(report_of(source, keys))
+        table = as_json(get_report(source, keys))
     except InputError as mistake:
         no_table = str(mistake)
         typer.echo(f"no table: {no_table}", err=True)

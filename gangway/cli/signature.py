@@ -29,13 +29,13 @@ def signature(
     """
     from components.core.image_reference import BY_DIGEST, is_reference
     from components.core.image_signature import signed_name
-    from stacks.cosign import signatures_of
+    from stacks.cosign import get_signatures
 
     if not is_reference(image, BY_DIGEST):
         allowed = "<registry>/<repository>@sha256:<digest>"
         raise InputError("IMAGE", "not an image by its digest", value=image, allowed=allowed, fix="name its digest")
     pem = _read(key)
-    held = _that_holds(image, pem, signatures_of(image), signed_as or signed_name(image))
+    held = _that_holds(image, pem, get_signatures(image), signed_as or signed_name(image))
     lines = [
         "gangway:image:",
         f"  prebuilt: {image}",
@@ -61,7 +61,7 @@ def _that_holds(image: str, pem: str, found: "list[Signed]", name: str) -> "Sign
             problem = error
         else:
             return signed
-    assert problem is not None, "signatures_of has found one"
+    assert problem is not None, "get_signatures has found one"
     where = "--key" if problem.part == "public_key" else f"the {problem.part} of {image}"
     raise InputError(where, problem.problem, allowed=problem.allowed, fix=problem.fix)
 

@@ -14,7 +14,7 @@ import typer
 
 from components.core.findings import InputError
 from gangway.cli.common import OVERWRITE, check_new_file
-from gangway.cli.quote import hours_of
+from gangway.cli.quote import get_hours
 
 if TYPE_CHECKING:
     from gangway.finops.forecasts.hours import Known
@@ -46,7 +46,7 @@ def when(
     from gangway.sim.schedule.pauses import Work, plan_hours
 
     restart_hours = _number("--restart-sec", restart_sec, 0, 86_400) / 3600
-    work = Work(hours_of(hours, "--hours"), restart_hours, running, pauses)
+    work = Work(get_hours(hours, "--hours"), restart_hours, running, pauses)
     _number("--times", times, 1e-9, _MOST_TIMES)
     if plot is not None:
         _check_plot(plot, overwrite=overwrite)
@@ -87,7 +87,7 @@ def _within(known: "Known", deadline: str | None) -> "tuple[Known, float]":
     all_hours = len(known.middle.values) * step_hours
     if deadline is None:
         return known, all_hours
-    asked = hours_of(deadline, "--deadline")
+    asked = get_hours(deadline, "--deadline")
     if asked > all_hours:
         raise InputError(
             "--deadline", "not within the forecast", value=deadline, allowed=f"up to {all_hours:g}h",

@@ -27,7 +27,7 @@ def has_environment(folder: JobFolder) -> bool:
     return folder.has(_FILE)
 
 
-def environment_of(folder: JobFolder) -> dict[str, str]:
+def get_environment(folder: JobFolder) -> dict[str, str]:
     """UnreadableError: there is none, or somebody else has written there."""
     place, fix = str(folder.path / _FILE), f"submit it again; {folder.path} can be moved aside"
     try:

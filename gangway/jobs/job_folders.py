@@ -43,7 +43,7 @@ from gangway.jobs.base import (
     unreadable,
 )
 from gangway.jobs.data_sets import bring_data, has_data
-from gangway.jobs.environment import environment_of, has_environment, keep_environment
+from gangway.jobs.environment import get_environment, has_environment, keep_environment
 from gangway.jobs.job_folder import (
     ForeignError,
     JobFolder,
@@ -287,7 +287,7 @@ class FolderEngine(ABC):
     def environment(self, job_id: str) -> Mapping[str, str] | None:
         """See `Movable`."""
         folder = self._known(job_id)
-        return environment_of(folder) if has_environment(folder) else None
+        return get_environment(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""
@@ -441,7 +441,7 @@ def _staged(source: str) -> str:
 
 def job_ids(folder: Path) -> list[str]:
     """Of all jobs in the folder, the oldest first."""
-    return sorted((path.name for path in _names(folder) if is_job(path)), key=number_of)
+    return sorted((path.name for path in _names(folder) if is_job(path)), key=get_number)
 
 
 def own_jobs(folder: Path) -> list[OwnJobFolder]:
@@ -469,7 +469,7 @@ def _names(folder: Path) -> list[Path]:
 
 
 def _taken_number(path: Path) -> int:
-    number = number_of(path.name)
+    number = get_number(path.name)
     return number if number <= _MOST_FOREIGN_NUMBER or _is_own(path) else 0
 
 
@@ -483,7 +483,7 @@ def is_job(path: Path) -> bool:
         return False  # or it has just been removed
 
 
-def number_of(job_id: str) -> int:
+def get_number(job_id: str) -> int:
     """In the order of submission."""
     return int(job_id.rpartition("-")[2])
 

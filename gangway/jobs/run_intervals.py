@@ -57,7 +57,7 @@ def end_stretch(folder: OwnJobFolder) -> None:
     folder.remove(_ON_NODES)
 
 
-def stretches_of(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
+def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
     """All of a job's, the earliest first. `runs`: whether one that has not ended goes on; else it ended when it was
     last said to go on. UnreadableError: somebody else has written there.
     """

@@ -14,7 +14,7 @@ from gangway.jobs.base import Engine, JobStatus, as_movable
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 
-__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "nodes_of", "spent", "spent_on"]
+__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "find_nodes", "spent", "spent_on"]
 
 
 class By(StrEnum):
@@ -75,7 +75,7 @@ class Charge:
         return self.usd if by is By.COST else self.gco2e
 
 
-def nodes_of(name: str, engine: NamedEngine) -> Nodes:
+def find_nodes(name: str, engine: NamedEngine) -> Nodes:
     """As the engines' file has them. InputError: the catalogue has no such region or machine type."""
     place = None if engine.region is None else read_place(engine.region, f"engines.{name}.region")
     own = engine.usd_per_node_hour

@@ -110,12 +110,12 @@ def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str)
     """Of a run, with the lines of its stats.jsonl; None where it had no controller."""
     if not record.has_controller:
         return None
-    pace = pace_of(record, stats)
+    pace = find_pace(record, stats)
     drawing = None if pace is None else decisions_drawing(name, f"Run {record.id}", (pace,))
-    return Decided(name, record.choices.get(CONTROLLER, ""), rows_of(record.decisions), drawing)
+    return Decided(name, record.choices.get(CONTROLLER, ""), get_rows(record.decisions), drawing)
 
 
-def rows_of(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
+def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
     """The table."""
     return tuple(
         DecisionRow(
@@ -172,7 +172,7 @@ def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
     )
 
 
-def pace_of(record: RunRecord, stats: Sequence[Mapping[str, Any]]) -> Pace | None:
+def find_pace(record: RunRecord, stats: Sequence[Mapping[str, Any]]) -> Pace | None:
     """Of all sessions, one after the other; None without a line that says when it was written."""
     ticks = [line for line in stats if "event" not in line]
     told = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
 from components.core.visible import all_visible, leaves, visible
-from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, signature_of
+from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, get_signature
 from trainer.core.file_errors import check_reachable
 from trainer.core.program import program
 from trainer.core.regular_files import read_regular
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.file_hashes import changed_since
-from trainer.records.other_version import writer_of
+from trainer.records.other_version import get_writer
 from trainer.records.run_record import RunRecord
 
 RECORD = "run.json"
@@ -181,7 +181,7 @@ def not_covered(runs: Iterable[Run]) -> list[str]:
 def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Run:
     try:
         content = read_regular(path.parent, path.name)
-        signature = signature_of(path, content, trusted) if checked else UNSIGNED
+        signature = get_signature(path, content, trusted) if checked else UNSIGNED
         record = RunRecord.model_validate_json(content)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another run") from None
@@ -196,7 +196,7 @@ def _read(path: Path, trusted: str | None = None, *, checked: bool = True) -> Ru
                 fix=_anew(path.parent),
             ) from None
         broken = first["type"] == "json_invalid"
-        of = f", but of {writer}" if (writer := writer_of(content)) else ""
+        of = f", but of {writer}" if (writer := get_writer(content)) else ""
         problem = "is damaged or was cut off" if broken else f"no run record of this version{of}"
         wrong = first_wrong(error)
         raise InputError(wrong.within(str(path)), f"{problem}: {wrong.what}", fix=_anew(path.parent)) from None

@@ -69,7 +69,7 @@ class Signature(NamedTuple):
 UNSIGNED = Signature()
 
 
-def signature_of(record: Path, content: bytes, trusted: str | None) -> Signature:
+def get_signature(record: Path, content: bytes, trusted: str | None) -> Signature:
     """Of a record with that content, beside which the signature lies. `trusted`: the public key that must have made it,
     base64; None believes any. ForgedError: the content is not what was signed, or somebody else signed it.
     """
@@ -181,7 +181,7 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def said_of(signatures: Iterable[tuple[str, Signature]], *, asked: bool) -> Iterator[str]:
+def get_declared_usage(signatures: Iterable[tuple[str, Signature]], *, asked: bool) -> Iterator[str]:
     """A line on each run, by its id, that is signed; also on those that are not, where somebody named a key."""
     for run_id, signature in signatures:
         if signature.key or asked:

@@ -36,7 +36,7 @@ def _paint(axes: Axes, arm: Arm, colours: dict[str, str], until: float) -> None:
     outcome = arm.outcome
     bars: dict[tuple[int, int], tuple[list[tuple[float, float]], list[str]]] = defaultdict(lambda: ([], []))
     for span in outcome.spans:
-        for first, count in runs_of(span):
+        for first, count in get_runs(span):
             times, inks = bars[first, count]
             times.append((span.from_sec / 3600, (span.to_sec - span.from_sec) / 3600))
             inks.append(colours[span.job])
@@ -61,17 +61,17 @@ def names_at(spans: Sequence[Span], until: float, num_gpus: int) -> dict[str, tu
     largest: dict[str, tuple[float, float, float]] = {}
     for span in spans:
         hours = (span.to_sec - span.from_sec) / 3600
-        for first, count in runs_of(span):
+        for first, count in get_runs(span):
             has_room = len(span.job) <= _LETTERS * hours / until and _LINES * count >= num_gpus
             if has_room and hours * count > largest.get(span.job, (0.0,))[0]:
                 largest[span.job] = hours * count, span.from_sec / 3600 + hours / 2, first + count / 2
     return {job: (hour, gpu) for job, (_, hour, gpu) in largest.items()}
 
 
-def runs_of(span: Span) -> list[tuple[int, int]]:
+def get_runs(span: Span) -> list[tuple[int, int]]:
     """Neighbouring GPUs of a span as one: (first, how many).
 
-    >>> runs_of(Span("a", (3, 4, 5, 9), 0, 1))
+    >>> get_runs(Span("a", (3, 4, 5, 9), 0, 1))
     [(3, 3), (9, 1)]
     """
     runs: list[tuple[int, int]] = []

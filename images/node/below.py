@@ -22,7 +22,7 @@ def leads_out(name: str) -> bool:
     return "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def parts_of(name: str) -> list[str]:
+def get_parts(name: str) -> list[str]:
     """The folders and the file of a name relative to a folder. UnsafeNameError: it leads elsewhere."""
     if leads_out(name):
         raise UnsafeNameError(f"{name!r} is no name of a file below a folder: rename the object, or leave it out")
@@ -30,12 +30,12 @@ def parts_of(name: str) -> list[str]:
 
 
 @contextmanager
-def folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
+def get_folder(root: Path, name: str) -> Iterator[tuple[int, str]]:
     """The opened folder in which a file below `root` lies, and its name there; folders that are missing are made.
 
     OSError: a link or a file stands where a folder is meant. Of `root` itself, links are followed: it is ours.
     """
-    *folders, last = parts_of(name)
+    *folders, last = get_parts(name)
     root.mkdir(parents=True, exist_ok=True)
     at = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
     try:
@@ -50,7 +50,7 @@ def folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
         os.close(at)
 
 
-def size_of(at: int, name: str) -> int | None:
+def find_size(at: int, name: str) -> int | None:
     """Bytes of a regular file in an opened folder; None where there is none, or something else."""
     try:
         found = os.stat(name, dir_fd=at, follow_symlinks=False)

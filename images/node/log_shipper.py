@@ -26,7 +26,7 @@ _BAD_CONTENT = (400, 413)
 Entry = dict[str, Any]
 
 
-def unit_of(line: dict[str, Any]) -> str:
+def get_unit(line: dict[str, Any]) -> str:
     """Which unit said a record of `journalctl --output json`, without its ending."""
     return str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
 
@@ -42,7 +42,7 @@ def journal_fields(line: dict[str, Any]) -> dict[str, Any]:
     parsed = _plain_object(text)
     if parsed is None:
         return {"message": text}
-    return parsed if unit_of(line) in OWN_UNITS else {"printed": parsed}
+    return parsed if get_unit(line) in OWN_UNITS else {"printed": parsed}
 
 
 def _plain_object(text: str) -> Entry | None:

@@ -92,7 +92,7 @@ def say(sentence: str) -> None:
     print(f"gangway: {sentence}", file=sys.stderr, flush=True)
 
 
-def sum_of(descriptor: int) -> str:
+def get_checksum(descriptor: int) -> str:
     """SHA-256 of a file's content; empty for none."""
     if descriptor == _NONE:
         return ""
@@ -104,7 +104,7 @@ def sum_of(descriptor: int) -> str:
     return content.hexdigest()
 
 
-def record_of(run: Owned) -> int:
+def get_record(run: Owned) -> int:
     """The run's record, opened; -1 where there is none yet."""
     record = run.file("run.json")
     if record == _NONE:
@@ -115,7 +115,7 @@ def record_of(run: Owned) -> int:
     return record
 
 
-def progress_of(run: Owned) -> str:
+def get_progress(run: Owned) -> str:
     """What the last whole line of the statistics tells of the progress; empty where none does. Of what the job wrote
     two numbers alone go on.
     """
@@ -132,7 +132,7 @@ def progress_of(run: Owned) -> str:
     return ""
 
 
-def results_of(run: Owned) -> Results:
+def get_results(run: Owned) -> Results:
     """What a run is worth beside its record: the newest checkpoint, with which it can go on, pictures, statistics. Each
     is opened when it is its turn (`gathered`): a long run has more pictures than a process may hold files.
     """
@@ -147,7 +147,7 @@ def results_of(run: Owned) -> Results:
     names = [name for name in ("config.json", "stats.jsonl", "reals.png", "samples.png") if run.has(name)]
     names += [f"checkpoints/{name}" for name in of_newest[:_MOST_PICTURES]]
     names += [f"samples/{name}" for name in pictures[:_MOST_PICTURES]]
-    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
+    return Results(tuple(names), f"{newest} {get_checksum(run.file('stats.jsonl'))}")
 
 
 @contextmanager
@@ -204,13 +204,13 @@ def main(argv: Sequence[str]) -> int:
     """Opens, runs the command, tidies up."""
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open("/", os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip("/"))
-    record = _NONE if wanted == "progress" else record_of(run)
+    record = _NONE if wanted == "progress" else get_record(run)
     progress = ""
     try:
-        progress = progress_of(run)
+        progress = get_progress(run)
     except OSError as error:
         say(f"the progress is left out: {error}")
-    paths = {"RECORD": "", "SUM_OF_RECORD": sum_of(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
+    paths = {"RECORD": "", "SUM_OF_RECORD": get_checksum(record), "RESULTS": "", "SUM_OF_RESULTS": ""}
     paths["PROGRESS"] = "" if progress == last_sum(marks, "progress") else progress
     with ExitStack() as held:
         given = []
@@ -219,7 +219,7 @@ def main(argv: Sequence[str]) -> int:
             paths["RECORD"] = f"/proc/self/fd/{record}"
         # Whatever the trainer has made of its folder, its record is put.
         try:
-            results = results_of(run) if wanted == "yes" else Results((), "")
+            results = get_results(run) if wanted == "yes" else Results((), "")
             if results.names and results.sum != last_sum(marks, "results"):
                 given.append(held.enter_context(gathered(run, results.names)))
                 paths |= {"RESULTS": f"/proc/self/fd/{given[-1]}", "SUM_OF_RESULTS": results.sum}

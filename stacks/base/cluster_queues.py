@@ -14,15 +14,15 @@ VERSIONS = ("1.35", "1.36")
 """Of Kubernetes, that this release was checked against."""
 
 
-def engine_of(config: StackConfig) -> KubernetesConfig:
+def get_engine(config: StackConfig) -> KubernetesConfig:
     """The section gangway:engine, where it asks for Kubernetes."""
     assert isinstance(config.engine, KubernetesConfig), "asked of a stack with engine: kubernetes"
     return config.engine
 
 
-def version_of(config: StackConfig) -> str:
+def get_version(config: StackConfig) -> str:
     """Of Kubernetes. InputError: one that this release was not checked against."""
-    version = engine_of(config).version or VERSIONS[-1]
+    version = get_engine(config).version or VERSIONS[-1]
     if version not in VERSIONS:
         raise InputError.not_among(
             "gangway:engine.version", "not a version that this release was checked against", version, VERSIONS
@@ -71,11 +71,11 @@ def topology_findings(flavor: Flavor) -> Iterable[Finding]:
         )
 
 
-def spec_of(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:
+def get_spec(config: StackConfig, node: Node, flavor: Flavor, hosts: int = 1) -> ClusterSpec:
     """The queues; `hosts`: machines of what the stack file calls a node. InputError: teams that cannot be."""
     teams = tuple(
         Team(team.name, team.nodes * hosts, None if team.max_nodes is None else team.max_nodes * hosts)
-        for team in engine_of(config).teams
+        for team in get_engine(config).teams
     )
     most = config.cluster.nodes.max * hosts
     check_teams(teams, most, "gangway:engine.teams")

@@ -23,7 +23,7 @@ def provider_names() -> tuple[str, ...]:
     return tuple(PROVIDERS)
 
 
-def provider_of(name: str) -> Provider:
+def get_provider(name: str) -> Provider:
     """The provider that a stack file calls `name`; its SDK is not loaded."""
     provider: Provider = import_module(PROVIDERS[name]).PROVIDER
     return provider
@@ -31,4 +31,4 @@ def provider_of(name: str) -> Provider:
 
 def all_providers() -> tuple[Provider, ...]:
     """All of them, in the registry's order."""
-    return tuple(provider_of(name) for name in provider_names())
+    return tuple(get_provider(name) for name in provider_names())

@@ -16,7 +16,7 @@ from components.core.tags import TagPolicy, carbon_class
 from images.shell import OWN_NOTICES
 from stacks.base.command_nodes import command_meets
 from stacks.base.image_signature import image_signature
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.job_settings import control_flags, trainer_flags
 from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
@@ -39,35 +39,35 @@ def typed_args(kind: type[Args], values: Mapping[str, Any]) -> Args:
     return kind(**values)
 
 
-def site_of(config: StackConfig) -> SiteConfig:
+def get_site(config: StackConfig) -> SiteConfig:
     """The site's own section."""
     assert config.site is not None, "stacks.loading.unsupported_settings has seen to it"
     return config.site
 
 
-def machine_of(config: StackConfig) -> SiteMachine:
+def get_machine(config: StackConfig) -> SiteMachine:
     """One machine, called after `cluster.machine_type`, or after its accelerator. InputError: nobody knows what such
     an accelerator draws.
     """
-    site, cluster = site_of(config), config.cluster
+    site, cluster = get_site(config), config.cluster
     accelerator = site.accelerator or cluster.accelerator
     assert accelerator is not None, "stacks.loading.unsupported_settings has seen to it"
     return site_machine(site, config.provider, accelerator, cluster.machine_type or "")
 
 
-def region_of(config: StackConfig) -> Region:
+def get_region(config: StackConfig) -> Region:
     """The place, with its grid and its building."""
-    return site_region(site_of(config), config.provider, config.region)
+    return site_region(get_site(config), config.provider, config.region)
 
 
-def price_of(config: StackConfig, machine: SiteMachine) -> MachinePrice:
+def get_price(config: StackConfig, machine: SiteMachine) -> MachinePrice:
     """What an hour of one machine costs its owner, where the stack file says it."""
-    return site_price(site_of(config), machine, config.region)
+    return site_price(get_site(config), machine, config.region)
 
 
 def check_head(provider: Provider, machine_type: str) -> None:
     """Refuses a head node's type that the catalogue does not know: its price would not be known either."""
-    services = load_provider(provider).services_of(provider)
+    services = load_provider(provider).get_services(provider)
     known = sorted(name.removeprefix("instance-") for name in services if name.startswith("instance-"))
     if machine_type not in known:
         raise InputError.not_among(
@@ -121,7 +121,7 @@ def run_dir(config: StackConfig, mount: str) -> str:
     return f"{state_root(config, mount)}/runs/{config.stack}"
 
 
-def job_of(
+def get_job(
     config: StackConfig,
     image: str,
     context: RunContext,
@@ -172,7 +172,7 @@ def command_job(
     shutdown_timeout_sec: int = 25,
 ) -> JobSpec:
     """A command of one's own; `accelerators` of a node, `at`: where torchruns of several nodes meet; the rest as
-    `job_of`. What the command's own `env` says goes before `env`.
+    `get_job`. What the command's own `env` says goes before `env`.
     """
     nodes = config.cluster.nodes
     several = {"GANGWAY_NNODES": f"{nodes.min}:{nodes.max}"} if nodes.max > 1 else {}
@@ -275,7 +275,7 @@ def train_argv(
 def _has_data(config: StackConfig) -> bool:
     """Whether there is anything in the folder: a site's data is there without a source."""
     has_source = config.storage is not None and config.storage.source is not None
-    return has_source or provider_of(config.provider).own_data(config) is not None
+    return has_source or get_provider(config.provider).own_data(config) is not None
 
 
 def least_bus_gbps(config: StackConfig, machine: MachineType, fabric_gbps: float) -> float | None:

@@ -120,7 +120,7 @@ class Span:
         return near if self.holds(near) else None
 
 
-def unit_of(name: str) -> str:
+def get_unit(name: str) -> str:
     """What a setting counts, in words: `hours` for max_hours; empty where its name does not say."""
     return next((_WHAT[word] for word in _words(name) if word in _WHAT), "")
 
@@ -157,7 +157,7 @@ def sentence_for(name: str, value: str, pattern: str, span: Span) -> str:
     """
     text = value.strip()
     amount = _CURRENCY.sub("", text)
-    if unit_of(name) == _WHAT["usd"] and amount != text and (dollars := number_for(name, amount, span)) is not None:
+    if get_unit(name) == _WHAT["usd"] and amount != text and (dollars := number_for(name, amount, span)) is not None:
         return f"convert {text} to US dollars, which this is counted in; where dollars are meant: {name}: {dollars}"
     is_slice = TPU_SLICE.fullmatch(text) is not None
     if name == "accelerator" and pattern and not is_slice and re.search(pattern, f"{text}x1"):
@@ -230,13 +230,13 @@ def _number(text: str) -> float | None:
         return None
 
 
-def truth_of(value: object) -> bool | None:
+def find_truth(value: object) -> bool | None:
     """True or False as somebody wrote it: `yes`, `"true"`, 0."""
     word = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
-def range_of(value: object) -> tuple[int, int] | None:
+def find_range(value: object) -> tuple[int, int] | None:
     """Least and most of `2-4`, `2 to 4`, `[2, 4]`, 3."""
     if isinstance(value, list | tuple) and len(value) == 2:
         value = f"{value[0]}-{value[1]}"
@@ -293,7 +293,7 @@ def shell_words(value: Any) -> list[Any] | None:
     (['sleep', '1'], ['sh', '-c', 'make && ./run >log'])
     """
     if not isinstance(value, str) or value.lstrip().startswith("["):
-        return words_of(value)
+        return find_words(value)
     if _OF_A_SHELL.search(value):
         return ["sh", "-c", value]
     try:
@@ -302,7 +302,7 @@ def shell_words(value: Any) -> list[Any] | None:
         return None
 
 
-def words_of(value: Any) -> list[Any] | None:
+def find_words(value: Any) -> list[Any] | None:
     """The items of a list that was written as one value: `50, 80`."""
     if isinstance(value, str):
         return [word.strip() for word in value.strip("[]").split(",") if word.strip()] or None

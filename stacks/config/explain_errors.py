@@ -20,15 +20,15 @@ from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.corrections import (
     Span,
     address_for,
+    find_range,
+    find_truth,
+    find_words,
+    get_unit,
     moment_for,
     number_for,
-    range_of,
     sentence_for,
     shell_words,
     text_for,
-    truth_of,
-    unit_of,
-    words_of,
 )
 from stacks.config.section import OF_COMMAND, OF_PRESET
 
@@ -275,7 +275,7 @@ def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
             about=next((child["description"] for child in found if "description" in child), ""),
             told_by=next((child["told_by"] for child in found if "told_by" in child), ""),
             pattern=next((child["pattern"] for child in found if "pattern" in child), ""),
-            unit=unit_of(part) if isinstance(part, str) else here.unit,
+            unit=get_unit(part) if isinstance(part, str) else here.unit,
         )
     return here
 
@@ -359,7 +359,7 @@ def _fix(
 def _images(value: Any, meant: Any, setting: _Setting) -> str:
     """The comment behind a number of kimg that was written with a unit: `25k` may be 25,000 images or 25,000 kimg."""
     shortened = isinstance(value, str) and value.strip().lower().endswith("k") and isinstance(meant, int | float)
-    if not shortened or setting.unit != unit_of("kimg"):
+    if not shortened or setting.unit != get_unit("kimg"):
         return ""
     return f"  # {setting.unit}; where {value.strip()} kimg are meant: {meant * 1000:.10g}"
 
@@ -371,10 +371,10 @@ def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _S
         case "integer" | "number":
             return number_for(name, value, _span(schema))
         case "boolean":
-            return truth_of(value)
+            return find_truth(value)
         case "array":
             return _corrected_list(loc, value, setting, root)
-        case "object" if setting.keys() == {"min", "max"} and (span := range_of(value)) is not None:
+        case "object" if setting.keys() == {"min", "max"} and (span := find_range(value)) is not None:
             return dict(zip(("min", "max"), span, strict=True))
         case "object" if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
             return {"kind": kind}
@@ -396,9 +396,9 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
     """A list of what was written as one value; None where an item is none."""
-    words = shell_words(value) if loc and loc[-1] == "command" else words_of(value)
+    words = shell_words(value) if loc and loc[-1] == "command" else find_words(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
-    if fewest == most == 2 and (span := range_of(value)) is not None:
+    if fewest == most == 2 and (span := find_range(value)) is not None:
         words = list(span)
     if words is None or not max(1, fewest) <= len(words) <= most:
         return None

@@ -37,7 +37,7 @@ def autoscale_findings(
     _check_deadline(asked, now)
     if cost is not None:
         _check_budget(config, machine, asked, cost)
-    curve = curve_of(config, machine)
+    curve = find_curve(config, machine)
     if not curve:
         yield Finding.warning(
             "autoscale.speed-unknown",
@@ -64,7 +64,7 @@ def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
     return ""
 
 
-def curve_of(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
+def find_curve(config: StackConfig, machine: MachineType) -> Mapping[int, Rate]:
     """Images a second by number of nodes, checkpoints and interruptions included; empty where nobody can tell."""
     least, most = config.cluster.nodes.min, config.cluster.nodes.max
     steps = min(most - least, _MOST_LOOKED_AT - 1)

@@ -21,7 +21,7 @@ from components.estimate.cost import (
 from components.estimate.spot import best_interval_sec
 from images.pins import pinned_image
 from images.specs import DOCKERFILE_FLAVOURS
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.autoscale import autoscale_findings
 from stacks.estimates.controller import controller_findings
@@ -232,7 +232,7 @@ def _state(config: StackConfig) -> Iterable[Finding]:
 def _data(config: StackConfig) -> Iterable[Finding]:
     """Data that no node can fetch by itself: it would be found missing when the cluster is up and paid for."""
     trained = config.training.effective_config()
-    provider = provider_of(config.provider)
+    provider = get_provider(config.provider)
     named = (config.storage and config.storage.source) or provider.own_data(config)
     if named and (other := _other_data(config, trained.dataset, named)):
         yield other

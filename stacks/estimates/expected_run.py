@@ -27,9 +27,9 @@ from stacks.estimates.throughput import (
     Course,
     Throughput,
     about,
-    course_of,
-    model_of,
-    network_of,
+    find_course,
+    find_network,
+    get_model,
     rates,
     throughput,
     trained_on,
@@ -126,7 +126,7 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
         return
     speed, trained = run_throughput(config, machine), trained_on(config, machine)
     workers = run_nodes(config, machine) * machine.num_accelerators.value
-    course = course_of(trained, machine, workers)
+    course = find_course(trained, machine, workers)
     if speed.provenance == "measured":
         yield from _measured(config, machine, speed, course, workers)
     else:
@@ -178,7 +178,7 @@ def _measured(
         yield Finding.error(
             "estimate.beyond-peak",
             "gangway:estimate.images_per_second",
-            f"{rate.mid:,.0f} images/s are more than {workers} x {model_of(machine)} compute at their peak all the "
+            f"{rate.mid:,.0f} images/s are more than {workers} x {get_model(machine)} compute at their peak all the "
             f"time, {at_peak:,.0f} ({course.peaks_in_words}; penalties left out)",
             "leave it out, or write the images a second of the whole job, as its stats.jsonl has them",
         )
@@ -210,8 +210,8 @@ def _projected(
         yield Finding.error(
             "run.cannot-finish",
             "gangway:job.kimg",
-            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {model_of(machine)} at their peak all the "
-            f"time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
+            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {get_model(machine)} at their peak all "
+            f"the time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
             f"{job.max_hours:g} h; real runs take several times as long",
             _length(config, usual),
         )
@@ -261,8 +261,8 @@ def _waiting(config: StackConfig, machine: MachineType, trained: TrainConfig, sp
     """Steps so short that most of their time is no computing, wherever in the band the truth is."""
     if speed.waiting is None or speed.images_per_second is None or speed.waiting[0] <= _MOSTLY:
         return
-    workers, model = run_nodes(config, machine) * machine.num_accelerators.value, model_of(machine)
-    course = course_of(trained, machine, workers)
+    workers, model = run_nodes(config, machine) * machine.num_accelerators.value, get_model(machine)
+    course = find_course(trained, machine, workers)
     assert course is not None, "or the speed were not known"
     shares, idle = course.shares_in_words(workers), _idle(machine, trained, workers)
     larger = _halving(config, machine, trained, speed.waiting[1])
@@ -285,7 +285,7 @@ def _extra(config: StackConfig, machine: MachineType, trained: TrainConfig, cour
     yield Finding.warning(
         "speed.extra-accelerators",
         "gangway:cluster",
-        f"{workers} x {model_of(machine)} are projected to train {told}",
+        f"{workers} x {get_model(machine)} are projected to train {told}",
         f"take {_smaller(config)}, or share out a larger batch, which is another training",
     )
 
@@ -321,9 +321,9 @@ def _halves(workers: int) -> Iterable[int]:
 
 def _usual_rate(trained: TrainConfig, machine: MachineType, workers: int) -> float:
     """Images a second, on as few machines as hold so many workers."""
-    course = course_of(trained, machine, workers)
+    course = find_course(trained, machine, workers)
     assert course is not None, "or the speed were not known"
-    network = network_of(machine, ceil(workers / machine.num_accelerators.value)) if workers > 1 else None
+    network = find_network(machine, ceil(workers / machine.num_accelerators.value)) if workers > 1 else None
     return rates(course.legs, network, workers).mid
 
 

@@ -21,7 +21,7 @@ _PACKAGES: Final = ("aws:", "gcp:", "azure-native:", "openstack:", "pulumi:provi
 _NAMED: Final = 3
 
 
-def place_of(config: StackConfig) -> Place:
+def get_place(config: StackConfig) -> Place:
     """Where the stack is."""
     country = config.site.country or "" if config.site is not None else ""
     return Place(config.provider, config.region, country)
@@ -29,7 +29,7 @@ def place_of(config: StackConfig) -> Place:
 
 def region_findings(config: StackConfig) -> Iterator[Finding]:
     """Of what the stack file itself says: the region, and the region of `storage.source`."""
-    limits, here = config.regions.limits, place_of(config)
+    limits, here = config.regions.limits, get_place(config)
     if not limits.asked:
         return
     if (refused := refusal(limits, here)) is not None:
@@ -61,7 +61,7 @@ def resource_findings(config: StackConfig, resources: Sequence[Declared]) -> Ite
     """Of what declared resources say, buckets, copies and snapshots among them; those in the stack's own region are
     `region_findings`' matter.
     """
-    limits, here = config.regions.limits, place_of(config)
+    limits, here = config.regions.limits, get_place(config)
     if not limits.asked:
         return
     breaches: dict[str, list[str]] = {}

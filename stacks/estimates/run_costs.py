@@ -28,7 +28,7 @@ from components.estimate.cost import (
     used_once,
 )
 from components.estimate.spot import SAVE_BYTES_PER_SEC, SpotEstimate, estimate_spot
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.throughput import Band, Throughput, about, throughput
 from trainer.config.network_size import state_gib
@@ -128,11 +128,11 @@ def _source(config: StackConfig) -> bool:
 
 
 def _services(config: StackConfig) -> frozenset[str]:
-    return provider_of(config.provider).catalog_here().services_of(config.provider)
+    return get_provider(config.provider).catalog_here().get_services(config.provider)
 
 
 def _price(config: StackConfig, service: str) -> ServicePrice:
-    return provider_of(config.provider).catalog_here().service_price(config.provider, config.region, service)
+    return get_provider(config.provider).catalog_here().service_price(config.provider, config.region, service)
 
 
 def _data_set(config: StackConfig) -> Iterable[CostComponent]:
@@ -164,7 +164,7 @@ def _said(config: StackConfig) -> Iterable[tuple[str, str, str, float]]:
 
 def _kept(config: StackConfig, resources: Sequence[Declared]) -> Iterable[tuple[str, str, str, float]]:
     """Setting, label, service of the catalogue, GiB at any time."""
-    own, bucket_service = config.estimate, provider_of(config.provider).bucket_service
+    own, bucket_service = config.estimate, get_provider(config.provider).bucket_service
     if own.run_bucket_gib is not None and bucket_service is not None:
         yield "run_bucket_gib", f"run bucket: {own.run_bucket_gib:g} GiB", bucket_service(resources), own.run_bucket_gib
     if own.image_gib is not None and not _no_use(config)["image_gib"]:
@@ -282,7 +282,7 @@ def rung_nodes(config: StackConfig, machine: MachineType, position: int) -> int:
     those that the job needs to go on. A queue's rungs all grow to the most.
     """
     nodes = config.cluster.nodes
-    is_whole = position == 0 or config.job is None or provider_of(config.provider).has_isolated_rungs(machine)
+    is_whole = position == 0 or config.job is None or get_provider(config.provider).has_isolated_rungs(machine)
     return nodes.max if is_whole else nodes.min
 
 
@@ -303,7 +303,7 @@ def unmet_caps(config: StackConfig, machine: MachineType) -> dict[int, LowestSpo
     seen. Bill, ladder, expected run, budget and findings all leave them out by this. What is not known in this region
     keeps nothing away.
     """
-    unmet, provider = {}, provider_of(config.provider)
+    unmet, provider = {}, get_provider(config.provider)
     if not provider.caps_spot:
         return {}
     for position, rung in enumerate(config.cluster.capacity):
@@ -423,7 +423,7 @@ def save_sec(config: StackConfig) -> float:
 def taken(config: StackConfig, machine: MachineType) -> Fact[float | None]:
     """The share of the nodes taken within 720 hours: the stack file's, else the catalogue's."""
     percent = config.estimate.taken_percent_per_month
-    spot_taken = provider_of(config.provider).spot_taken
+    spot_taken = get_provider(config.provider).spot_taken
     assert spot_taken is not None, "a provider without spot refuses such a rung"
     published = spot_taken(machine.name, config.region)
     if percent is None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from components.catalog.schema import MachineType
 from components.core.findings import InputError
-from components.estimate.scaling import Network, StepModel, links_of, slices_of, step_sec
+from components.estimate.scaling import Network, StepModel, get_links, get_slices, step_sec
 from components.gcp.slices import plan_slice, worker_tflops
 from stacks.config.stack_config import StackConfig
 from trainer.config.network_size import (
@@ -23,7 +23,7 @@ from trainer.config.network_size import (
 )
 from trainer.config.segment_plan import Stretch, stretches
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.accelerators import peak_of
+from trainer.config.values.accelerators import find_peak
 from trainer.config.values.segments import Span
 
 _FLOAT32 = 4
@@ -128,7 +128,7 @@ def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
     return effective
 
 
-def model_of(machine: MachineType) -> str:
+def get_model(machine: MachineType) -> str:
     """`A100-80G` of `A100-80Gx8`; a TPU slice's generation."""
     if machine.backend == "xla":
         return plan_slice(accelerator_type=machine.accelerator).generation
@@ -147,7 +147,7 @@ def worker_peak(trained: TrainConfig, machine: MachineType) -> WorkerPeak | None
         return None
     numbers = "tf32" if trained.precision == "fp32" and trained.tf32 else trained.precision
     for each in (numbers, trained.precision):
-        if found := peak_of(model_of(machine), each):
+        if found := find_peak(get_model(machine), each):
             return WorkerPeak(found.tflops, each, "the vendor's data sheet")
     return None
 
@@ -182,15 +182,15 @@ def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float)
     return Band(measured * min(ratios), measured * ratios[1], measured * max(ratios))
 
 
-def network_of(machine: MachineType, num_nodes: int) -> Network | None:
+def find_network(machine: MachineType, num_nodes: int) -> Network | None:
     """What gradients travel over; None where one worker is alone. InputError: nobody says how fast it is."""
     workers = machine.num_accelerators.value
     if num_nodes * workers == 1:
         return None
     if machine.backend != "xla":
-        return links_of(machine)
+        return get_links(machine)
     plan = plan_slice(accelerator_type=machine.accelerator)
-    return slices_of(plan.generation, plan.topology, workers, num_nodes)
+    return get_slices(plan.generation, plan.topology, workers, num_nodes)
 
 
 class Work(NamedTuple):
@@ -220,7 +220,7 @@ class Step(NamedTuple):
     starts: float
 
 
-def step_of(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
+def get_step(trained: TrainConfig, workers: int, span: Span | None = None) -> Step:
     """Of a configuration on so many workers, in a part of its run; None for all of it."""
     share = ceil(trained.batch_size / workers)
     work = tuple(
@@ -306,14 +306,14 @@ class Course(NamedTuple):
         return ", then ".join(f"{ceil(size / workers)} of {size}" for size in sizes)
 
 
-def course_of(trained: TrainConfig, machine: MachineType, workers: int) -> Course | None:
+def find_course(trained: TrainConfig, machine: MachineType, workers: int) -> Course | None:
     """Of all segments that the run reaches, on so many workers; None where nobody knows a worker's peak in one."""
     reached = stretches(trained)
     peaks = [peak for each in reached if (peak := worker_peak(each.config, machine)) is not None]
     if len(peaks) < len(reached):
         return None
     legs = [
-        Leg((each.end - each.first) / reached[-1].end, step_of(each.config, workers, each.span), peak.tflops)
+        Leg((each.end - each.first) / reached[-1].end, get_step(each.config, workers, each.span), peak.tflops)
         for each, peak in zip(reached, peaks, strict=True)
     ]
     return Course(reached, peaks, legs)
@@ -322,12 +322,12 @@ def course_of(trained: TrainConfig, machine: MachineType, workers: int) -> Cours
 def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throughput:
     """The band of the whole run on so many nodes, segment by segment; unknown with the reason."""
     workers = num_nodes * machine.num_accelerators.value
-    course = course_of(trained, machine, workers)
+    course = find_course(trained, machine, workers)
     if course is None:
         why = "a worker computes on its processor" if trained.backend == "gloo" else "its peak is in no table here"
         return Throughput(None, "unknown", f"nothing to project from on {machine.name}: {why}")
     try:
-        network = network_of(machine, num_nodes)
+        network = find_network(machine, num_nodes)
     except InputError as unknown:
         return Throughput(None, "unknown", f"{machine.name}: {unknown.problem}")
     parts = [(leg.share * work.share, work) for leg in course.legs for work in leg.step.work]
@@ -339,8 +339,8 @@ def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throu
     return Throughput(
         rates(course.legs, network, workers),
         "projected",
-        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {model_of(machine)}'s "
-        f"{', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
+        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of "
+        f"{get_model(machine)}'s {', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
         f"{operations * SLOW.launches:,.0f} launches a step at "
         f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {course.shares_in_words(workers)} images on "
         f"each of {workers} workers"

@@ -7,7 +7,7 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.planned_workers import segment_findings
-from stacks.estimates.throughput import model_of, trained_on
+from stacks.estimates.throughput import get_model, trained_on
 from trainer.config.refusals import Machine, refusals
 from trainer.config.values.accelerators import WITHOUT_BF16
 
@@ -44,7 +44,7 @@ def node_of(machine: MachineType) -> Machine:
     return Machine(
         "xla" if machine.backend == "xla" else "cuda",
         machine.accelerator,
-        model_of(machine).partition("-")[0] not in WITHOUT_BF16,
+        get_model(machine).partition("-")[0] not in WITHOUT_BF16,
         machine.num_accelerators.value,
         machine.memory_gib.value,
         machine.accelerator_memory_gib.value,

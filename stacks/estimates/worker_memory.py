@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import about, model_of, trained_on
+from stacks.estimates.throughput import about, get_model, trained_on
 from trainer.config.segment_plan import stretches
 from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, least_gib
 from trainer.config.train_config import TrainConfig
@@ -91,7 +91,7 @@ def memory_findings(config: StackConfig, machine: MachineType) -> Iterable[Findi
         "memory.estimate",
         "gangway:job.settings",
         f"a step on {found.images} image{'s' if found.images > 1 else ''} at once is estimated to take "
-        f"{found.in_words()} of each {model_of(machine)}, without libraries' work space; at least "
+        f"{found.in_words()} of each {get_model(machine)}, without libraries' work space; at least "
         f"{_rounded(found.least)} GiB",
         "accelerators with more memory, or smaller networks"
         if size is None or len(stretches(trained)) > 1

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from components.core.findings import InputError
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.loading.explicit_settings import written
 
@@ -22,7 +22,7 @@ def command_mistakes(config: StackConfig) -> Iterator[InputError]:
     own = config.own_command
     if own is None:
         return
-    settings = provider_of(config.provider).settings
+    settings = get_provider(config.provider).settings
     if not settings.runs_commands:
         able = [provider.name for provider in all_providers() if provider.settings.runs_commands]
         yield InputError(
@@ -64,7 +64,10 @@ def _unread(config: StackConfig) -> Iterator[InputError]:
     """Settings of a training that somebody wrote; what the provider itself does not read it says itself."""
     for path, why in OF_TRAINING.items():
         section, _, name = path.partition(".")
-        if path in provider_of(config.provider).settings.unsupported or getattr(getattr(config, section), name) is None:
+        if (
+            path in get_provider(config.provider).settings.unsupported
+            or getattr(getattr(config, section), name) is None
+        ):
             continue
         for place in written(config, path):
             yield InputError(

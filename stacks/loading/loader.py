@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, create_model
 
 from components.core.findings import InputError, nearest, nearest_hint
 from components.estimate.storage_sizes import nearest_size
-from stacks.base.registry import all_providers, provider_names, provider_of
+from stacks.base.registry import all_providers, get_provider, provider_names
 from stacks.config.explain_errors import explain
 from stacks.config.identity import is_valid_identity, project_name, stack_identity
 from stacks.config.own_command import LINED
@@ -242,7 +242,7 @@ def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> S
     try:
         config = model.model_validate({**values, "stack": identity, "stack_name": stack})
     except ValidationError as error:
-        examples = provider_of(provider).settings.examples if provider in provider_names() else {}
+        examples = get_provider(provider).settings.examples if provider in provider_names() else {}
         mistakes = explain(error, model, place, examples, settle=lambda loc, meant: _settled(values, loc, meant))
         raise ExceptionGroup(f"{place} is not valid", mistakes) from None
     if mistakes := provider_mistakes(config, place):

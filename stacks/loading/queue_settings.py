@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from components.core.findings import InputError
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.loading.explicit_settings import written
 
@@ -34,7 +34,7 @@ def queue_mistakes(config: StackConfig) -> Iterator[InputError]:
     kind = config.engine.kind
     if not config.engine.standing:
         return
-    if kind not in provider_of(config.provider).settings.queues:
+    if kind not in get_provider(config.provider).settings.queues:
         able = [provider.name for provider in all_providers() if kind in provider.settings.queues]
         yield InputError(
             "gangway:engine.kind",

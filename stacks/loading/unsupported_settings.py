@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from components.core.findings import InputError
 from components.core.image_reference import BY_DIGEST, is_reference
 from stacks.base.image_signature import signature_mistakes
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.config.corrections import Span, sentence_for
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
@@ -24,7 +24,7 @@ _SITE_EXAMPLE = '{as_of: "2026-11-01", accelerator: H100x8, vcpus: 224, memory_g
 
 def unsupported_settings(config: StackConfig) -> Iterator[InputError]:
     """A mistake for each setting somebody wrote that `config.provider` does not read."""
-    for path, why in provider_of(config.provider).settings.unsupported.items():
+    for path, why in get_provider(config.provider).settings.unsupported.items():
         for place in written(config, path):
             yield InputError(
                 f"gangway:{place}",
@@ -36,7 +36,7 @@ def unsupported_settings(config: StackConfig) -> Iterator[InputError]:
 
 def site_mistakes(config: StackConfig) -> Iterator[InputError]:
     """One InputError for each setting that is missing, contradicts another, or is a secret in plain text."""
-    if provider_of(config.provider).settings.reads_site:
+    if get_provider(config.provider).settings.reads_site:
         yield from _accelerator(config)
         if config.trains:
             yield from _prebuilt(config)
@@ -148,7 +148,7 @@ def _section(config: StackConfig) -> Iterator[InputError]:
 
 
 def _image(config: StackConfig) -> Iterator[InputError]:
-    image, form = config.cluster.image_id, provider_of(config.provider).settings.image
+    image, form = config.cluster.image_id, get_provider(config.provider).settings.image
     if image is None or form is None or form.pattern.fullmatch(image):
         return
     yield InputError(
@@ -176,7 +176,7 @@ def _storage(config: StackConfig) -> Iterator[InputError]:
     storage = config.storage
     if storage is None:
         return
-    kinds = provider_of(config.provider).settings.storage_kinds or (storage.kind,)
+    kinds = get_provider(config.provider).settings.storage_kinds or (storage.kind,)
     if storage.kind not in kinds:
         yield InputError(
             "gangway:storage.kind",
@@ -198,7 +198,7 @@ def _storage(config: StackConfig) -> Iterator[InputError]:
 
 def _source(config: StackConfig) -> Iterator[InputError]:
     source = config.storage.source if config.storage else None
-    store = provider_of(config.provider).settings.store
+    store = get_provider(config.provider).settings.store
     if source is None or store is None or source.startswith(f"{store.scheme}://"):
         return
     own = f"{store.scheme}://{source.partition('://')[2]}" if store.keeps_name else store.folder
@@ -213,7 +213,7 @@ def _source(config: StackConfig) -> Iterator[InputError]:
 
 def _lacking(config: StackConfig) -> Iterator[InputError]:
     """Peculiarities of other providers."""
-    for path, why in provider_of(config.provider).settings.lacking.items():
+    for path, why in get_provider(config.provider).settings.lacking.items():
         section, _, name = path.partition(".")
         written = getattr(config, section)
         if name in written.model_fields_set and (value := getattr(written, name)):
@@ -229,7 +229,7 @@ def _lacking(config: StackConfig) -> Iterator[InputError]:
 
 def _kept_runs(config: StackConfig) -> Iterator[InputError]:
     """Elsewhere `destroy` leaves what holds the runs, whatever the file says."""
-    if not config.work.keep_runs and not provider_of(config.provider).settings.deletes_runs:
+    if not config.work.keep_runs and not get_provider(config.provider).settings.deletes_runs:
         yield InputError(
             f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
             f"`destroy` leaves the runs on provider: {config.provider}",
@@ -241,7 +241,7 @@ def _kept_runs(config: StackConfig) -> Iterator[InputError]:
 
 def _own(config: StackConfig) -> Iterator[InputError]:
     """What the provider itself finds wrong, once its section is there."""
-    provider = provider_of(config.provider)
+    provider = get_provider(config.provider)
     own = provider.settings.own
     if own is None or getattr(config, own.name) is not None:
         yield from provider.mistakes(config)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from components.catalog.billing import load_billing
 from components.core.findings import Finding
-from components.estimate.cost import CostComponent, Declared, key_of
+from components.estimate.cost import CostComponent, Declared, get_key
 
 
 class Coverage(StrEnum):
@@ -24,17 +24,17 @@ def is_billable(kind: str) -> bool:
 
 
 def coverage(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> dict[str, Coverage]:
-    """What the bill says of each resource, by `key_of`."""
+    """What the bill says of each resource, by `get_key`."""
     priced, table = {key for line in lines for key in line.of}, load_billing()
 
     def of(resource: Declared) -> Coverage:
-        if key_of(resource.type, resource.name) in priced:
+        if get_key(resource.type, resource.name) in priced:
             return Coverage.PRICED
         if table.free_of(resource.type, resource.inputs) is not None:
             return Coverage.FREE
         return Coverage.NOWHERE if table.by_use_of(resource.type) is None else Coverage.BY_USE
 
-    return {key_of(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
+    return {get_key(one.type, one.name): of(one) for one in resources if is_billable(one.type)}
 
 
 def unpriced(resources: Iterable[Declared], lines: Sequence[CostComponent]) -> Iterable[Finding]:

@@ -17,7 +17,7 @@ from components.core.retention import refusal
 from components.core.visible import all_visible
 from components.estimate.cost import foreign_note
 from stacks.base.ownership import check_addresses
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan
 from stacks.plan.replacement import Effect, PropertyChange, Update
@@ -203,7 +203,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence
     old, new = ({r["urn"]: r for r in plan["resources"]} for plan in (before, now))
     was, is_ = ({(f["code"], f["path"]) for f in plan["findings"]} for plan in (before, now))
     moves = any(before[key] != now[key] for key in ("provider", "region"))
-    update = Update(provider_of(now["provider"]), old, new, planned, moves=moves)
+    update = Update(get_provider(now["provider"]), old, new, planned, moves=moves)
     retained = {one.urn for one in planned if one.is_retained}
     changed = [
         (update.is_tags_only(urn), replace(_change(new[urn], update.properties(urn)), is_retained=urn in retained))

@@ -22,7 +22,7 @@ from components.estimate.energy import (
     estimate_sci,
 )
 from components.estimate.ladder import LadderEstimate
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import check_budget, money_findings
 from stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
@@ -44,7 +44,7 @@ from stacks.plan.bill_coverage import unpriced
 from stacks.plan.gc_pause import without_gc
 from stacks.plan.rules.guardrails import with_guardrails
 from stacks.plan.team_access import TeamAccess, team_access
-from stacks.program import build, program_of
+from stacks.program import build, get_program
 from stacks.recording import Cloud, PlaceholderCloud, PlannedResource, Recording, record
 
 
@@ -134,7 +134,7 @@ class Plan:
     @property
     def idle_hourly(self) -> float | None:
         """US dollars an hour when no job runs: of everything, or of what stays once the nodes have left."""
-        stays = provider_of(self.config.provider).nodes_stay(self.resources)
+        stays = get_provider(self.config.provider).nodes_stay(self.resources)
         if self.rung is None:
             return self.cost.hourly
         if self.config.job is None:
@@ -161,7 +161,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as design.md specifies it."""
-        sdk = provider_of(self.config.provider).sdk
+        sdk = get_provider(self.config.provider).sdk
         packages = {"gangway": "gangway-iac", "pulumi": "pulumi", sdk: sdk}
         return {
             "stack": self.config.stack,
@@ -223,7 +223,7 @@ def make_plan(config: StackConfig) -> Plan:
     such as a budget below one hour's cost.
     """
     with without_gc():
-        provider = program_of(config.provider)
+        provider = get_program(config.provider)
         planned = provider.plan(config)
         program = run_program(config, PlaceholderCloud(), planned)
         lines = bill_in_reach(config, planned.machine, provider.price(config, program.resources))

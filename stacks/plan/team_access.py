@@ -59,7 +59,7 @@ def _by_roles(stack: str, teams: Sequence[str], manifests: Sequence[Mapping[str,
         rules = roles[_key(binding, binding["roleRef"]["kind"], binding["roleRef"]["name"])]
         for subject, rule in product(binding["subjects"], rules):
             principal, verbs = f"{subject['kind'].lower()} {subject['name']}", tuple(rule["verbs"])
-            for team, group, kind in product(_teams_of(subject, teams), rule["apiGroups"], rule["resources"]):
+            for team, group, kind in product(_get_teams(subject, teams), rule["apiGroups"], rule["resources"]):
                 yield TeamAccess(team, principal, stack, f"{kind}.{group}" if group else kind, where, verbs)
 
 
@@ -68,7 +68,7 @@ def _key(manifest: Mapping[str, Any], kind: str, name: str | None = None) -> tup
     return kind, namespace, name or manifest["metadata"]["name"]
 
 
-def _teams_of(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]:
+def _get_teams(subject: Mapping[str, str], teams: Sequence[str]) -> Sequence[str]:
     """The teams whose members or pods match the subject of a binding."""
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":

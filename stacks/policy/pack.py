@@ -26,7 +26,7 @@ from components.core.findings import Finding, InputError, Severity
 from components.estimate.cost import Declared
 from stacks.base.rule import UNKNOWN, Limits, ResourceRule, Rule, StackRule
 from stacks.plan.rules.guardrails import PLAN_REFUSED, PLAN_RULES, RESOURCE_RULES, STACK_RULES
-from stacks.plan.rules.resource_rules import SiteGrid, grid_of
+from stacks.plan.rules.resource_rules import SiteGrid, find_grid
 
 LEVELS = {Severity.ERROR: EnforcementLevel.MANDATORY, Severity.WARNING: EnforcementLevel.ADVISORY}
 STACK = "pulumi:pulumi:Stack"
@@ -98,7 +98,7 @@ def grid_of_config() -> SiteGrid | None:
 
     grid: SiteGrid | None = None
     try:
-        grid = grid_of(from_pulumi())
+        grid = find_grid(from_pulumi())
     except* InputError:
         grid = None
     return grid

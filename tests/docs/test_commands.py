@@ -72,7 +72,7 @@ class Block:
         return tuple(found)
 
 
-def blocks_of(page: str) -> Iterator[Block]:
+def get_blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, in order."""
     for fence in _FENCE.finditer(page):
         before = _MARKS_BEFORE.search(page, 0, fence.start())
@@ -94,7 +94,7 @@ def _fits(wanted: str, line: str) -> bool:
 
 def follow(page: str, folder: Path, environment: Mapping[str, str], run: Shell) -> Iterator[str]:
     """Does what a page says, in `folder`; yields what did not come out as the page has it."""
-    for block in blocks_of(page):
+    for block in get_blocks(page):
         if not block.runs:
             continue
         if "file" in block.marks:
@@ -140,8 +140,8 @@ def test_what_a_page_says_can_be_done(page: Path, workplace: Path, environment: 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_is_one_that_the_test_can_read(page: Path) -> None:
     text = page.read_text("utf-8")
-    assert text.count("```") == 2 * len(list(blocks_of(text))), "a fence that is indented, or has more than a language"
-    for block in blocks_of(text):
+    assert text.count("```") == 2 * len(list(get_blocks(text))), "a fence that is indented, or has more than a language"
+    for block in get_blocks(text):
         assert block.marks.keys() <= MARKS
         assert block.language not in SHELLS or block.commands, f"nothing to type in:\n{block.text}"
         assert "$ " not in block.text or block.language in (*SHELLS, "yaml"), (
@@ -153,7 +153,7 @@ def test_every_block_is_one_that_the_test_can_read(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_data_on_a_page_is_well_formed(page: Path) -> None:
-    for block in blocks_of(page.read_text("utf-8")):
+    for block in get_blocks(page.read_text("utf-8")):
         if block.language == "yaml":
             assert yaml.safe_load(block.text) is not None
         elif block.language == "json":
@@ -164,7 +164,7 @@ def test_most_commands_are_run() -> None:
     """Were a fence no longer recognised, nothing would run and nothing would fail."""
     running = {}
     for page in PAGES:
-        blocks = [block for block in blocks_of(page.read_text("utf-8")) if block.runs and block.language in SHELLS]
+        blocks = [block for block in get_blocks(page.read_text("utf-8")) if block.runs and block.language in SHELLS]
         running[page.relative_to(REPO).as_posix()] = sum(len(block.commands) for block in blocks)
     assert sum(running.values()) > 40
     assert sum(is_first(page) for page in PAGES) > 4

@@ -36,14 +36,14 @@ def anchors_of(page: Path) -> set[str]:
     return {anchor_of(heading) for heading in _HEADING.findall(prose_of(page))}
 
 
-def links_of(page: Path) -> list[str]:
+def get_links(page: Path) -> list[str]:
     """Where a page's links lead, but for other sites."""
     return [link for link in _LINK.findall(prose_of(page)) if "://" not in link and not link.startswith("mailto:")]
 
 
 @every_page
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in links_of(page):
+    for link in get_links(page):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), link
@@ -54,18 +54,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 @every_page
 def test_headings_of_a_page_differ(page: Path) -> None:
     """A second one of the same words would have another anchor than its link says."""
-    linked = {link.partition("#")[2] for other in PAGES for link in links_of(other) if page.name in link or "#" in link}
+    linked = {
+        link.partition("#")[2] for other in PAGES for link in get_links(other) if page.name in link or "#" in link
+    }
     twice = [name for name, times in Counter(map(anchor_of, _HEADING.findall(prose_of(page)))).items() if times > 1]
     assert not linked & set(twice)
 
 
 def test_the_index_lists_every_page() -> None:
-    listed = [link.partition("#")[0] for link in links_of(INDEX)]
+    listed = [link.partition("#")[0] for link in get_links(INDEX)]
     assert {page.name for page in DOCS.glob("*.md")} - {INDEX.name} <= set(listed)
 
 
 def test_links_are_found() -> None:
-    assert len(links_of(INDEX)) > 10
-    assert links_of(REPO / "README.md").count("docs/deploying.md") >= 1
+    assert len(get_links(INDEX)) > 10
+    assert get_links(REPO / "README.md").count("docs/deploying.md") >= 1
     assert anchor_of("TCO: rent or own") == "tco-rent-or-own"
     assert "what-plan-says" in anchors_of(DOCS / "costs.md")

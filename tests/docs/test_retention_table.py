@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security-access.md"
 PROVIDERS = {"AWS": "aws", "Google Cloud": "gcp", "Azure": "azure", "OpenStack": "openstack"}
@@ -33,7 +33,7 @@ def table() -> dict[str, dict[str, set[str]]]:
 def test_each_class_has_the_types_of_the_code(row: str) -> None:
     found = {
         provider: {
-            type_.partition(":")[2] for class_ in CLASSES[row] for type_ in getattr(provider_of(key).retention, class_)
+            type_.partition(":")[2] for class_ in CLASSES[row] for type_ in getattr(get_provider(key).retention, class_)
         }
         for provider, key in PROVIDERS.items()
     }

@@ -21,11 +21,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from components.core.findings import InputError, Severity
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import run_program
-from stacks.program import program_of
+from stacks.program import get_program
 from stacks.providers.hosts.settings import HOST_KEY_EXAMPLE
 from stacks.recording import PlaceholderCloud, PlannedResource, _is_secret
 
@@ -281,7 +281,7 @@ class Changes:
     def reads(self, setting: Setting) -> bool:
         """Whether the setting is not in the section of another provider."""
         sections = {one.settings.own.name for one in all_providers() if one.settings.own}
-        own = provider_of(self._config.provider).settings
+        own = get_provider(self._config.provider).settings
         others = sections - {own.own.name if own.own else ""} | (set() if own.reads_site else {"site"})
         return setting.path[0] not in others
 
@@ -311,7 +311,7 @@ class Changes:
         provider, current = self._config.provider, to_jsonable_python(_at(self._config, setting.path))
         yield from OTHERS.get(f"{provider}:{setting.name}", ())
         yield from OTHERS.get(setting.name, ())
-        if (example := provider_of(provider).settings.examples.get(setting.name)) is not None:
+        if (example := get_provider(provider).settings.examples.get(setting.name)) is not None:
             yield example
         yield from setting.values
         yield from _mutated(_at(self._plain(), setting.path) if current is not None else None)
@@ -353,7 +353,7 @@ class Changes:
         return from_file(self._file)
 
     def _record(self, config: StackConfig) -> Sequence[PlannedResource]:
-        program = program_of(config.provider)
+        program = get_program(config.provider)
         planned = program.plan(config)
         for finding in program.findings(config, planned, None):
             if finding.severity is Severity.ERROR:

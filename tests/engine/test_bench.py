@@ -61,7 +61,7 @@ class RunBuckets:
         held = [one for one in self.engine.resources() if one["type"] == BUCKET and one["id"] == bucket]
         if not held:
             return 404, b"<Error><Code>NoSuchBucket</Code></Error>"
-        record = self.record_of(key.partition("/")[0] or bucket.rpartition("-runs-")[0])
+        record = self.get_record(key.partition("/")[0] or bucket.rpartition("-runs-")[0])
         if not key:
             listed = (
                 f"<Contents><Key>{record[0]}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
@@ -75,7 +75,7 @@ class RunBuckets:
         self.kept.append(not held[0]["inputs"].get("forceDestroy", False))
         return 200, record[1]
 
-    def record_of(self, stack: str) -> tuple[str, bytes] | None:
+    def get_record(self, stack: str) -> tuple[str, bytes] | None:
         """The key and the content of a stack's record."""
         (file,) = self.out.glob(f"*/work/*/Pulumi.{stack}.yaml")
         job = yaml.safe_load(file.read_text("utf-8"))["config"]["gangway:job"]

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from components.core.retention import Retention
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.base.rule import kind
 
 REPOSITORY = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ def engine(
     if request.param == "TPU":
         made.change(lambda config: config["gangway:gcp"].update(tpu_api_url=standin.url))
     config = yaml.safe_load(made.file.read_text("utf-8"))["config"]
-    own = provider_of(config["gangway:provider"]).sdk.removeprefix("pulumi-")
+    own = get_provider(config["gangway:provider"]).sdk.removeprefix("pulumi-")
     packages = [own, "kubernetes" if request.param == "Kubernetes" else "docker-build"]
     with ExitStack() as running:
         plugins = {
@@ -142,7 +142,7 @@ def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any
     writes = bool(os.environ.get("GANGWAY_UPDATE_GOLDEN"))
     engine.applied("up")
     before = yaml.safe_load(engine.file.read_text("utf-8"))
-    retention = provider_of(before["config"]["gangway:provider"]).retention
+    retention = get_provider(before["config"]["gangway:provider"]).retention
     (work := tmp_path / "work").mkdir()
     changes = changes_module.Changes(engine.stack, before["config"], work)
     previews: dict[str, str] = {}

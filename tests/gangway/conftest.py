@@ -22,7 +22,7 @@ class Word(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-def words_of(sheet: Sheet) -> list[Word]:
+def find_words(sheet: Sheet) -> list[Word]:
     sheet.draw_without_rendering()
     scale = PIXELS / sheet.bbox.width
     points = scale * sheet.dpi / 72
@@ -48,7 +48,7 @@ def hidden_of(sheet: Sheet) -> set[Text]:
 
 def faults_of(sheet: Sheet) -> list[str]:
     """What is wrong with the text of a sheet."""
-    words, height = words_of(sheet), PIXELS * sheet.bbox.height / sheet.bbox.width
+    words, height = find_words(sheet), PIXELS * sheet.bbox.height / sheet.bbox.width
     small = [f"{word.text!r}: {word.pixels:.1f} pixels" for word in words if word.pixels < SMALLEST_PIXELS]
     cut = [
         f"{word.text!r}: cut off"
@@ -79,7 +79,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(Sheet, "savefig", savefig)
     yield found
     assert drawn
-    assert all(len(words_of(sheet)) > 1 for sheet in drawn)
+    assert all(len(find_words(sheet)) > 1 for sheet in drawn)
     assert found == []
 
 

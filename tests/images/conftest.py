@@ -379,9 +379,9 @@ def machines(load_module: Callable[[Path], ModuleType]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def job_of(load_module: Callable[[Path], ModuleType]) -> Callable[..., JobSpec]:
+def get_job(load_module: Callable[[Path], ModuleType]) -> Callable[..., JobSpec]:
     """A job of one's own, as AWS's nodes are tested with it."""
-    made: Callable[..., JobSpec] = load_module(Path(__file__).with_name("test_own_node.py")).job_of
+    made: Callable[..., JobSpec] = load_module(Path(__file__).with_name("test_own_node.py")).get_job
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.audit_locks import LOCKS, ROOT, Package, accepted, main, packages_of
+from images.audit_locks import LOCKS, ROOT, Package, accepted, get_packages, main
 
 
 class Osv:
@@ -83,13 +83,13 @@ def list_of(tmp_path: Path) -> Any:
 
 
 def test_every_pin_of_a_lock_is_asked_about(osv: Osv, lock: Path, list_of: Any) -> None:
-    assert packages_of([lock]) == {Package("torch", "2.9"): ["some.lock"], Package("yaml", "6"): ["some.lock"]}
+    assert get_packages([lock]) == {Package("torch", "2.9"): ["some.lock"], Package("yaml", "6"): ["some.lock"]}
     assert main([str(lock)], list_of()) == 0
     assert {(query["package"]["name"], query["version"]) for query in osv.asked} == {("torch", "2.9"), ("yaml", "6")}
 
 
 def test_our_own_locks_are_read_whole() -> None:
-    packages = packages_of([ROOT / name for name in LOCKS])
+    packages = get_packages([ROOT / name for name in LOCKS])
     assert {"torch", "numpy", "pydantic", "boto3"} <= {package.name for package in packages}
     assert accepted() is not None
 

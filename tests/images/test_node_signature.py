@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.core.signing_key import new_signing_key
-from gangway.runs.signatures import ForgedError, read_public_key, signature_of
+from gangway.runs.signatures import ForgedError, get_signature, read_public_key
 from images.openstack import SECRETS_FILE
 
 PEM = new_signing_key()
@@ -93,15 +93,15 @@ def test_what_is_put_is_signed_and_a_reader_in_between_has_the_signature_of_what
     writes(worker, '{"first": 1}')
     assert worker.run("upload-record.sh").returncode == 0
     record, first = fetched(worker, tmp_path)
-    assert signature_of(record, first, trusted).state == "valid"
+    assert get_signature(record, first, trusted).state == "valid"
     writes(worker, '{"second": 2}')
     done = worker.run("upload-record.sh")
     assert done.returncode == 0
     record, second = fetched(worker, tmp_path)
     for content in (first, second):
-        assert signature_of(record, content, trusted).state == "valid"
+        assert get_signature(record, content, trusted).state == "valid"
     with pytest.raises(ForgedError, match="changed after it was signed"):
-        signature_of(record, second + b" ", trusted)
+        get_signature(record, second + b" ", trusted)
     assert "PRIVATE" not in done.stdout + done.stderr
     assert "PRIVATE" not in in_bucket(worker, "run.json.sig").decode()
 
@@ -124,7 +124,7 @@ def test_what_is_tried_again_keeps_the_last_records_signature(on_aws: Any, trust
         on_aws.state("uploaded").unlink()
         assert on_aws.run("upload-record.sh").returncode == 0
     record.with_name("run.json.sig").write_bytes(in_bucket(on_aws, "run.json.sig"))
-    assert signature_of(record, first, trusted).state == "valid"
+    assert get_signature(record, first, trusted).state == "valid"
 
 
 def test_without_a_key_the_record_is_put_unsigned_and_it_is_told(on_google: Any, trusted: str, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_without_a_key_the_record_is_put_unsigned_and_it_is_told(on_google: Any,
     assert done.returncode == 0
     record, content = fetched(on_google, tmp_path)
     assert content == b'{"second": 2}'
-    assert signature_of(record, content, trusted).state == "unsigned"
+    assert get_signature(record, content, trusted).state == "unsigned"
     assert "record-not-signed" in [line["event"] for line in on_google.events()]
 
 
@@ -147,7 +147,7 @@ def test_a_machine_on_azure_whose_key_is_gone_says_so(on_azure: Any, trusted: st
     writes(on_azure, '{"first": 1}')
     assert on_azure.run("upload-record.sh").returncode == 0
     record, content = fetched(on_azure, tmp_path)
-    assert signature_of(record, content, trusted).state == "unsigned"
+    assert get_signature(record, content, trusted).state == "unsigned"
     assert "record-not-signed" in [line["event"] for line in on_azure.events()]
 
 
@@ -165,4 +165,4 @@ def test_a_machine_on_openstack_that_fetched_before_there_was_a_key_says_so(
     assert "no signing_key among this machine's secrets" in done.stderr
     assert "cannot sign run.json" in done.stderr
     record, content = fetched(on_openstack, tmp_path)
-    assert signature_of(record, content, trusted).state == "unsigned"
+    assert get_signature(record, content, trusted).state == "unsigned"

@@ -36,11 +36,11 @@ every_cloud = pytest.mark.parametrize("cloud", list(ARGV))
 
 
 @pytest.fixture
-def worker_of(request: pytest.FixtureRequest, job_of: JobOf) -> Callable[[str], Any]:
+def worker_of(request: pytest.FixtureRequest, get_job: JobOf) -> Callable[[str], Any]:
     """A worker alone, whose command is started eight times by torchrun."""
 
     def spec(cloud: str) -> Any:
-        job = job_of("/shared/runs/mine", "python", "train.py", "--note", 'it\'s "50 %"', processes=8, workdir="/work")
+        job = get_job("/shared/runs/mine", "python", "train.py", "--note", 'it\'s "50 %"', processes=8, workdir="/work")
         own = {"job": job, "run_dir": "/shared/runs/mine", "member_key": None}
         return replace(request.getfixturevalue(f"{cloud}_node"), **own, **ALONE[cloud])
 
@@ -79,10 +79,10 @@ def test_a_node_with_a_command_is_golden(
 
 @pytest.mark.parametrize("cloud", ["gcp", "azure"])
 def test_a_head_of_a_command_fills_groups_and_runs_no_container(
-    cloud: str, job_of: JobOf, machines: Any, request: pytest.FixtureRequest
+    cloud: str, get_job: JobOf, machines: Any, request: pytest.FixtureRequest
 ) -> None:
     head = request.getfixturevalue(f"{cloud}_head")
-    own = replace(head, job=job_of("/shared/runs/mine", "true"), member_key=None, prometheus_image=None)
+    own = replace(head, job=get_job("/shared/runs/mine", "true"), member_key=None, prometheus_image=None)
     files = machines.files_of(machines.rendered(own))
     units = {path.rpartition("/")[2] for path in files if path.startswith("/etc/systemd/system/")}
     assert {"gangway-fill.timer", "gangway-fill.service", "gangway-logs.service"} <= units
@@ -115,13 +115,13 @@ def test_several_nodes_meet_at_the_head(cloud: str, worker_of: Callable[[str], A
 @pytest.mark.parametrize("cloud", ["gcp", "azure", "openstack"])
 def test_a_head_of_several_nodes_is_golden_and_holds_the_store(
     cloud: str,
-    job_of: JobOf,
+    get_job: JobOf,
     machines: Any,
     request: pytest.FixtureRequest,
     same_as_golden: Callable[[str, str], None],
 ) -> None:
     head = request.getfixturevalue(f"{cloud}_head")
-    job = several(job_of("/shared/runs/mine", "python", "train.py", processes=8))
+    job = several(get_job("/shared/runs/mine", "python", "train.py", processes=8))
     none = {
         "member_key": None,
         "prometheus_image": None,
@@ -140,13 +140,13 @@ def test_a_head_of_several_nodes_is_golden_and_holds_the_store(
     assert not [path for path in files if "record" in path or "prometheus" in path or "fetch-key" in path]
 
 
-def test_the_plug_in_of_nccl_goes_with_the_trainers_image_alone(gcp_node: Any, job_of: JobOf) -> None:
+def test_the_plug_in_of_nccl_goes_with_the_trainers_image_alone(gcp_node: Any, get_job: JobOf) -> None:
     with pytest.raises(ValueError, match="leave nccl out"):
-        replace(gcp_node, job=job_of("/shared/runs/mine", "true"))
+        replace(gcp_node, job=get_job("/shared/runs/mine", "true"))
 
 
 @pytest.fixture
-def machine_of(request: pytest.FixtureRequest, job_of: JobOf) -> Callable[..., Any]:
+def get_machine(request: pytest.FixtureRequest, get_job: JobOf) -> Callable[..., Any]:
     """A machine of that cloud on which docker runs the command here; its run is on its own disk."""
 
     def made(cloud: str, script: str, **more: Any) -> Any:
@@ -154,7 +154,7 @@ def machine_of(request: pytest.FixtureRequest, job_of: JobOf) -> Callable[..., A
         machine.runs_commands()
         machine.fake("chown")
         run_dir = str(machine.root / "run")
-        own = {"job": job_of(run_dir, "sh", "-c", script), "run_dir": run_dir, "member_key": None}
+        own = {"job": get_job(run_dir, "sh", "-c", script), "run_dir": run_dir, "member_key": None}
         machine.plan(**{**own, **ALONE[cloud], **LOCAL[cloud], **more})
         return machine
 
@@ -163,8 +163,8 @@ def machine_of(request: pytest.FixtureRequest, job_of: JobOf) -> Callable[..., A
 
 @pytest.mark.slow
 @every_cloud
-def test_the_node_runs_the_command_with_its_environment(cloud: str, machine_of: Callable[..., Any]) -> None:
-    machine = machine_of(cloud, 'echo "$GREETING" >"$GANGWAY_RUN_DIR/said"; exit 75')
+def test_the_node_runs_the_command_with_its_environment(cloud: str, get_machine: Callable[..., Any]) -> None:
+    machine = get_machine(cloud, 'echo "$GREETING" >"$GANGWAY_RUN_DIR/said"; exit 75')
     done = machine.run("run-trainer.sh")
     assert done.returncode == 75, done.stderr
     assert (machine.root / "run/said").read_text() == "two words\n"
@@ -180,11 +180,11 @@ WORD = "a\n\tb 'c' \"d\" $HOME `e` \\ %n\n"
 @pytest.mark.slow
 @every_cloud
 def test_words_of_several_lines_come_through_as_they_are_written(
-    cloud: str, machine_of: Callable[..., Any], job_of: JobOf
+    cloud: str, get_machine: Callable[..., Any], get_job: JobOf
 ) -> None:
-    machine = machine_of(cloud, "exit 0")
+    machine = get_machine(cloud, "exit 0")
     run_dir = machine.root / "run"
-    machine.plan(job=job_of(str(run_dir), "sh", "-c", LINES, WORD))
+    machine.plan(job=get_job(str(run_dir), "sh", "-c", LINES, WORD))
     done = machine.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     assert (run_dir / "word").read_text() == WORD
@@ -196,14 +196,14 @@ TORCHRUN = 'while [ "$1" != --no-python ]; do shift; done; shift; exec "$@"'
 @pytest.mark.slow
 @every_cloud
 def test_a_node_of_several_runs_it_once_there_is_a_store_and_ends_the_job_for_all(
-    cloud: str, machine_of: Callable[..., Any], job_of: JobOf
+    cloud: str, get_machine: Callable[..., Any], get_job: JobOf
 ) -> None:
-    machine = machine_of(cloud, "exit 0")
+    machine = get_machine(cloud, "exit 0")
     run_dir = machine.root / "run"
     machine.fake("torchrun", TORCHRUN)
     (machine.root / "fake" / "python").symlink_to(sys.executable)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        job = job_of(str(run_dir), "sh", "-c", 'echo up >"$GANGWAY_RUN_DIR/said"', processes=1)
+        job = get_job(str(run_dir), "sh", "-c", 'echo up >"$GANGWAY_RUN_DIR/said"', processes=1)
         machine.plan(job=several(job, *server.getsockname()))
         done = machine.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
@@ -212,8 +212,8 @@ def test_a_node_of_several_runs_it_once_there_is_a_store_and_ends_the_job_for_al
 
 
 @every_cloud
-def test_hours_count_over_all_starts(cloud: str, machine_of: Callable[..., Any]) -> None:
-    machine = machine_of(cloud, "exit 0")
+def test_hours_count_over_all_starts(cloud: str, get_machine: Callable[..., Any]) -> None:
+    machine = get_machine(cloud, "exit 0")
     used = machine.root / "run/.launch" / machine.key() / "used"
     used.parent.mkdir(parents=True)
     used.write_text("28800\n")
@@ -226,8 +226,8 @@ def test_hours_count_over_all_starts(cloud: str, machine_of: Callable[..., Any])
 @pytest.mark.parametrize(
     ("code", "reason"), [(0, "done"), (2, "bad-input"), (5, "too-many-failures"), (6, "max-hours")]
 )
-def test_an_end_for_all_ends_the_job(cloud: str, code: int, reason: str, machine_of: Callable[..., Any]) -> None:
-    machine = machine_of(cloud, "exit 0", terminate_when_done=False)
+def test_an_end_for_all_ends_the_job(cloud: str, code: int, reason: str, get_machine: Callable[..., Any]) -> None:
+    machine = get_machine(cloud, "exit 0", terminate_when_done=False)
     machine.state("ran").touch()
     machine.env |= {"SERVICE_RESULT": "exit-code", "EXIT_CODE": "exited", "EXIT_STATUS": str(code)}
     assert machine.run("leave-node.sh").returncode == 0
@@ -256,9 +256,9 @@ def has_files(run: Path) -> None:
 
 @every_cloud
 def test_all_of_the_run_folder_is_put_when_it_has_changed(
-    cloud: str, machine_of: Callable[..., Any], request: pytest.FixtureRequest
+    cloud: str, get_machine: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
-    machine = machine_of(cloud, "exit 0")
+    machine = get_machine(cloud, "exit 0")
     has_files(machine.root / "run")
     for _ in range(2):
         done = machine.run("upload-record.sh")
@@ -271,10 +271,10 @@ def test_all_of_the_run_folder_is_put_when_it_has_changed(
 
 @every_cloud
 def test_on_a_file_system_it_is_put_once_the_job_has_ended(
-    cloud: str, machine_of: Callable[..., Any], request: pytest.FixtureRequest
+    cloud: str, get_machine: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
     files = request.getfixturevalue(f"{cloud}_node").file_system
-    machine = machine_of(cloud, "exit 0", file_system=files)
+    machine = get_machine(cloud, "exit 0", file_system=files)
     has_files(machine.root / "run")
     assert machine.run("upload-record.sh").returncode == 0
     assert in_store(cloud, machine, request) == {}

@@ -23,7 +23,7 @@ SCRIPT = TEMPLATES / "job" / "own-node.sh"
 GRACE_SEC = 60
 
 
-def job_of(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> JobSpec:
+def get_job(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> JobSpec:
     return JobSpec(
         name="mine",
         image="123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:" + "cd" * 32,
@@ -40,7 +40,7 @@ def job_of(run_dir: str, *words: str, processes: int = 0, workdir: str = "") -> 
 @pytest.fixture
 def own_spec(node: AwsNodeSpec) -> AwsNodeSpec:
     """A worker alone, whose command is started eight times by torchrun."""
-    job = job_of("/fsx/runs/mine", "python", "train.py", "--note", 'it\'s "50 %"', processes=8, workdir="/work")
+    job = get_job("/fsx/runs/mine", "python", "train.py", "--note", 'it\'s "50 %"', processes=8, workdir="/work")
     return replace(node, job=job, run_dir="/fsx/runs/mine", member_key=None)
 
 
@@ -71,7 +71,7 @@ def test_it_fits_into_user_data(own_spec: AwsNodeSpec) -> None:
 
 
 def test_another_command_is_another_job() -> None:
-    one, other = job_of("/run", "a"), job_of("/run", "b")
+    one, other = get_job("/run", "a"), get_job("/run", "b")
     assert job_key(one) != job_key(other)
     assert ended_object(one, 1) != ended_object(other, 1)
     assert job_key(one) == job_key(one.model_copy(update={"env": {}}))
@@ -227,7 +227,7 @@ def own_machine(job_node: Any, tmp_path: Path) -> Any:
 
 def plan(machine: Any, script: str, **more: Any) -> None:
     run_dir = machine.root / "run"
-    machine.plan(job=job_of(str(run_dir), "sh", "-c", script), run_dir=str(run_dir), member_key=None, **more)
+    machine.plan(job=get_job(str(run_dir), "sh", "-c", script), run_dir=str(run_dir), member_key=None, **more)
 
 
 def test_the_node_runs_the_command_with_its_environment(own_machine: Any) -> None:
@@ -251,7 +251,7 @@ def test_an_end_for_all_ends_the_job(own_machine: Any, code: int, reason: str) -
 def test_outputs_are_folders_beside_the_run_folder_and_are_put_with_it(own_machine: Any) -> None:
     run_dir = own_machine.root / "run"
     script = 'echo "$OUTPUTS" >"$GANGWAY_RUN_DIR/told"'
-    job = job_of(str(run_dir), "sh", "-c", script)
+    job = get_job(str(run_dir), "sh", "-c", script)
     assert job.command is not None
     own = job.command.model_copy(update={"outputs": ("/work/results", "/logs")})
     own_machine.plan(
@@ -275,7 +275,7 @@ def test_outputs_are_folders_beside_the_run_folder_and_are_put_with_it(own_machi
 
 def test_an_output_that_cannot_be_put_keeps_no_other(own_machine: Any) -> None:
     run_dir = own_machine.root / "run"
-    job = job_of(str(run_dir), "true")
+    job = get_job(str(run_dir), "true")
     assert job.command is not None
     own = job.command.model_copy(update={"outputs": ("/a", "/b")})
     own_machine.plan(

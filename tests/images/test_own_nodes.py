@@ -42,7 +42,7 @@ EPOCHS = 40
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-job" / "train.py"
 
 
-def job_of(*words: str, port: int = 29400, processes: int = 1, nodes: tuple[int, int] = (2, 2)) -> JobSpec:
+def get_job(*words: str, port: int = 29400, processes: int = 1, nodes: tuple[int, int] = (2, 2)) -> JobSpec:
     return JobSpec(
         name="mine",
         image="123456789012.dkr.ecr.us-east-2.amazonaws.com/mine@sha256:" + "cd" * 32,
@@ -60,7 +60,7 @@ def job_of(*words: str, port: int = 29400, processes: int = 1, nodes: tuple[int,
 @pytest.fixture
 def own_spec(node: AwsNodeSpec) -> AwsNodeSpec:
     """A worker with every part of the node planned."""
-    return replace(node, job=job_of("python", "train.py", processes=8, nodes=(2, 4)), member_key=None)
+    return replace(node, job=get_job("python", "train.py", processes=8, nodes=(2, 4)), member_key=None)
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def own_head(head: AwsHeadSpec, own_spec: AwsNodeSpec) -> AwsHeadSpec:
     return replace(head, job=own_spec.job, member_key=None, file_system=None, prometheus_image=None)
 
 
-def words_of(spec: AwsNodeSpec, bin_dir: Path = SCRIPTS) -> list[str]:
+def find_words(spec: AwsNodeSpec, bin_dir: Path = SCRIPTS) -> list[str]:
     """What docker is to run, behind the image."""
     argv = aws_docker_argv(spec, str(bin_dir))
     return argv[argv.index(spec.job.image) + 1 :]
 
 
 def test_nodes_meet_at_the_head_and_restart_nothing_by_themselves(own_spec: AwsNodeSpec) -> None:
-    words = words_of(own_spec)
+    words = find_words(own_spec)
     torchrun = words[6 : words.index("--")]
     assert torchrun[0] == "--rdzv-endpoint=127.0.0.1:29400"
     assert {"--rdzv-backend=c10d", "--nnodes=2:4", "--nproc-per-node=8", "--max-restarts=0"} <= set(torchrun)
@@ -85,9 +85,9 @@ def test_nodes_meet_at_the_head_and_restart_nothing_by_themselves(own_spec: AwsN
 
 
 def test_a_command_without_torchrun_meets_nobody(own_spec: AwsNodeSpec) -> None:
-    job = job_of("work", processes=0, nodes=(2, 4))
+    job = get_job("work", processes=0, nodes=(2, 4))
     assert not job.command_meets
-    assert words_of(replace(own_spec, job=job))[6:] == ["--", "work"]
+    assert find_words(replace(own_spec, job=job))[6:] == ["--", "work"]
 
 
 def test_all_of_it_fits_into_user_data(own_spec: AwsNodeSpec) -> None:
@@ -180,7 +180,7 @@ class Nodes:
         return self.run_dir / ".launch" / job_key(job)
 
     def words(self, spec: AwsNodeSpec, name: str) -> list[str]:
-        words = words_of(replace(spec, run_dir=str(self.run_dir), max_hours=self.max_hours))
+        words = find_words(replace(spec, run_dir=str(self.run_dir), max_hours=self.max_hours))
         return ["/bin/sh", words[0], str(self.root / f"{name}.held"), *words[2:]]
 
     def variables(self, name: str) -> dict[str, str]:
@@ -254,11 +254,11 @@ def nodes(tmp_path: Path, listening: socket.socket) -> Nodes:
 
 
 @pytest.fixture
-def spec_of(own_spec: AwsNodeSpec, nodes: Nodes) -> Callable[..., AwsNodeSpec]:
+def get_spec(own_spec: AwsNodeSpec, nodes: Nodes) -> Callable[..., AwsNodeSpec]:
     """A node whose command is a shell's; all nodes of a test have one job, and say what differs by $MINE."""
 
     def made(script: str = 'eval "$MINE"') -> AwsNodeSpec:
-        return replace(own_spec, job=job_of("sh", "-c", script, port=nodes.endpoint[1]))
+        return replace(own_spec, job=get_job("sh", "-c", script, port=nodes.endpoint[1]))
 
     return made
 
@@ -284,46 +284,46 @@ def ids(nodes: Nodes) -> list[str]:
 SpecOf = Callable[..., AwsNodeSpec]
 
 
-def test_who_is_done_ends_the_job_for_all_who_begin_later(nodes: Nodes, spec_of: SpecOf) -> None:
-    assert ends(nodes, spec_of(), ["exit 0", "exit 0"]) == [0, 0]
-    assert ends(nodes, spec_of(), ["exit 3"]) == [0]
+def test_who_is_done_ends_the_job_for_all_who_begin_later(nodes: Nodes, get_spec: SpecOf) -> None:
+    assert ends(nodes, get_spec(), ["exit 0", "exit 0"]) == [0, 0]
+    assert ends(nodes, get_spec(), ["exit 3"]) == [0]
     assert ids(nodes) == ["0", "0"]
 
 
 @pytest.mark.slow
-def test_an_interruption_of_one_is_a_failure_of_nobody(nodes: Nodes, spec_of: SpecOf) -> None:
-    assert ends(nodes, spec_of(), ["exit 75", "sleep 1; exit 1"]) == [75, 75]
-    assert ends(nodes, spec_of(), ["exit 0", "exit 0"]) == [0, 0]
+def test_an_interruption_of_one_is_a_failure_of_nobody(nodes: Nodes, get_spec: SpecOf) -> None:
+    assert ends(nodes, get_spec(), ["exit 75", "sleep 1; exit 1"]) == [75, 75]
+    assert ends(nodes, get_spec(), ["exit 0", "exit 0"]) == [0, 0]
     assert ids(nodes) == ["0", "0", "1", "1"]
-    assert not list(nodes.folder(spec_of().job).glob("failed-*"))
+    assert not list(nodes.folder(get_spec().job).glob("failed-*"))
 
 
 @pytest.mark.slow
-def test_a_node_that_gives_itself_up_is_no_failure_of_the_others(nodes: Nodes, spec_of: SpecOf) -> None:
-    assert ends(nodes, spec_of(), ["exit 4", "exit 1"]) == [4, 75]
+def test_a_node_that_gives_itself_up_is_no_failure_of_the_others(nodes: Nodes, get_spec: SpecOf) -> None:
+    assert ends(nodes, get_spec(), ["exit 4", "exit 1"]) == [4, 75]
 
 
 @pytest.mark.slow
-def test_bad_input_of_one_is_that_of_all(nodes: Nodes, spec_of: SpecOf) -> None:
-    assert ends(nodes, spec_of(), ["exit 2", "exit 1"]) == [2, 2]
-    assert ends(nodes, spec_of(), ["exit 0"]) == [2]
+def test_bad_input_of_one_is_that_of_all(nodes: Nodes, get_spec: SpecOf) -> None:
+    assert ends(nodes, get_spec(), ["exit 2", "exit 1"]) == [2, 2]
+    assert ends(nodes, get_spec(), ["exit 0"]) == [2]
 
 
 @pytest.mark.slow
-def test_a_failure_counts_once_whatever_number_of_nodes_saw_it(nodes: Nodes, spec_of: SpecOf) -> None:
-    codes = [ends(nodes, spec_of(), ["exit 1", "exit 9"]) for _ in range(3)]
+def test_a_failure_counts_once_whatever_number_of_nodes_saw_it(nodes: Nodes, get_spec: SpecOf) -> None:
+    codes = [ends(nodes, get_spec(), ["exit 1", "exit 9"]) for _ in range(3)]
     assert codes == [[1, 1], [1, 1], [5, 5]]
-    assert ends(nodes, spec_of(), ["exit 0"]) == [5]
+    assert ends(nodes, get_spec(), ["exit 0"]) == [5]
     assert ids(nodes) == ["0", "0", "1", "1", "2", "2"]
 
 
-def test_who_is_done_while_another_had_to_leave_begins_again(nodes: Nodes, spec_of: SpecOf) -> None:
-    assert ends(nodes, spec_of(), ["exit 75", "sleep 1; exit 0"]) == [75, 75]
+def test_who_is_done_while_another_had_to_leave_begins_again(nodes: Nodes, get_spec: SpecOf) -> None:
+    assert ends(nodes, get_spec(), ["exit 75", "sleep 1; exit 0"]) == [75, 75]
 
 
 @pytest.mark.slow
-def test_a_node_that_hangs_for_want_of_another_is_told(nodes: Nodes, spec_of: SpecOf) -> None:
-    spec = spec_of(SAVES)
+def test_a_node_that_hangs_for_want_of_another_is_told(nodes: Nodes, get_spec: SpecOf) -> None:
+    spec = get_spec(SAVES)
     with nodes.begun(spec, "a") as one, nodes.begun(spec, "b") as other:
         until_line(one, "up")
         until_line(other, "up")
@@ -334,9 +334,9 @@ def test_a_node_that_hangs_for_want_of_another_is_told(nodes: Nodes, spec_of: Sp
 
 
 def test_who_waits_for_the_store_may_leave_and_disturbs_nobody(
-    nodes: Nodes, spec_of: SpecOf, listening: socket.socket
+    nodes: Nodes, get_spec: SpecOf, listening: socket.socket
 ) -> None:
-    spec = spec_of()
+    spec = get_spec()
     listening.close()
     with nodes.begun(spec, "a") as process:
         until = time.monotonic() + 60
@@ -349,9 +349,9 @@ def test_who_waits_for_the_store_may_leave_and_disturbs_nobody(
 
 
 @pytest.mark.slow
-def test_who_has_lost_the_store_has_not_failed(nodes: Nodes, spec_of: SpecOf, listening: socket.socket) -> None:
+def test_who_has_lost_the_store_has_not_failed(nodes: Nodes, get_spec: SpecOf, listening: socket.socket) -> None:
     gone = nodes.root / "gone"
-    spec = spec_of(LOST.format(gone=gone))
+    spec = get_spec(LOST.format(gone=gone))
     with nodes.begun(spec, "a") as process:
         until_line(process, "up")
         listening.close()
@@ -360,8 +360,8 @@ def test_who_has_lost_the_store_has_not_failed(nodes: Nodes, spec_of: SpecOf, li
 
 
 @pytest.mark.slow
-def test_who_waits_for_peers_hears_that_the_job_has_ended(nodes: Nodes, spec_of: SpecOf) -> None:
-    spec, waits = spec_of(), nodes.root / "bin" / "torchrun.waits"
+def test_who_waits_for_peers_hears_that_the_job_has_ended(nodes: Nodes, get_spec: SpecOf) -> None:
+    spec, waits = get_spec(), nodes.root / "bin" / "torchrun.waits"
     waits.touch()
     with nodes.begun(spec, "a") as process:
         until = time.monotonic() + 60
@@ -373,27 +373,27 @@ def test_who_waits_for_peers_hears_that_the_job_has_ended(nodes: Nodes, spec_of:
 
 
 @pytest.mark.slow
-def test_a_torchrun_that_begins_nothing_counts_each_time(nodes: Nodes, spec_of: SpecOf) -> None:
+def test_a_torchrun_that_begins_nothing_counts_each_time(nodes: Nodes, get_spec: SpecOf) -> None:
     (nodes.root / "bin" / "torchrun.breaks").touch()
-    assert [ends(nodes, spec_of(), ["exit 0"]) for _ in range(3)] == [[1], [1], [5]]
+    assert [ends(nodes, get_spec(), ["exit 0"]) for _ in range(3)] == [[1], [1], [5]]
 
 
 @pytest.mark.parametrize("name", ["python", "torchrun"])
-def test_an_image_without_what_it_takes_to_meet_is_bad_input(nodes: Nodes, spec_of: SpecOf, name: str) -> None:
+def test_an_image_without_what_it_takes_to_meet_is_bad_input(nodes: Nodes, get_spec: SpecOf, name: str) -> None:
     (nodes.root / "bin" / name).unlink()
     folder = nodes.root / "system"
     folder.mkdir()
     for tool in ("cat", "date", "dirname", "grep", "mkdir", "mktemp", "mv", "sh", "sleep", "uname"):
         (folder / tool).symlink_to(f"/bin/{tool}" if Path(f"/bin/{tool}").exists() else f"/usr/bin/{tool}")
     nodes.path = f"{nodes.root}/bin:{folder}"
-    assert ends(nodes, spec_of(), ["exit 0"]) == [2]
+    assert ends(nodes, get_spec(), ["exit 0"]) == [2]
 
 
-def test_hours_count_once_while_any_node_is_up(nodes: Nodes, spec_of: SpecOf) -> None:
+def test_hours_count_once_while_any_node_is_up(nodes: Nodes, get_spec: SpecOf) -> None:
     uptime, gone = nodes.root / "uptime", nodes.root / "gone"
     uptime.write_text("100.00 1.0\n")
     nodes.env["GANGWAY_UPTIME"] = str(uptime)
-    spec = spec_of(f"echo up; while [ ! -e {gone} ]; do sleep 0.05; done; exit 75")
+    spec = get_spec(f"echo up; while [ ! -e {gone} ]; do sleep 0.05; done; exit 75")
     with nodes.begun(spec, "a") as one, nodes.begun(spec, "b") as other:
         until_line(one, "up")
         until_line(other, "up")
@@ -404,12 +404,12 @@ def test_hours_count_once_while_any_node_is_up(nodes: Nodes, spec_of: SpecOf) ->
 
 
 @pytest.mark.slow
-def test_hours_in_which_the_machine_slept_do_not_count(nodes: Nodes, spec_of: SpecOf) -> None:
+def test_hours_in_which_the_machine_slept_do_not_count(nodes: Nodes, get_spec: SpecOf) -> None:
     uptime, gone = nodes.root / "uptime", nodes.root / "gone"
     uptime.write_text("100.00 1.0\n")
     nodes.env["GANGWAY_UPTIME"] = str(uptime)
     nodes.max_hours = 1
-    spec = spec_of(f"echo up; while [ ! -e {gone} ]; do sleep 0.05; done; exit 75")
+    spec = get_spec(f"echo up; while [ ! -e {gone} ]; do sleep 0.05; done; exit 75")
     with nodes.begun(spec, "a") as one:
         until_line(one, "up")
         time.sleep(1.2)  # it looks each second
@@ -423,8 +423,8 @@ def test_hours_in_which_the_machine_slept_do_not_count(nodes: Nodes, spec_of: Sp
     assert not list(nodes.folder(spec.job).glob("slept.*"))
 
 
-def test_the_end_of_the_hours_is_that_of_all(nodes: Nodes, spec_of: SpecOf) -> None:
-    spec, nodes.max_hours = spec_of(SAVES), 2
+def test_the_end_of_the_hours_is_that_of_all(nodes: Nodes, get_spec: SpecOf) -> None:
+    spec, nodes.max_hours = get_spec(SAVES), 2
     folder = nodes.folder(spec.job)
     folder.mkdir(parents=True)
     (folder / "used").write_text("7199\n")
@@ -454,7 +454,7 @@ class Classifier:
         self, root: Path, spec: AwsNodeSpec, port: int, *, nodes: tuple[int, int] = (2, 2), epochs: int = EPOCHS
     ) -> None:
         root.mkdir()
-        job = job_of("python", str(EXAMPLE), "--epochs", str(epochs), port=port, nodes=nodes)
+        job = get_job("python", str(EXAMPLE), "--epochs", str(epochs), port=port, nodes=nodes)
         # A job of its own at the store, as another command is.
         job = job.model_copy(update={"argv": (root.name,)})
         self.spec = replace(spec, job=job)

@@ -19,7 +19,7 @@ from stacks import cosign
 from stacks.base.image_signature import image_signature
 from stacks.config.paths import ROOT
 from stacks.config.stack_config import StackConfig
-from stacks.cosign import check_keyless, signatures_of
+from stacks.cosign import check_keyless, get_signatures
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
 from tests.cosigned import key_pair, signed_payload
@@ -85,27 +85,27 @@ def test_an_image_that_nobody_signed(answers: Path) -> None:
     (answers / "err").write_text(NONE)
     (answers / "status").write_text("1")
     with pytest.raises(InputError, match="no signatures associated") as caught:
-        signatures_of(IMAGE)
+        get_signatures(IMAGE)
     assert "error during" not in str(caught.value)
 
 
 def test_the_bundle_of_cosign_3_is_not_known(answers: Path) -> None:
     (answers / "out").write_text(json.dumps(BUNDLE))
     with pytest.raises(InputError, match="--new-bundle-format=false"):
-        signatures_of(IMAGE)
+        get_signatures(IMAGE)
 
 
 def test_without_cosign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="cosign is not on this machine"):
-        signatures_of(IMAGE)
+        get_signatures(IMAGE)
 
 
 def test_one_that_does_not_end(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (answers / "cosign").write_text("#!/bin/sh\nexec sleep 30\n")
     monkeypatch.setattr(cosign, "TIMEOUT_SEC", 0.2)
     with pytest.raises(InputError, match="has not ended"):
-        signatures_of(IMAGE)
+        get_signatures(IMAGE)
 
 
 KEYLESS = {"identity": "releases@example.com", "issuer": "https://token.actions.githubusercontent.com"}
@@ -202,7 +202,7 @@ def test_real_cosigns_signature_holds(registry: str, tmp_path: Path, monkeypatch
     version = subprocess.run(["cosign", "version"], capture_output=True, text=True, check=True).stdout
     old = ["--use-signing-config=false"] if "v3." in version else []
     subprocess.run([*sign, *old, registry], capture_output=True, check=True)
-    (signed,) = signatures_of(registry)
+    (signed,) = get_signatures(registry)
     public = (tmp_path / "cosign.pub").read_text()
     held = checked_signature(registry, public, signed.payload, signed.signature, signed_name(registry))
     assert held.name == signed_name(registry)

@@ -15,7 +15,7 @@ import pytest
 from pulumi.runtime import register_stack_transformation
 
 from components.core.findings import InputError
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.data_guard import DataGuard, delete_named_first
 from stacks.loading.loader import from_file
@@ -137,7 +137,9 @@ def test_other_tags_change_tags_alone(
 def test_scratch_may_be_removed(inputs: Mapping[str, Any]) -> None:
     """Such as the bucket for a head's scripts, which a stack with one rung of capacity does not have."""
     urn = "urn:pulumi:demo::gangway::gangway:gcp:HeadFiles$gcp:storage/bucket:Bucket::demo-head"
-    guard = DataGuard(provider_of("gcp").retention, (), {urn: {"type": "gcp:storage/bucket:Bucket", "outputs": inputs}})
+    guard = DataGuard(
+        get_provider("gcp").retention, (), {urn: {"type": "gcp:storage/bucket:Bucket", "outputs": inputs}}
+    )
     if inputs:
         guard.check_removed()
     else:
@@ -152,7 +154,7 @@ def state_of(resources: Sequence[PlannedResource]) -> dict[str, dict[str, Any]]:
 
 def guarded(config: StackConfig, state: Mapping[str, Any], allowed: Sequence[str] = ()) -> dict[str, Any]:
     """By name of each resource that may not be replaced: the refusal."""
-    guard, found = DataGuard(provider_of(config.provider).retention, allowed, state), dict[str, str]()
+    guard, found = DataGuard(get_provider(config.provider).retention, allowed, state), dict[str, str]()
 
     def watch(args: pulumi.ResourceTransformationArgs) -> None:
         result: Any = guard.watch(args)

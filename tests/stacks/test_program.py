@@ -20,7 +20,7 @@ from stacks.base.ownership import READ_STATE
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file, from_pulumi
 from stacks.plan.plan import make_plan
-from stacks.program import program_of
+from stacks.program import get_program
 from stacks.recording import PlaceholderCloud
 
 REPO = Path(__file__).resolve().parents[2]
@@ -200,7 +200,7 @@ def test_without_the_engine_the_program_names_the_ways_in(repo: Path) -> None:
 
 
 def test_a_program_is_a_module_of_its_providers_package() -> None:
-    assert program_of("aws").build.__module__ == "stacks.providers.aws.program"
+    assert get_program("aws").build.__module__ == "stacks.providers.aws.program"
     assert issubclass(InputError, ValueError)
 
 

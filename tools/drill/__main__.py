@@ -75,8 +75,8 @@ def main(argv: Sequence[str]) -> int:
                 rows.append((name, "", "", "", f"not survived: {error}"))
                 say(f" FAILED: {error}")
                 continue
-            rows.append(row_of(name, outcome, undisturbed))
-            if problem := problem_of(name, outcome):
+            rows.append(get_row(name, outcome, undisturbed))
+            if problem := get_problem(name, outcome):
                 failed.append(name)
             say(f" {' | '.join(rows[-1][1:])}{f' FAILED: {problem}' if problem else ''}")
     table = _table(rows)
@@ -144,7 +144,7 @@ def _outcome(cluster: Cluster, wall_sec: float) -> Outcome:
     )
 
 
-def problem_of(name: str, outcome: Outcome) -> str:
+def get_problem(name: str, outcome: Outcome) -> str:
     """What should not have been; empty where nothing."""
     if outcome.images != CONFIG.total_images:
         return f"ended at {outcome.images:,} of {CONFIG.total_images:,} images"
@@ -153,7 +153,7 @@ def problem_of(name: str, outcome: Outcome) -> str:
     return f"{outcome.saved_lost:,} saved images lost" if outcome.saved_lost > allowed else ""
 
 
-def row_of(name: str, outcome: Outcome, undisturbed: Outcome) -> tuple[str, ...]:
+def get_row(name: str, outcome: Outcome, undisturbed: Outcome) -> tuple[str, ...]:
     """Of the table: see HEADER."""
     if outcome.state == undisturbed.state:
         exact = "yes"

@@ -81,7 +81,7 @@ def killed_in_saving(cluster: Cluster) -> None:
     cluster.start()
     _mid_training(cluster)
     cluster.until(cluster.is_saving, "a checkpoint is being written")
-    _writer_of(cluster).lose()
+    _get_writer(cluster).lose()
     for node in cluster.nodes:
         if node.ended.is_set():
             node.start()
@@ -246,7 +246,7 @@ def _mid_training(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.images() > images, "a line of statistics")
 
 
-def _writer_of(cluster: Cluster) -> Node:
+def _get_writer(cluster: Cluster) -> Node:
     """The node whose worker has rank 0."""
     environments = {node: Path(f"/proc/{node.workers()[-1]}/environ").read_bytes() for node in cluster.nodes}
     return next(node for node, values in environments.items() if b"\0RANK=0\0" in values)

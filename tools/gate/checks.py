@@ -144,7 +144,7 @@ def _fp32_of(family: str) -> Callable[[Gate], Outcome]:
     return run
 
 
-def _checks_of(family: str) -> dict[str, Check]:
+def _get_checks(family: str) -> dict[str, Check]:
     """What is tried of each family but DCGAN, with which all other checks are made."""
     eager, compiled = {"precision": "bf16"}, {"precision": "bf16", "compile": "on"}
     return {
@@ -285,7 +285,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "bf16-compile": Check(
             "bfloat16, compiled", _bf16, _in({"precision": "bf16", "compile": "on"}, _BF16, "compile"), 150
         ),
-        **{name: check for family in FAMILIES if family != DCGAN for name, check in _checks_of(family).items()},
+        **{name: check for family in FAMILIES if family != DCGAN for name, check in _get_checks(family).items()},
     }
 )
 """By the name that `--only` takes, in the order in which they are tried."""

@@ -124,7 +124,9 @@ class PartSaver(Saver):
         rank = self._world.rank
         self._empty = parts.without_numbers(dict(state))
         first = self._world.first_with_part[rank] == rank
-        self._blocks = parts.blocks_of(dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0)
+        self._blocks = parts.get_blocks(
+            dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0
+        )
         here = {name: local(tensor) for name, tensor in parts.tensors(state) if not tensor.is_meta}
         self._buffers = copy_to_cpu(here, self._buffers)
 

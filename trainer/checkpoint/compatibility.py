@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
-from trainer.families.registry import family_of
-from trainer.phases.optimisers import groups_of
+from trainer.families.registry import get_family
+from trainer.phases.optimisers import get_groups
 from trainer.phases.roles import RoleSpec, ema_keys
 
 
@@ -19,7 +19,7 @@ def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
     if found := _unlike_counters(config, state):
         return found
     with torch.device("meta"):
-        roles = family_of(config).roles(config)
+        roles = get_family(config).roles(config)
     networks = {role.key: role.network for role in roles}
     networks |= {part: role.network for part, role in ema_keys([role for role in roles if role.averaged]).items()}
     for part, network in networks.items():
@@ -74,7 +74,7 @@ def _unlike(part: str, network: nn.Module, saved: object) -> str:
 
 
 def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
-    part, groups = f"opt_{role.key}", groups_of(role, config)
+    part, groups = f"opt_{role.key}", get_groups(role, config)
     moments = saved.get("state") if isinstance(saved, Mapping) else None
     if not isinstance(moments, Mapping):
         return f"{part} is missing, or has no moments"

@@ -95,7 +95,7 @@ class Block(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def blocks_of(state: State, *, split: bool, whole: bool) -> list[Block]:
+def get_blocks(state: State, *, split: bool, whole: bool) -> list[Block]:
     """What this worker writes: `split`, of tensors that are split, its own part, if any of it is there; `whole`, what
     every worker has alike. Of the meta device are those that others have.
     """
@@ -134,7 +134,7 @@ def write_part(path: Path, number: int, blocks: Sequence[Block], numbers: Mappin
     return Written(part, pieces, {name: digest.hexdigest() for name, digest in digests.items()})
 
 
-def damage_of(folder: Path, part: Part) -> str:
+def get_damage(folder: Path, part: Part) -> str:
     """What is wrong with a worker's file; empty for nothing."""
     path = folder / part.file
     if Path(part.file).name != part.file or not path.is_file():
@@ -143,7 +143,7 @@ def damage_of(folder: Path, part: Part) -> str:
     return "" if found == part.sha256 else f"the hash of {part.file} is not the one in its manifest"
 
 
-def pieces_of(found: object, empty: State, parts: Sequence[Part]) -> list[Piece]:
+def get_pieces(found: object, empty: State, parts: Sequence[Part]) -> list[Piece]:
     """The pieces that a checkpoint names, each of a tensor of its state and inside a part. ValueError: they are not
     that, or not all that there must be.
     """

@@ -21,7 +21,7 @@ from trainer.data.domains import numbers_by_domain
 from trainer.data.images_in_memory import ImageSource
 from trainer.data.loader import Sampler
 from trainer.data.shards import ShardedImages
-from trainer.families.registry import family_of
+from trainer.families.registry import get_family
 from trainer.networks.base import Generator
 from trainer.networks.factory import build
 from trainer.networks.progressive_schedule import phase_at
@@ -164,7 +164,7 @@ def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tens
     """uint8 images of a state's averages, as a run's grids show them: of fixed latents, or of the first real images of
     each domain, each followed by its translation and by that translated back.
     """
-    config, translations = state.config, family_of(state.config).translations
+    config, translations = state.config, get_family(state.config).translations
     if translations is None:
         return sample_grid(state.ema_on(device), config, device)
     count = num_shown(config) // (2 * SHOWN_OF_EACH)
@@ -174,7 +174,7 @@ def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tens
         return to_uint8(translations(state.averages_on(device), Unpaired(a, b)), config)
 
 
-def captions_of(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[str]]:
+def get_captions(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[str]]:
     """What the columns of the run's grids are, of `run_grid`'s images of each domain; nothing where all are alike."""
     if not config.translates:
         return ()

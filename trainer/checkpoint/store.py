@@ -255,7 +255,7 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
         )
     state, pieces = _read_state(path), tuple[Piece, ...]()
     if manifest.parts:
-        state, pieces = _parts_of(path, state, manifest, damaged)
+        state, pieces = _get_parts(path, state, manifest, damaged)
     if set(state) != set(manifest.state_sha256):
         raise TrainerError(
             place=str(path),
@@ -267,12 +267,12 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
     return Checkpoint(manifest, state, pieces, path.parent)
 
 
-def _parts_of(
+def _get_parts(
     path: Path, content: State, manifest: Manifest, damaged: Mapping[str, str] | None
 ) -> tuple[State, tuple[Piece, ...]]:
     """A state without its numbers, and the pieces that have them (TrainerError: a part is damaged, or no such)."""
     for part in manifest.parts:
-        found = parted.damage_of(path.parent, part) if damaged is None else damaged.get(part.file, "")
+        found = parted.get_damage(path.parent, part) if damaged is None else damaged.get(part.file, "")
         if found:
             raise TrainerError(
                 place=str(path),
@@ -284,7 +284,7 @@ def _parts_of(
     if not isinstance(state, dict) or not all(isinstance(part, str) for part in state):
         raise _unreadable(path, f"a {type(state).__name__} in place of named parts")
     try:
-        return state, tuple(parted.pieces_of(content.get("pieces"), state, manifest.parts))
+        return state, tuple(parted.get_pieces(content.get("pieces"), state, manifest.parts))
     except ValueError as error:
         raise _unreadable(path, str(error)) from None
 
@@ -298,7 +298,7 @@ def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
         except TrainerError:  # which is told of where it is loaded
             continue
         for part in parts[world.rank :: world.world_size]:
-            if damage := parted.damage_of(folder, part):
+            if damage := parted.get_damage(folder, part):
                 found[part.file] = damage
     return {file: damage for each in world.gather(found, dict[str, str]) for file, damage in each.items()}
 

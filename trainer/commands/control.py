@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from trainer.config.arguments import Parser, add_run_dir
 from trainer.config.values.control import SWITCH_FILE, Objective, PolicyName
-from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, settings_of
+from trainer.control.flags import MORE_FLAG, OBJECTIVE_FLAG, POLICY_FLAG, get_settings
 from trainer.core.console import warn
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
@@ -71,7 +71,7 @@ def _switched(lines: Sequence[Line], word: str) -> str:
 
 def _replay(arguments: argparse.Namespace) -> int:
     from trainer.control.replay import recorded, shown
-    from trainer.control.watch import history_of
+    from trainer.control.watch import get_history
 
     require_run(arguments.run_dir, (STATS_FILE,))
     log, place = read_stats_log(arguments.run_dir), str(arguments.run_dir / STATS_FILE)
@@ -84,8 +84,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     failed = [] if own is None else [(each.session, each.images) for each in own.fatal]
     for policy in policies:
         base = None if own is None else own.settings
-        settings = settings_of(policy, arguments.objective, arguments.control, "observe", base)
-        history, interval_sec = history_of(lines, settings.interval_sec, failed=failed), settings.interval_sec
+        settings = get_settings(policy, arguments.objective, arguments.control, "observe", base)
+        history, interval_sec = get_history(lines, settings.interval_sec, failed=failed), settings.interval_sec
         if not history:
             raise TrainerError(
                 place=place,

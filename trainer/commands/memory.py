@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from trainer.config.arguments import count
-from trainer.config.step_memory import StepMemory, estimate, images_at_once, least_gib, parts_of
+from trainer.config.step_memory import StepMemory, estimate, get_parts, images_at_once, least_gib
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 
@@ -31,7 +31,7 @@ def add_memory(parser: "Parser") -> None:
 def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: bool, as_json: bool) -> str:
     """A line for each part, or JSON. TrainerError: fewer images than workers, or a trace of split networks."""
     config.check_workers(workers * num_nodes)
-    parts = parts_of(config, workers, num_nodes)
+    parts = get_parts(config, workers, num_nodes)
     if trace and parts > 1:
         raise TrainerError(
             place="--trace",

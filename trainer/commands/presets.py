@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic_core import to_jsonable_python
 
 from trainer.config.presets import CATALOGUE, preset
-from trainer.config.sources import value_of
+from trainer.config.sources import get_value
 from trainer.config.values.summaries import in_words
 from trainer.core.program import MODULE, program
 
@@ -101,7 +101,7 @@ def _published(name: str, width: int) -> list[str]:
     for field, known in entry.published.items():
         place, _, what = known.source.partition(": ")
         there = f", there {in_words(known.value)}" if known.instead else ""
-        places.setdefault(place, []).append((field, in_words(value_of(entry.config, field)) + there, what))
+        places.setdefault(place, []).append((field, in_words(get_value(entry.config, field)) + there, what))
     if not places:
         return []
     rows = [row for found in places.values() for row in found]

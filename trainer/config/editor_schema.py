@@ -38,7 +38,7 @@ _CHOICES = (ARCHITECTURES, LOSSES)
 Schema = dict[str, Any]
 
 
-def union_of(choice: Choice) -> Any:
+def get_union(choice: Choice) -> Any:
     """The discriminated union of models, each with the fields that its word decides about."""
     models = [_model(choice, word) for word in choice.parts]
     return Annotated[functools.reduce(operator.or_, models), Discriminator(choice.by)]
@@ -140,7 +140,7 @@ def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
     """What each word allows of the fields that it decides about, by its definition's name, with what to say of other
     values.
     """
-    models = TypeAdapter(union_of(choice)).json_schema()["$defs"]
+    models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
         typed, properties = models[part.__name__]["properties"], dict[str, Schema]()
         for name, field in choice.fields[word].items():

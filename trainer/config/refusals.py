@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from trainer.config.network_size import device_gib, host_gib, largest_batch_gpu, smaller_networks, state_gib
 from trainer.config.segment_plan import Stretch, stretches
-from trainer.config.step_memory import images_at_once, parts_of
+from trainer.config.step_memory import get_parts, images_at_once
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.metric_names import FEWEST_IMAGES, METRICS, parse
 from trainer.config.values.segments import Span
@@ -186,7 +186,7 @@ def device_memory(
     each: a smaller micro-batch where that helps, else smaller networks. `span` is the part of the run that is meant;
     None for all of it.
     """
-    parts, at_once = parts_of(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
+    parts, at_once = get_parts(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
     graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
     needed = device_gib(config, at_once, parts, span)
     if needed <= memory_gib:

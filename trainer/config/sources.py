@@ -433,7 +433,7 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
 """By preset and field of TrainConfig; `schedules.lr_g` is one of its schedules."""
 
 
-def value_of(config: "TrainConfig", field: str) -> object:
+def get_value(config: "TrainConfig", field: str) -> object:
     """What a configuration has in a field of a table."""
     return functools.reduce(getattr, field.split("."), config)
 
@@ -441,7 +441,7 @@ def value_of(config: "TrainConfig", field: str) -> object:
 def departures(config: "TrainConfig") -> tuple[str, ...]:
     """A sentence on each field of a preset that has another value than its source prints."""
     return tuple(
-        f"{field} is {in_words(value_of(config, field))} instead of {in_words(published.value)}: {published.instead}"
+        f"{field} is {in_words(get_value(config, field))} instead of {in_words(published.value)}: {published.instead}"
         for field, published in PUBLISHED.get(config.preset, {}).items()
         if published.instead
     )

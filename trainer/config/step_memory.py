@@ -81,18 +81,18 @@ _AT_PEAK: Mapping[str, _AtPeak] = MappingProxyType(
 )
 
 
-def share_of(config: TrainConfig, workers: int) -> int:
+def get_share(config: TrainConfig, workers: int) -> int:
     """Images of a step on the worker that has most, of so many."""
     return largest_share(config.batch_size, replicas(config, workers), config.group)
 
 
 def images_at_once(config: TrainConfig, workers: int) -> int:
     """Of those, in one micro-batch."""
-    share = share_of(config, workers)
+    share = get_share(config, workers)
     return min(config.batch_gpu or share, share)
 
 
-def parts_of(config: TrainConfig, workers: int, num_nodes: int) -> int:
+def get_parts(config: TrainConfig, workers: int, num_nodes: int) -> int:
     """Over how many workers weights, gradients and moments are split, of so many on each of so many nodes: in a
     pipeline the generator's alone.
     """
@@ -106,7 +106,7 @@ def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepM
     grow of the size, that take most. Of a pipeline on the second stage, as if its half made all feature maps: it makes
     the large ones.
     """
-    parts = parts_of(config, workers, num_nodes)
+    parts = get_parts(config, workers, num_nodes)
     return max((_at(config, each, workers * num_nodes, parts) for each in _shown(config)), key=lambda each: each.total)
 
 
@@ -114,7 +114,7 @@ def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> floa
     """What that worker's device cannot do without (`network_size.device_gib`), in the segment that needs most, each at
     the sizes that networks which grow have in it.
     """
-    parts = parts_of(config, workers, num_nodes)
+    parts = get_parts(config, workers, num_nodes)
     return max(
         device_gib(each.config, images_at_once(each.config, workers * num_nodes), parts, each.span)
         for each in stretches(config)
@@ -182,7 +182,7 @@ def _activations(config: TrainConfig, workers: int) -> float:
     g_step += copies * (generator.parameters + discriminator.parameters)
     streams = 2 if config.g_reals == "fresh" or config.translates else 1
     size = config.channels * config.frames * config.resolution**2
-    return max(d_step, g_step) + _PIXEL_BYTES * streams * share_of(config, workers) * size
+    return max(d_step, g_step) + _PIXEL_BYTES * streams * get_share(config, workers) * size
 
 
 class _Judged(NamedTuple):

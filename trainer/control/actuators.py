@@ -112,7 +112,7 @@ class Actuators:
         self._power_share = share
 
 
-def changes_of(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
+def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
     """A segment's fields that a decision about `OF_SEGMENTS` sets, in a segment whose step sizes have that factor. Step
     sizes follow the batch with its square root, which keeps Adam's noise as it was (Malladi et al. 2022).
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainer.config.values.control import SWITCH_FILE, ControlSettings
-from trainer.control.decide import Outcome, next_decision, policy_of
+from trainer.control.decide import Outcome, get_policy, next_decision
 from trainer.control.fatal import BEGUN
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
@@ -51,7 +51,7 @@ class Controller:
         say: Say,
     ) -> None:
         self._settings, self._world, self._machine, self._start, self._seed = settings, world, machine, start, seed
-        self._policy, self._switch = policy_of(settings), run_dir / SWITCH_FILE
+        self._policy, self._switch = get_policy(settings), run_dir / SWITCH_FILE
         self._history, self._watch = list(history), Watch(settings.interval_sec)
         self._event, self._say = event, say
         self._told, self._failures, self._was_off = "", 0, False
@@ -106,12 +106,12 @@ class Controller:
         if self._failures >= _MOST_FAILURES:
             return None
         try:
-            return self._decided_of(line)
+            return self._find_decision(line)
         except Exception as error:  # a bug, or a folder that does not answer, must cost no run
             self._fail(error, line["images"])
             return None
 
-    def _decided_of(self, line: Line) -> Decision | None:
+    def _find_decision(self, line: Line) -> Decision | None:
         found = self._watch.see(line)
         if found is None:
             return None

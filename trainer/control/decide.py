@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     verdict: Verdict | None = None
 
 
-def policy_of(settings: ControlSettings) -> Policy:
+def get_policy(settings: ControlSettings) -> Policy:
     """By its name."""
     match settings.policy:
         case "fixed":

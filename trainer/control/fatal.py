@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trainer.config.values.control import JUDGE
 from trainer.control.interval import Decision, Value
-from trainer.control.watch import decision_of, training_sec
+from trainer.control.watch import get_decision, training_sec
 from trainer.records.stats_log import Line
 
 BEGUN = "decision-begun"
@@ -135,7 +135,7 @@ def _left(session: Sequence[Line], trial: _Trial | None, interval_sec: float) ->
     for line in session:
         event = line.get("event")
         if event == BEGUN:
-            made = decision_of(line)
+            made = get_decision(line)
             fatal = Fatal(line["session"], line["images"], made, _KILLED)
             trial = None if made.policy == JUDGE or takes_less(made) else _Trial(fatal, last)
         elif event is None and "knobs" in line:

@@ -45,10 +45,10 @@ def control_asked(arguments: argparse.Namespace) -> ControlSettings | None:
             if value is not None:
                 warn(f"gangway: warning: {flag} is ignored without {MODE_FLAG} act or observe")
         return None
-    return settings_of(arguments.policy, arguments.objective, arguments.control, arguments.controller)
+    return get_settings(arguments.policy, arguments.objective, arguments.control, arguments.controller)
 
 
-def settings_of(
+def get_settings(
     policy: str | None, objective: str | None, more: str | None, mode: str, base: ControlSettings | None = None
 ) -> ControlSettings:
     """What these values of the flags say; None for one that is not given (TrainerError: a bad value). `base` has what

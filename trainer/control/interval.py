@@ -175,7 +175,7 @@ def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
     return (noise_scale + base) / (noise_scale + batch_size)
 
 
-def noise_scale_of(history: Sequence[Interval]) -> float | None:
+def find_noise_scale(history: Sequence[Interval]) -> float | None:
     """The middle of the last estimates: one alone may be far off."""
     known = [each.noise_scale for each in history if each.noise_scale is not None]
     return median(known[-_NOISE_SCALES:]) if known else None

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neighbour, memory_share
 from trainer.control.guardrails import MOST_FAILURES, failures
-from trainer.control.interval import Decision, Interval, Knobs, noise_scale_of, score
+from trainer.control.interval import Decision, Interval, Knobs, find_noise_scale, score
 
 OF_QUALITY = ("batch_size", "precision")
 """Knobs that what is learnt depends on."""
@@ -108,7 +108,7 @@ def _compared(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
     last = history[place]
-    measure = _Measure(noise_scale_of(history[: place + 1]), last, settings, start)
+    measure = _Measure(find_noise_scale(history[: place + 1]), last, settings, start)
     # Of what came after, the intervals that it was promised: later ones may be of another day.
     waited = history[place + 1 + SETTLE :][: LONGEST * settings.patience]
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores

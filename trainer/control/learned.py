@@ -134,7 +134,7 @@ class Learned:
         last = history[-1]
         if last.invalid or score(last, room.objective, room.start.batch_size) is None:
             return None
-        trials = trials_of(history, room)
+        trials = get_trials(history, room)
         lost_sec = math.fsum(each.lost_sec for each in trials)
         explores = lost_sec < self._lost_sec
         draw = np.random.default_rng([room.seed, last.images])
@@ -161,7 +161,7 @@ class Learned:
         )
 
 
-def trials_of(history: Sequence[Interval], room: Room) -> list[Trial]:
+def get_trials(history: Sequence[Interval], room: Room) -> list[Trial]:
     """What each change of the history brought, and what going back would, which is known by then as well. What only
     undid a change is not a trial of its own.
     """

@@ -11,7 +11,7 @@ from trainer.distributed.world import World
 from trainer.networks.precision import choose, slower_here
 
 
-def machine_of(
+def get_machine(
     world: World,
     config: TrainConfig,
     actuators: Actuators,

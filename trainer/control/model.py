@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.config.values.control import UNITS
-from trainer.control.interval import Decision, Interval, Knobs, Value, noise_scale_of, score
+from trainer.control.interval import Decision, Interval, Knobs, Value, find_noise_scale, score
 from trainer.control.policy import Room
 
 Vector = NDArray[np.float64]
@@ -108,7 +108,7 @@ class Model:
         # Networks that have grown take another time for everything.
         alike = (each for each in history if each.resolution == history[-1].resolution)
         known = [each for each in alike if not each.invalid][-_KEPT:]
-        last, noise = known[-1], noise_scale_of(known)
+        last, noise = known[-1], find_noise_scale(known)
         present = last.after
         model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
 

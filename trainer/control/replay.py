@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control.bottleneck import bottleneck
-from trainer.control.decide import next_decision, policy_of
+from trainer.control.decide import get_policy, next_decision
 from trainer.control.fatal import Fatal, fatal_changes
 from trainer.control.guardrails import Machine
 from trainer.control.history import remembered
@@ -123,7 +123,7 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     """What the settings' policy would have decided after each interval of what the run really did before: the run's
     own changes stay in the history. `own`: without it, cores and workers are those of each interval, and the seed is 0.
     """
-    policy, rows, seen = policy_of(settings), list[Row](), list[Interval]()
+    policy, rows, seen = get_policy(settings), list[Row](), list[Interval]()
     start, seed = history[0].knobs, 0 if own is None else own.seed
     ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from trainer.config.values.control import JUDGE
 from trainer.control.bottleneck import Kind, bottleneck, has_neighbour
-from trainer.control.interval import Decision, Interval, Value, efficiency, noise_scale_of
+from trainer.control.interval import Decision, Interval, Value, efficiency, find_noise_scale
 from trainer.control.judge import MOST_SLOWER
 from trainer.control.policy import Room
 
@@ -138,7 +138,7 @@ def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
     last = history[-1]
     size = last.knobs.batch_size
     estimates = [each for each in history if each.noise_scale is not None and each.knobs == last.knobs]
-    noise = noise_scale_of(estimates)
+    noise = find_noise_scale(estimates)
     if noise is None or len(estimates) < _IN_A_ROW or "batch_size" not in room.allowed:
         return None
     up = noise >= _FAR * size

@@ -94,7 +94,7 @@ def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
     )
 
 
-def history_of(
+def get_history(
     lines: Iterable[Line],
     interval_sec: float,
     images: float = math.inf,
@@ -119,14 +119,14 @@ def history_of(
                 watch.quality(line["quality"])
             case "decision" if line["images"] <= images and history and line["outcome"] != "observed":
                 is_failed = line["outcome"] == "failed" or (line["session"], line["images"]) in failed
-                history[-1] = history[-1].ended_by(decision_of(line), failed=is_failed)
+                history[-1] = history[-1].ended_by(get_decision(line), failed=is_failed)
                 watch.changed()
             case _:
                 pass
     return history
 
 
-def decision_of(line: Line) -> Decision:
+def get_decision(line: Line) -> Decision:
     """The decision that an event tells of."""
     return Decision(*(line[name] for name in Decision._fields))
 

@@ -19,10 +19,10 @@ def _quotas(own: Path, mounted: Path) -> Iterator[float]:
     """Cores that each control group of this process, and each one above it, may have; of both versions."""
     for is_second, folder in control_groups("cpu", own, mounted):
         names = ("cpu.max",) if is_second else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        yield from _cores_of(*(folder / name for name in names))
+        yield from _get_cores(*(folder / name for name in names))
 
 
-def _cores_of(*files: Path) -> Iterator[float]:
+def _get_cores(*files: Path) -> Iterator[float]:
     """Microseconds of processor time out of a period's; nothing where there is no such limit, or no such file."""
     try:
         quota, period = " ".join(file.read_text("ascii") for file in files).split()

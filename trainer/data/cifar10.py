@@ -40,7 +40,7 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
     """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one. `split` is train (50,000
     images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
     """
-    path = fetch(_archive_of(source, out), out)
+    path = fetch(_get_archive(source, out), out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
     members = _members(path)
@@ -64,7 +64,7 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
     )
 
 
-def _archive_of(source: str, out: Path) -> str:
+def _get_archive(source: str, out: Path) -> str:
     if source.endswith((".tar.gz", ".tgz", ".tar")) or (not is_remote(source) and Path(source).is_file()):
         return source
     names = files_in(source, out).listing().files

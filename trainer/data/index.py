@@ -18,7 +18,7 @@ from trainer.core.errors import broken_rule, from_validation
 from trainer.core.files import read_input, write_atomically
 from trainer.core.program import program
 from trainer.data.encoding import Encoding
-from trainer.data.listing import Skipped, Tally, kind_of
+from trainer.data.listing import Skipped, Tally, get_kind
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
@@ -77,7 +77,7 @@ class SourceNote(_Model):
             return value
         tally = Tally()
         for name in value:
-            tally.skip(kind_of(name), "cannot be used", name)
+            tally.skip(get_kind(name), "cannot be used", name)
         return tally.listing().skipped
 
 
@@ -237,7 +237,7 @@ class Recipe:
         """Files of images."""
         return -(-len(self.items) // self.items_per_shard)
 
-    def items_of(self, shard: int) -> range:
+    def get_items(self, shard: int) -> range:
         """Numbers of the items that become one shard."""
         start = shard * self.items_per_shard
         return range(start, min(start + self.items_per_shard, len(self.items)))

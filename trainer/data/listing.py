@@ -63,10 +63,10 @@ class Tally:
         if self.hides(name):
             return
         if any("\ud800" <= letter <= "\udfff" for letter in name):
-            self.skip(kind_of(name), BROKEN_NAME, name)
+            self.skip(get_kind(name), BROKEN_NAME, name)
             return
         if name in self.files:
-            self.skip(kind_of(name), "name is there again; the last is read", name)
+            self.skip(get_kind(name), "name is there again; the last is read", name)
         self.files[name] = size
 
     def hides(self, name: str, *, is_folder: bool = False) -> bool:
@@ -114,11 +114,11 @@ class Listing:
             if name.lower().endswith(suffixes):
                 tally.files[name] = size
             elif name not in own:
-                tally.skip(kind_of(name), reason, name)
+                tally.skip(get_kind(name), reason, name)
         return tally.listing()
 
 
-def kind_of(name: str) -> str:
+def get_kind(name: str) -> str:
     """What a file is called in a table: `.txt file`; `file` where the name has no suffix of letters."""
     base, dot, suffix = name.rpartition("/")[2].rpartition(".")
     found = f"{dot}{suffix}".lower()

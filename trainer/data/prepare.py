@@ -27,7 +27,7 @@ from trainer.core.files import atomic_writer, cannot_be_written, clean_temporari
 from trainer.core.memory_limit import memory_limit
 from trainer.data.encoding import encoded
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
-from trainer.data.listing import Tally, kind_of
+from trainer.data.listing import Tally, get_kind
 from trainer.records.folders import visible
 
 JOURNAL_FILE = "journal.jsonl"
@@ -306,7 +306,7 @@ def prepare(
                     progress.found_all()
                 return index
             damaged = (_LABELS_FILE,)
-        items = [item for number in todo for item in recipe.items_of(number)]
+        items = [item for number in todo for item in recipe.get_items(number)]
         if progress is not None:
             progress.go_on(len(recipe.items) - len(items), damaged)
         with closing(_counted(decode_in_order(recipe, items, workers), progress)) as results:
@@ -328,7 +328,7 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
     labels = _write_labels(recipe, entries, folder)
     tally = Tally(recipe.note.skipped)
     for name, reason in skipped:
-        tally.skip(kind_of(name), reason, name)
+        tally.skip(get_kind(name), reason, name)
     note = recipe.note.model_copy(update={"skipped": tally.listing().skipped})
     index = ShardIndex.of(recipe.dataset, recipe.shape, shards, labels, note, recipe.encoding)
     clean_temporaries(folder)
@@ -347,7 +347,7 @@ def _counted(results: Generator[Result], progress: Progress | None) -> Generator
 def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder: Path, *, skip_broken: bool) -> Entry:
     decoded: list[Decoded] = []
     skipped: list[tuple[str, str]] = []
-    for _ in recipe.items_of(number):
+    for _ in recipe.get_items(number):
         item, result = next(results)
         if isinstance(result, Decoded):
             decoded.append(result)

@@ -144,7 +144,7 @@ def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _note_of(folder: Path) -> Path | None:
+def _find_note(folder: Path) -> Path | None:
     """The file that remembers a folder; None where there is no place that only this user writes."""
     own = Path(tempfile.gettempdir()) / f"gangway-{os.getuid()}"
     try:
@@ -160,7 +160,7 @@ def _note_of(folder: Path) -> Path | None:
 
 
 def _remembered(folder: Path, key: str) -> Verified | None:
-    note = _note_of(folder)
+    note = _find_note(folder)
     if note is None:
         return None
     try:
@@ -171,7 +171,7 @@ def _remembered(folder: Path, key: str) -> Verified | None:
 
 
 def _remember(folder: Path, found: Verified) -> None:
-    note = _note_of(folder)
+    note = _find_note(folder)
     if note is not None:
         with suppress(TrainerError):  # a full disk: the next start reads again
             write_atomically(note, found.model_dump_json().encode())

@@ -367,7 +367,7 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
     return ranks, device
 
 
-def mesh_of(
+def get_mesh(
     world_size: int, num_nodes: int, device: torch.device, shard: Shard, pipeline_stages: int = 1
 ) -> "DeviceMesh":
     """All workers by what a configuration has them share; all workers call it together. The stages of a pipeline are
@@ -424,7 +424,7 @@ def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) ->
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     assert isinstance(thread, dist.ProcessGroup), "likewise"
     try:
-        mesh = mesh_of(ranks.world_size, ranks.num_nodes, device, shard, pipeline_stages)
+        mesh = get_mesh(ranks.world_size, ranks.num_nodes, device, shard, pipeline_stages)
         yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh, weakref.ref(thread))
     except Exception as error:
         # All ranks leave together after an error that all know of. After any other the peers may be in the middle of

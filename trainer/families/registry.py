@@ -27,6 +27,6 @@ _GAN = Family(gan.roles, gan.phases)
 _CYCLEGAN = Family(cyclegan.roles, cyclegan.phases, cyclegan.translations)
 
 
-def family_of(config: TrainConfig) -> Family:
+def get_family(config: TrainConfig) -> Family:
     """The family that the configuration's networks play in."""
     return _CYCLEGAN if config.architecture == "cyclegan" else _GAN

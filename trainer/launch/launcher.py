@@ -54,7 +54,7 @@ from trainer.rendezvous.elastic_rendezvous import (
     POLL_SEC,
     ElasticRendezvous,
     StoreAnswersAgainError,
-    address_of,
+    get_address,
     wait_for_store,
 )
 from trainer.rendezvous.lifecycle import Event, State
@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
                 poll = NoticesFile(watched).poll if watched else None
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
                     watcher = Watcher(_notices(place), poll, job.left_sec)
-                    watchdog = watch_workers(Path(place), carbon_start.run_dir_of(torchrun_argv), hang_after_sec)
+                    watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
                     _watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         warn(str(error))
@@ -157,7 +157,7 @@ def _check_port(parsed: argparse.Namespace) -> None:
             endpoint, place = f"{parsed.master_addr}:{parsed.master_port or _MASTER_PORT}", "--master-port"
     if not is_host or not endpoint.rpartition(":")[2].isdecimal():
         return
-    port = address_of(endpoint)[1]
+    port = get_address(endpoint)[1]
     try:
         listen_everywhere(port).close()
     except OSError as error:
@@ -355,7 +355,7 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
         yield
         return
     try:
-        listening = listen_everywhere(address_of(parsed.rdzv_endpoint)[1])
+        listening = listen_everywhere(get_address(parsed.rdzv_endpoint)[1])
     except OSError as error:  # another process has the port; a restart may get another one
         warn(f"{_STORE}: cannot listen at {parsed.rdzv_endpoint}: {error.strerror}")
         raise SystemExit(EXIT_FAILED) from None

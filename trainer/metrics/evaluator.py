@@ -113,7 +113,7 @@ class Evaluator:
             keep = any(one.keeps for one in metrics.values())
             reals = self._known_reals(space, extractor, keep=keep)
             draws = max(one.draws for one in metrics.values())
-            fakes = self._fakes_of(generator, extractor, draws, keep=keep)
+            fakes = self._get_fakes(generator, extractor, draws, keep=keep)
             untrained = self._untrained(images, extractor, draws, keep=keep) if compared else None
             scored = [(one, self._score(one, extractor, reals, fakes, untrained)) for one in metrics.values()]
             cost = Quantity.measured(
@@ -142,7 +142,7 @@ class Evaluator:
             extractor, lambda part: torch.from_numpy(self._data.take(order[part])), len(order), keep=keep
         )
 
-    def _fakes_of(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
+    def _get_fakes(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
         config, device, num = self._config, self._world.own_device, draws * self._fakes
         rng = latents(num, config, images=0, purpose=Purpose.METRIC)
         classes = _classes_to_ask_for(config, self._data, num)
@@ -158,7 +158,7 @@ class Evaluator:
         device = self._world.own_device
         generator = build(self._config)[0].to(device).eval().requires_grad_(False)
         generator.enter(phase_at(self._config, images, device))
-        return self._fakes_of(generator, extractor, draws, keep=keep)
+        return self._get_fakes(generator, extractor, draws, keep=keep)
 
     def _collect(
         self, extractor: FeatureExtractor, make: Callable[[slice], Tensor], num: int, *, keep: bool

@@ -67,7 +67,7 @@ def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
     )
 
 
-def groups_of(role: Role | RoleSpec, config: TrainConfig) -> list[dict[str, Any]]:
+def get_groups(role: Role | RoleSpec, config: TrainConfig) -> list[dict[str, Any]]:
     """A role's parameters as its optimiser takes them: in one group, or in one for each step size."""
     if not config.layer_rates:
         return [{"params": list(role.network.parameters())}]
@@ -101,7 +101,7 @@ def adam_of_stage(role: Role, config: TrainConfig) -> torch.optim.Optimizer:
     """A pipeline's: over the parameters that are here, in groups that have the others too, by whose numbers moments are
     saved. All have their first moments already, as Adam would begin with: those elsewhere of the meta device.
     """
-    groups = groups_of(role, config)
+    groups = get_groups(role, config)
     whole = [group["params"] for group in groups]
     for group in groups:
         group["params"] = [parameter for parameter in group["params"] if not parameter.is_meta]

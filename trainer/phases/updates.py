@@ -70,7 +70,7 @@ class Accumulator:
         }
 
 
-def update_of(world: World, loss: nn.Module, roles: Sequence[Role]) -> Update:
+def get_update(world: World, loss: nn.Module, roles: Sequence[Role]) -> Update:
     """The update of the roles that learn in one phase, on the gradients that the last backward has left; layers that
     are idle now take no part. `loss` is the phase's, wrapped.
     """

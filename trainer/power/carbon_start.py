@@ -218,11 +218,11 @@ def _listening() -> Iterator[threading.Event]:
 
 def has_begun(argv: Sequence[str]) -> bool:
     """Whether the run that torchrun's arguments name has begun already: then it goes on at once."""
-    folder = run_dir_of(argv)
+    folder = find_run_dir(argv)
     return folder is not None and (folder / STATS_FILE).exists()
 
 
-def run_dir_of(argv: Sequence[str]) -> Path | None:
+def find_run_dir(argv: Sequence[str]) -> Path | None:
     """The folder of the run that torchrun's arguments name; None where they name none."""
     run_dir, preset = (_value(argv, flag) for flag in ("--run-dir", "--preset"))
     if run_dir is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer.core.errors import TrainerError
-from trainer.power.saved_limits import Board, BoardState, Note, Range, load_nvml, put_back, reason_of
+from trainer.power.saved_limits import Board, BoardState, Note, Range, get_reason, load_nvml, put_back
 
 if TYPE_CHECKING:
     from trainer.power.energy import Gpu
@@ -74,7 +74,7 @@ class NodeLimits:
                 done.append(state.describe())
             except self._nvml.NVMLError as error:
                 failed[uuid] = state
-                troubles.append(f"{uuid}: {reason_of(self._nvml, error)}")
+                troubles.append(f"{uuid}: {get_reason(self._nvml, error)}")
         self._changed = failed
         if not failed:  # else the note stays, and is free when this process ends: the launcher tries again
             try:
@@ -92,7 +92,7 @@ class NodeLimits:
         try:
             self._boards = [Board(self._nvml, gpu.uuid, f"node{node_rank}/gpu{gpu.local_rank}") for gpu in gpus]
         except self._nvml.NVMLError as error:
-            return f"{self._node}: {reason_of(self._nvml, error)}"
+            return f"{self._node}: {get_reason(self._nvml, error)}"
         return ""
 
     def _begin(self, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
@@ -126,7 +126,7 @@ class NodeLimits:
             why = f"{self._folder} cannot be written ({error.strerror}), and what is not noted is not changed"
             return Report({}, trouble=f"{self._node}: {why}")
         except self._nvml.NVMLError as error:
-            return Report({}, trouble=f"{self._node}: {reason_of(self._nvml, error)}")
+            return Report({}, trouble=f"{self._node}: {get_reason(self._nvml, error)}")
 
 
 def _watts(state: BoardState) -> float:

@@ -100,7 +100,7 @@ def put_back(nvml: Any, state: BoardState) -> None:
         nvml.nvmlDeviceSetPowerManagementLimit(handle, state.limit_mw)
 
 
-def reason_of(nvml: Any, error: Exception) -> str:
+def get_reason(nvml: Any, error: Exception) -> str:
     """Why NVML refused, in words that say what to do."""
     if isinstance(error, nvml.NVMLError_NoPermission):
         return "this user may not change it: NVML wants root, in a container also --cap-add SYS_ADMIN"

@@ -24,7 +24,7 @@ WRONG_DIGEST = "wrong_digest"
 """Type of pydantic's error for a content that does not fit its digest."""
 
 
-def digest_of(values: Mapping[str, Any]) -> str:
+def get_digest(values: Mapping[str, Any]) -> str:
     """SHA-256 of a record's content, plain JSON data, `digest` left out; hexadecimal."""
     content = {key: value for key, value in values.items() if key != DIGEST}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -33,7 +33,7 @@ def digest_of(values: Mapping[str, Any]) -> str:
 
 def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same plain JSON data with its digest, which comes last."""
-    return {**{key: value for key, value in values.items() if key != DIGEST}, DIGEST: digest_of(values)}
+    return {**{key: value for key, value in values.items() if key != DIGEST}, DIGEST: get_digest(values)}
 
 
 class DigestedRecord(Frozen):
@@ -59,7 +59,7 @@ class DigestedRecord(Frozen):
 
 def _check(values: Mapping[str, Any]) -> None:
     expected = values.get(DIGEST, "")
-    if expected and (found := digest_of(values)) != expected:
+    if expected and (found := get_digest(values)) != expected:
         raise PydanticCustomError(
             WRONG_DIGEST,
             "was changed after it was written: it was sealed with digest {expected}, its content has {found}",

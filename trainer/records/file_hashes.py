@@ -32,7 +32,7 @@ class FileSum(Frozen):
     sha256: str
 
 
-def sums_of(folder: Path) -> dict[str, FileSum]:
+def get_sums(folder: Path) -> dict[str, FileSum]:
     """Of each file that a record answers for, by its name in the run's folder. What cannot be read has none."""
     found = {}
     for name in _names(folder):

@@ -8,7 +8,7 @@ SCHEMA_VERSION = 1
 """Of the records that this version writes, and reads. Fields that came later have defaults, so that it reads all."""
 
 
-def writer_of(content: bytes) -> str:
+def get_writer(content: bytes) -> str:
     """Schema, code and torch of the version that wrote it; empty where that was this one, or where it does not say."""
     try:
         values = json.loads(content)

@@ -18,7 +18,7 @@ from trainer.core.program import program
 from trainer.records.decisions import CONTROLLER, DecisionRecord
 from trainer.records.digest import DigestedRecord, wrong_digest_error
 from trainer.records.file_hashes import FileSum
-from trainer.records.other_version import writer_of
+from trainer.records.other_version import get_writer
 from trainer.records.quality import QualityInTraining, QualityRecord
 from trainer.records.quantity import Frozen, Quantity
 from trainer.records.utilisation import UtilisationRecord
@@ -394,7 +394,7 @@ class RunRecord(DigestedRecord):
             found = from_validation(error, str(path), known=cls.model_fields)
             if changed := wrong_digest_error(error, path):
                 raise changed from None
-            if writer := writer_of(content):
+            if writer := get_writer(content):
                 raise TrainerError(
                     place=found.place,
                     problem=f"this version does not read records of another one, {writer}: {found.problem}",

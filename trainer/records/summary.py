@@ -11,7 +11,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.records.cost_carbon import carbon, cost, energy, total
 from trainer.records.decisions import decisions
-from trainer.records.file_hashes import sums_of
+from trainer.records.file_hashes import get_sums
 from trainer.records.quality import latest_quality, quality_in_training
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import (
@@ -132,7 +132,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
             value=str(error).partition("\n")[0],
             fix="restore it from a copy; without it the run's record cannot be written anew",
         ) from error
-    return record.model_copy(update={"files": sums_of(run_dir)})
+    return record.model_copy(update={"files": get_sums(run_dir)})
 
 
 def _summarised(config: TrainConfig, stats_log: StatsLog, now: float) -> RunRecord:

@@ -119,7 +119,7 @@ class ElasticRendezvous:
         if self._key is None:
             return params
         if self._to_store is None or not self._to_store.is_alive():
-            self._to_store = NearEnd(self._key, *address_of(params.endpoint))
+            self._to_store = NearEnd(self._key, *get_address(params.endpoint))
         return RendezvousParameters(
             params.backend,
             f"{LOOPBACK}:{self._to_store.port}",
@@ -203,10 +203,10 @@ def _at(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
     return RendezvousInfo(info.store, info.rank, info.world_size, RendezvousStoreInfo(LOOPBACK, port))
 
 
-def address_of(endpoint: str) -> tuple[str, int]:
+def get_address(endpoint: str) -> tuple[str, int]:
     """Host and port of `host:port`.
 
-    >>> address_of("[::1]:29400")
+    >>> get_address("[::1]:29400")
     ('::1', 29400)
     """
     host, _, port = endpoint.rpartition(":")
@@ -215,7 +215,7 @@ def address_of(endpoint: str) -> tuple[str, int]:
 
 def why_no_answer(endpoint: str, key: MemberKey | None = None) -> str:
     """Why nothing takes a connection at `host:port`, with the job's key where there is one; empty where it does."""
-    address = address_of(endpoint)
+    address = get_address(endpoint)
     if key is not None:
         return why_refused(key, *address)
     try:

@@ -224,7 +224,7 @@ class FrontDoor(_End):
         return {host for host, connections in self._members.copy().items() if connections}
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host = _host_of(writer)
+        host = _get_host(writer)
         self._make_room(host)
         self._strangers[writer] = host
         try:
@@ -297,7 +297,7 @@ def listen_everywhere(port: int = 0, address: str = "") -> socket.socket:
     return socket.create_server((address, port), family=family, backlog=1024)
 
 
-def _host_of(writer: asyncio.StreamWriter) -> str:
+def _get_host(writer: asyncio.StreamWriter) -> str:
     name = writer.get_extra_info("peername")
     if not name:  # gone already
         raise ConnectionAbortedError("gone")

@@ -27,14 +27,14 @@ from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
-from trainer.run.steering import past_of, steering_of
+from trainer.run.steering import get_steering, past_of
 from trainer.steps import replica_check
 from trainer.steps.compilation import compile_losses
 from trainer.steps.noise_scale import NoiseProbe
 from trainer.steps.state import TrainState
-from trainer.steps.step import Game, phases_of
+from trainer.steps.step import Game, get_phases
 from trainer.steps.step_graph import step_graph
-from trainer.telemetry.devices import gpu_of
+from trainer.telemetry.devices import find_gpu
 from trainer.telemetry.prometheus import serving
 
 
@@ -55,7 +55,7 @@ def train(
         run_lock(run_dir, world, lambda: interruption.requested) as here,
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
-        limiting(world, options.power, gpu_of(world)) as limiter,
+        limiting(world, options.power, find_gpu(world)) as limiter,
     ):
         if not here:  # stopped before the directory was free
             if world.rank == 0:
@@ -113,7 +113,7 @@ def _run(
     plan = Plan(past.config, state.images)
     first, config = plan.now, plan.now.config
     knobs = Actuators(config, options.reading, world, limiter)
-    batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), phases_of(state)
+    batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), get_phases(state)
     leaving = Leaving(interruption)
 
     def farewell() -> None:
@@ -124,7 +124,7 @@ def _run(
         compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
     knobs.compiles_with(compiled)
     graph = step_graph(config, world)
-    steering = steering_of(options.control, plan, knobs, compiled, world, reporter, run_dir, past, state, batch)
+    steering = get_steering(options.control, plan, knobs, compiled, world, reporter, run_dir, past, state, batch)
     decisions = RuntimeDecisions(
         {**ready.choices, **past.choices, **steering.choice}, compiled, graph, limiter, world, reporter
     )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainer.checkpoint.async_saver import SAVE_FAILURES, PartSaver, Saver
-from trainer.checkpoint.samples import captions_of, num_shown, run_grid, write_samples
+from trainer.checkpoint.samples import get_captions, num_shown, run_grid, write_samples
 from trainer.checkpoint.store import state_digests
 from trainer.config.segment_plan import Stretch, unreached
 from trainer.config.train_config import TrainConfig
@@ -415,7 +415,7 @@ class Reporter:
 
     def _write_samples(self, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
         images = grid()
-        write_samples(path, images, captions_of(self._config, self._data))
+        write_samples(path, images, get_captions(self._config, self._data))
         self._writer.picture(path, state.images)
         self._hint(self._watch.grid(images, state.images), state.images)
 

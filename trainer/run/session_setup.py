@@ -23,7 +23,7 @@ from trainer.data.loader import AS_SUITS, Reading
 from trainer.data.shards import ShardedImages
 from trainer.data.verification import Verification
 from trainer.distributed.world import World
-from trainer.families.registry import family_of
+from trainer.families.registry import get_family
 from trainer.metrics.metric_registry import check_applies
 from trainer.networks.precision import Precision, choose, choose_kernels, set_tf32
 from trainer.phases.optimisers import frozen_by_role
@@ -123,7 +123,7 @@ def check_layers(config: TrainConfig) -> None:
     """TrainerError where the configuration names layers that its networks do not have, found without their memory."""
     if config.freeze or config.layer_rates:
         with torch.device("meta"):
-            frozen_by_role(config, family_of(config).roles(config))
+            frozen_by_role(config, get_family(config).roles(config))
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:

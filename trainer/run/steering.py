@@ -11,15 +11,15 @@ from trainer.config.replicas import replicas
 from trainer.config.segment_plan import Plan, decided_values
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import SWITCH_FILE, ControlSettings
-from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, changes_of
+from trainer.control.actuators import OF_SEGMENTS, OF_THE_CLUSTER, Actuators, get_changes
 from trainer.control.controller import Controller, tell
 from trainer.control.fatal import FATAL, Fatal, fatal_changes, to_undo
 from trainer.control.flags import MODE_FLAG, MORE_FLAG, POLICY_FLAG
 from trainer.control.history import standing
 from trainer.control.idle_bounds import idle_bounds
 from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.machine import machine_of
-from trainer.control.watch import history_of
+from trainer.control.machine import get_machine
+from trainer.control.watch import get_history
 from trainer.core.errors import TrainerError
 from trainer.core.program import program
 from trainer.distributed.world import World
@@ -53,7 +53,7 @@ class Past(NamedTuple):
     def history(self, settings: ControlSettings, images: int) -> list[Interval]:
         """The run's intervals before so many images, on rank 0, with what was undone since."""
         failed = [(each.session, each.images) for each in self.fatal]
-        found = history_of(self.lines, settings.interval_sec, images, failed)
+        found = get_history(self.lines, settings.interval_sec, images, failed)
         for each in self.undone if found else ():
             found[-1] = found[-1].ended_by(each, failed=False)
         return found
@@ -95,7 +95,7 @@ class Steering:
         """Why it could not be done; empty where it was."""
         try:
             if decision.knob in OF_SEGMENTS:
-                self._plan.decide(state.images, changes_of(decision, self._plan.now.lr_factor))
+                self._plan.decide(state.images, get_changes(decision, self._plan.now.lr_factor))
             elif decision.knob not in OF_THE_CLUSTER:
                 self._actuators.turn(decision.knob, decision.value, batch)
         except TrainerError as error:
@@ -131,7 +131,7 @@ def past_of(
     if undo:
         try:
             factor = plan.now.lr_factor
-            plan.decide(state.images, {name: to for each in undo for name, to in changes_of(each, factor).items()})
+            plan.decide(state.images, {name: to for each in undo for name, to in get_changes(each, factor).items()})
         except TrainerError as error:
             trouble = f"{error.problem}: {error.value}"
         for each in undo if world.rank == 0 else ():
@@ -166,7 +166,7 @@ def _tell_fatal(fatal: Sequence[Fatal], images: int, reporter: Reporter) -> None
             reporter.say(f"warning: controller: {knob} {value} is never tried again: {each.reason}")
 
 
-def steering_of(
+def get_steering(
     settings: ControlSettings | None,
     plan: Plan,
     actuators: Actuators,
@@ -189,7 +189,7 @@ def steering_of(
     in_pipeline = replicas(plan.config, world.world_size) < world.world_size
     shaped = OF_SEGMENTS if in_pipeline or (compiled.on and world.world_size > 1) else ()
     fixed = shaped if compiled.can_switch else (*shaped, "compile")
-    machine = machine_of(world, plan.config, actuators, settings.bounds, fixed, tuple(each.limit for each in fatal))
+    machine = get_machine(world, plan.config, actuators, settings.bounds, fixed, tuple(each.limit for each in fatal))
     if world.rank == 0:
         told = settings.model_dump(mode="json")
         idle = dict(idle_bounds(settings.bounds, begun or actuators.start, machine))

@@ -12,7 +12,7 @@ from trainer.distributed.world import World
 from trainer.phases.batch import Batch
 from trainer.phases.updates import Accumulator
 from trainer.steps.state import TrainState
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import get_phases, new_game, step
 
 
 class LocalRound(NamedTuple):
@@ -53,7 +53,7 @@ def local_train(
     if config.translates:
         check_domains(source, "labels")
     device = next(next(iter(state.roles.values())).network.parameters()).device
-    world, phases = World.alone(device), phases_of(state)
+    world, phases = World.alone(device), get_phases(state)
     game, sums, begun = new_game(phases, config, world), Accumulator(phases, device), state.images
     batch = Batch(config, world, source, state.images)
     try:

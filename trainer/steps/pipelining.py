@@ -10,7 +10,7 @@ from torch import nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.world import World
-from trainer.families.registry import family_of
+from trainer.families.registry import get_family
 from trainer.networks.base import Generator
 from trainer.networks.halves import FirstHalf, SecondHalf, feature_shape, first_units, parts_of_half
 from trainer.phases.optimisers import adam_of_stage
@@ -50,6 +50,6 @@ def _leave(network: nn.Module, here: list[nn.Parameter], device: torch.device) -
 
 def _feature_shape(config: TrainConfig) -> tuple[int, ...]:
     with torch.device("meta"):
-        network = next(spec.network for spec in family_of(config).roles(config) if spec.name == "generator")
+        network = next(spec.network for spec in get_family(config).roles(config) if spec.name == "generator")
     assert isinstance(network, Generator), "of that name"
     return feature_shape(network, config.z_dim, config.num_classes)

@@ -15,13 +15,13 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.sharded_modules import is_sharded, local, placed, whole
-from trainer.families.registry import family_of
+from trainer.families.registry import get_family
 from trainer.networks.base import Discriminator, Generator, Network
 from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.networks.precision import LossScale, Precision, Products
 from trainer.networks.progressive_schedule import phase_at
 from trainer.phases.augment import first_p
-from trainer.phases.optimisers import FACTOR, adam, as_before, frozen_by_role, groups_of, load_moments, saved_moments
+from trainer.phases.optimisers import FACTOR, adam, as_before, frozen_by_role, get_groups, load_moments, saved_moments
 from trainer.phases.recomputing import recompute
 from trainer.phases.roles import Role, RoleSpec, ema_parts
 from trainer.steps.pipeline import Stage
@@ -64,7 +64,7 @@ class TrainState:
     @classmethod
     def create(cls, config: TrainConfig, device: torch.device) -> Self:
         """The state before the first step, equal on every worker and every device."""
-        return cls(config, family_of(config).roles(config), device)
+        return cls(config, get_family(config).roles(config), device)
 
     @property
     def generator(self) -> Generator:
@@ -98,7 +98,7 @@ class TrainState:
         scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
         for role in self.roles.values():
             if role.lr is not None:
-                groups = groups_of(role, self.config)
+                groups = get_groups(role, self.config)
                 role.optimizer = adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
     def enter(self, config: TrainConfig) -> None:
@@ -245,7 +245,7 @@ class TrainState:
         there = all(next(network.parameters()).device == device for network in here.values())
         if there and self.stage is None and not (alone and self.is_split):
             return here
-        copied = {spec.name: spec.network for spec in family_of(self.config).roles(self.config) if spec.averaged}
+        copied = {spec.name: spec.network for spec in get_family(self.config).roles(self.config) if spec.averaged}
         for name, network in copied.items():
             network.load_state_dict(self._whole(dict(here[name].state_dict())))
             network.enter(phase_at(self.config, self.images, device))

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.world import World
-from trainer.families.registry import family_of
+from trainer.families.registry import get_family
 from trainer.phases import augment
 from trainer.phases.batch import Batch, Micro
 from trainer.phases.phase import Phase, Update
 from trainer.phases.roles import Role
-from trainer.phases.updates import Accumulator, update_of
+from trainer.phases.updates import Accumulator, get_update
 from trainer.steps.state import TrainState
 
 Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
@@ -40,12 +40,12 @@ class Game(NamedTuple):
     at_once: Callable[[], bool] = lambda: True
 
 
-def phases_of(state: TrainState) -> Sequence[Phase[Any]]:
+def get_phases(state: TrainState) -> Sequence[Phase[Any]]:
     """The phases of a step of this state's family, in order, over its networks."""
     if state.stage is not None:
         return state.stage.phases(state.config)
     networks = {name: role.network for name, role in state.roles.items()}
-    return family_of(state.config).phases(state.config, networks)
+    return get_family(state.config).phases(state.config, networks)
 
 
 def new_game(
@@ -115,7 +115,7 @@ def play(
             positions = phase.positions(game.config, state.images)
             for images in positions:
                 signs += _gradients(phase, feed(phase, images), state, game, sums, missing, penalised=penalised)
-                update = update_of(world, loss, roles)
+                update = get_update(world, loss, roles)
                 if late and images == positions[-1]:
                     missing.append(update)
                 else:

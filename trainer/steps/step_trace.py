@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from trainer.config.step_memory import GIB, StepMemory, images_at_once, share_of
+from trainer.config.step_memory import GIB, StepMemory, get_share, images_at_once
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
 from trainer.distributed.world import World
@@ -26,7 +26,7 @@ from trainer.phases.losses import Inputs
 from trainer.phases.phase import Phase
 from trainer.phases.updates import Accumulator
 from trainer.steps.state import TrainState
-from trainer.steps.step import make, new_game, phases_of, play
+from trainer.steps.step import get_phases, make, new_game, play
 
 _META = torch.device("meta")
 _STEPS = 2
@@ -120,7 +120,7 @@ def _state(config: TrainConfig) -> TrainState:
 
 def _trace(state: TrainState, workers: int) -> None:
     """One step, all its phases with all their updates, and the averages."""
-    world, phases, shown = World.alone(_META), phases_of(state), _Shown(state, workers)
+    world, phases, shown = World.alone(_META), get_phases(state), _Shown(state, workers)
     game, sums, missing = new_game(phases, state.config, world), Accumulator(phases, _META), []  # type: ignore[var-annotated]
     play(state, shown.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
     make(missing)
@@ -133,7 +133,7 @@ class _Shown:
     def __init__(self, state: TrainState, workers: int) -> None:
         config = state.config
         self._state, self._config = state, config
-        self._share, self._at_once = share_of(config, workers), images_at_once(config, workers)
+        self._share, self._at_once = get_share(config, workers), images_at_once(config, workers)
         streams = 2 if config.g_reals == "fresh" or config.translates else 1
         layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
         self._pixels = [torch.empty(self._share, *config.image_shape, dtype=torch.uint8) for _ in range(streams)]

@@ -163,7 +163,7 @@ def _gpu_utilisation(device: torch.device) -> float | None:
         return None
 
 
-def gpu_of(world: World) -> Gpu | None:
+def find_gpu(world: World) -> Gpu | None:
     """This worker's GPU; None on a CPU."""
     if world.device.type != "cuda":
         return None
@@ -177,7 +177,7 @@ def device_name(world: World) -> str:
         from trainer.distributed import xla
 
         return xla.device_name()
-    if (gpu := gpu_of(world)) is not None:
+    if (gpu := find_gpu(world)) is not None:
         return gpu.name
     threads, policy = torch.get_num_threads(), os.environ.get(WAIT_POLICY)
     return f"cpu, {threads} thread(s) a worker{f', {WAIT_POLICY}={policy}' if threads > 1 and policy else ''}"

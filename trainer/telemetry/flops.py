@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.accelerators import peak_of
+from trainer.config.values.accelerators import find_peak
 from trainer.core.torch_private import each_operation
 from trainer.families import cyclegan
 from trainer.networks.base import Discriminator, Generator
@@ -32,7 +32,7 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Qu
     given_peak = given.get(precision)
     if given_peak is not None and given_peak.value is not None:
         return given_peak.model_copy(update={"value": given_peak.value * 1e12, "unit": "FLOP/s"})
-    if (peak := peak_of(device, precision)) is not None:
+    if (peak := find_peak(device, precision)) is not None:
         return Quantity(
             value=peak.tflops * 1e12,
             unit="FLOP/s",

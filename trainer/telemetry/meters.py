@@ -22,7 +22,7 @@ from trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, 
 from trainer.records.run_record import RunContext
 from trainer.steps.noise_scale import NOTHING_SEEN, Looks, NoiseScale
 from trainer.steps.state import TrainState
-from trainer.telemetry.devices import Load, gpu_of, load
+from trainer.telemetry.devices import Load, find_gpu, load
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.resources import ResourceMeter
 from trainer.telemetry.running_costs import GridIntensity, usd_per_hour
@@ -93,7 +93,7 @@ class Meters:
         capacity: Sequence[str] = (),
     ) -> None:
         self._config, self._world, self.flops = config, world, flops
-        self._readers = choose_readers(world.local_rank, gpu_of(world), context)
+        self._readers = choose_readers(world.local_rank, find_gpu(world), context)
         if world.on_xla:
             self._readers.append(NoMeter(f"xla{world.local_rank}", "no energy counter of XLA's devices is read"))
         self._last_images, self._last_metrics_sec, self._looks_sec = images, 0.0, 0.0

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from components.core.whole_files import write_whole
-from gangway.bench.experiment.table import COLUMNS, Findings, findings_of
+from gangway.bench.experiment.table import COLUMNS, Findings, get_findings
 from gangway.render.rendering import render_template
-from gangway.report.decisions import Decided, Pace, decisions_drawing, rows_of
+from gangway.report.decisions import Decided, Pace, decisions_drawing, get_rows
 from trainer.records.decisions import decisions
 
 
 def write_page(folder: Path) -> Path:
-    """Writes report.html into an experiment's folder. InputError: as `findings_of`."""
-    findings = findings_of(folder)
+    """Writes report.html into an experiment's folder. InputError: as `get_findings`."""
+    findings = get_findings(folder)
     html = render_template(
         "experiment.html.j2",
         ("report.css", "comparison.css"),
@@ -32,7 +32,7 @@ def _picture(scenario: str, findings: Findings) -> Decided:
     paces = [_pace(run) for run in pair]
     ends = ", ".join(f"{run['arm']} {run['time_sec']:.0f} s" for run in pair)
     drawing = decisions_drawing(f"decisions-{scenario}", f"Seed {seed} ({ends})", paces) if pair else None
-    return Decided(scenario, "", rows_of([one for pace in paces for one in pace.decisions]), drawing)
+    return Decided(scenario, "", get_rows([one for pace in paces for one in pace.decisions]), drawing)
 
 
 def _pace(run: Mapping[str, Any]) -> Pace:
@@ -41,12 +41,12 @@ def _pace(run: Mapping[str, Any]) -> Pace:
         label=run["arm"],
         seconds=[point[0] for point in curve],
         images_per_sec=[point[2] for point in curve],
-        places=[_place_of(one.images, curve) for one in decided],
+        places=[_get_place(one.images, curve) for one in decided],
         decisions=decided,
         neighbour_sec=run["neighbour_sec"],
     )
 
 
-def _place_of(images: int, curve: Sequence[Sequence[float]]) -> int:
+def _get_place(images: int, curve: Sequence[Sequence[float]]) -> int:
     """When so many images were shown: the first line that has as many."""
     return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

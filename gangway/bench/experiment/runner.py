@@ -87,7 +87,7 @@ def run_experiment(
     return whole
 
 
-def job_of(item: Item, folder: Path) -> JobSpec:
+def get_job(item: Item, folder: Path) -> JobSpec:
     """The job of one run in the experiment's folder."""
     scenario, own = item.scenario, folder / item.name
     flags = trainer_flags(scenario.preset, scenario.settings, {"kimg": item.kimg, "seed": item.seed})
@@ -133,7 +133,7 @@ def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequen
     if code != 0 and not (code == EXIT_INTERRUPTED and reached is not None):
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
         raise FailedRunError(f"the trainer ended with {code}: {' | '.join(last)} ({run.log})")
-    return result_of(item, lines, own, neighbour.spans, reached)
+    return get_result(item, lines, own, neighbour.spans, reached)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _running(item: Item, folder: Path, instead: Sequence[str]) -> Iterator[tuple
     own = folder / item.name
     with (
         BusyNeighbour(item.scenario.neighbour) as neighbour,
-        LocalRun.start(job_of(item, folder), own / "train.log", instead) as run,
+        LocalRun.start(get_job(item, folder), own / "train.log", instead) as run,
     ):
         yield run, StatsTail(own / "stats.jsonl"), neighbour
 
@@ -154,7 +154,7 @@ def is_reached(line: Mapping[str, Any], rule: Reached | None) -> bool:
     return value is not None and value <= rule.at_most
 
 
-def result_of(
+def get_result(
     item: Item,
     lines: Sequence[Mapping[str, Any]],
     own: Path,

@@ -10,8 +10,8 @@ from rich.table import Table as RichTable
 from components.core.findings import InputError
 from gangway.bench.experiment.page import write_page
 from gangway.bench.experiment.runner import RESULT, new_folder, run_experiment
-from gangway.bench.experiment.suite import items_of, load_experiment
-from gangway.bench.experiment.table import COLUMNS, Findings, findings_of
+from gangway.bench.experiment.suite import get_items, load_experiment
+from gangway.bench.experiment.table import COLUMNS, Findings, get_findings
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.results import Screen
 from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
@@ -26,7 +26,7 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
     not; 130: stopped. InputError: or a group of them, before anything is begun.
     """
     suite = load_experiment(path)
-    items = items_of(suite, treatment, small=small)
+    items = get_items(suite, treatment, small=small)
     for name, given in (("--data", options.data), ("--install-cli", options.install_cli)):
         if given:
             raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
@@ -41,7 +41,7 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
     except AbandonedError:
         return EXIT_STOPPED
     if any((folder / item.name / RESULT).is_file() for item in items):
-        findings = findings_of(folder)
+        findings = get_findings(folder)
         if options.as_json:
             print(json.dumps(asdict(findings), indent=2))
         else:

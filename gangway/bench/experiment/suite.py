@@ -195,7 +195,7 @@ def load_experiment(path: Path) -> ExperimentConfig:
     return read_model(path, ExperimentConfig, named="experiment", keys=keys, folder="gangway/suites")
 
 
-def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
+def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
     """Control, static arm where the suite has one, and treatment; the suite's second arm where no treatment is named.
     InputError: no such arm, or the control.
     """
@@ -210,11 +210,11 @@ def arms_of(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...
     return (control, chosen) if suite.static is None else (control, suite.static, chosen)
 
 
-def items_of(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
+def get_items(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
     """Every run in its order: of each scenario seed after seed, the arms of a seed in an order that changes from one
     seed to the next. Slow drift of the machine, such as its heat, thereby affects all arms alike.
     """
-    arms = arms_of(suite, treatment)
+    arms = get_arms(suite, treatment)
     draw = random.Random(suite.order_seed)
     found: list[Item] = []
     for scenario in suite.scenarios:

@@ -11,7 +11,7 @@ from components.core.findings import InputError
 from components.estimate.statistics import Comparison, Pair, compare_pairs, correct
 from gangway.bench.experiment.runner import EXPERIMENT, RESULT
 from gangway.render.rendering import number
-from gangway.report.comparison.papers import paper_of
+from gangway.report.comparison.papers import get_paper
 
 
 class Column(NamedTuple):
@@ -118,7 +118,7 @@ class Findings:
     missing: tuple[str, ...]
 
 
-def findings_of(folder: Path) -> Findings:
+def get_findings(folder: Path) -> Findings:
     """Reads an experiment's folder (InputError: it is none, or no run of it is done)."""
     try:
         head = json.loads((folder / EXPERIMENT).read_bytes())
@@ -257,7 +257,7 @@ def _kept(time: Comparison, most: float) -> str:
 def _theirs() -> tuple[Row, ...]:
     """The paper's rows; its hours are not our seconds, and say so."""
     rows = []
-    for row in paper_of("P3").rows:
+    for row in get_paper("P3").rows:
         cells = []
         for column in COLUMNS:
             keys = [key for key in row.cells if _OF_THE_PAPER.get(key, "") == column.key]

@@ -188,7 +188,7 @@ def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
     return Listing(tuple(found.values()), f"regions {', '.join(regions)}", notes)
 
 
-def regions_of(clients: Clients, words: str | None, own: str) -> list[str]:
+def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
     """The regions to ask: those named, all of the account's for `all`, else the stack's own and that of global things.
     InputError: no region is named, and nothing asked would read as nothing left over; else as `list_aws`.
     """

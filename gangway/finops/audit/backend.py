@@ -57,7 +57,7 @@ def _exported(content: bytes, source: str, fix: str) -> str:
         raise InputError(source, "holds no state of Pulumi", fix=fix) from None
 
 
-def outputs_of(text: str, source: str, fix: str) -> dict[str, Any]:
+def get_outputs(text: str, source: str, fix: str) -> dict[str, Any]:
     """What a stack's program exported, but for secrets, which stay encrypted. InputError: the text is no export."""
     try:
         rows = all_visible(json.loads(text))["deployment"]["resources"] or []

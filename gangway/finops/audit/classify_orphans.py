@@ -126,7 +126,7 @@ def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: 
     label = f"{resource.name}: {billed.what}"
     if billed.kind == "service":
         return _service(label, billed.what, billed.quantity, provider, catalog, region)
-    rows = _slice_prices(billed.what) if billed.kind == "slice" else catalog.prices_of(billed.what)
+    rows = _slice_prices(billed.what) if billed.kind == "slice" else catalog.get_prices(billed.what)
     if not rows:
         # Machines without accelerators stand among the services.
         return _service(label, f"instance-{billed.what}", billed.quantity, provider, catalog, region)
@@ -137,7 +137,7 @@ def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: 
 def _service(
     label: str, service: str, quantity: float, provider: Provider, catalog: Catalog, region: str
 ) -> CostComponent:
-    if service not in catalog.services_of(provider):
+    if service not in catalog.get_services(provider):
         return unknown_price(label, quantity, f"no price of {service} in the catalogue")
     return from_service(label, catalog.service_price(provider, region, service), quantity, region)
 

@@ -67,10 +67,10 @@ def state_keys(resource: StateResource) -> set[str]:
     return keys | {f"{parent}/nodes/{_last(name)}" for name in names}
 
 
-def region_of(location: str) -> str:
+def get_region(location: str) -> str:
     """The region of a zone; what is none stays as it is.
 
-    >>> region_of("us-central1-a")
+    >>> get_region("us-central1-a")
     'us-central1'
     """
     return location.rpartition("-")[0] if _ZONE.fullmatch(location) else location

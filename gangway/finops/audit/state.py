@@ -13,7 +13,7 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.visible import all_visible
-from gangway.finops.audit.backend import outputs_of, state_text
+from gangway.finops.audit.backend import get_outputs, state_text
 
 EXPORT_TIMEOUT_SEC = 300
 _FIX = (
@@ -64,7 +64,7 @@ def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     """What a stack's program exported; secrets by the CLI alone. InputError: as `export_state`."""
     fix = "run it where the stack's state is, logged in to its backend"
     if which("pulumi") is None:
-        return outputs_of(*state_text(stack, project, fix), fix)
+        return get_outputs(*state_text(stack, project, fix), fix)
     text = _asked("output --json --show-secrets", stack, project, fix)
     try:
         found: dict[str, Any] = json.loads(text)

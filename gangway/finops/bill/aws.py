@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gangway.finops.bill.charge import Charge, amount, moment, optional_amount, tags_of, value_of
+from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, moment, optional_amount
 
 MARK = "line_item_unblended_cost"
 OLD_MARK = "lineItem/UnblendedCost"
@@ -39,7 +39,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         service_provider_name="aws",
         billing_account_id=str(row.get("bill_payer_account_id") or ""),
         sub_account_id=str(row.get("line_item_usage_account_id") or ""),
-        billing_period=value_of(row, "bill_billing_period_start_date", moment).date().isoformat() if period else "",
+        billing_period=get_value(row, "bill_billing_period_start_date", moment).date().isoformat() if period else "",
         service_category="Compute" if _MACHINES.search(str(row.get("line_item_usage_type") or "")) else "Other",
         service_name=str(row.get("line_item_product_code") or ""),
         region_id=str(row.get("product_region_code") or ""),
@@ -47,13 +47,13 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         charge_category=_category(kind),
         # FOCUS has no category for refunds: they correct a charge of its own category.
         charge_class="Correction" if kind == "Refund" else "",
-        charge_period_start=value_of(row, "line_item_usage_start_date", moment),
-        charge_period_end=value_of(row, "line_item_usage_end_date", moment),
+        charge_period_start=get_value(row, "line_item_usage_start_date", moment),
+        charge_period_end=get_value(row, "line_item_usage_end_date", moment),
         # A savings plan's usage stands there at the public price, and a second row takes it away again.
-        billed_cost=0.0 if kind in _COVERED else value_of(row, "line_item_unblended_cost", amount),
+        billed_cost=0.0 if kind in _COVERED else get_value(row, "line_item_unblended_cost", amount),
         effective_cost=_effective(kind, row),
         billing_currency=str(row.get("line_item_currency_code") or ""),
-        tags=value_of(row, "resource_tags" if "resource_tags" in row else "tags", tags_of),
+        tags=get_value(row, "resource_tags" if "resource_tags" in row else "tags", get_tags),
     )
 
 
@@ -66,17 +66,17 @@ def _category(kind: str) -> str:
 def _effective(kind: str, row: Mapping[str, Any]) -> float:
     match kind:
         case "SavingsPlanCoveredUsage":
-            return value_of(row, "savings_plan_savings_plan_effective_cost", optional_amount)
+            return get_value(row, "savings_plan_savings_plan_effective_cost", optional_amount)
         case "SavingsPlanNegation" | "SavingsPlanUpfrontFee":
             return 0.0
         case "SavingsPlanRecurringFee":
-            committed = value_of(row, "savings_plan_total_commitment_to_date", optional_amount)
-            return committed - value_of(row, "savings_plan_used_commitment", optional_amount)
+            committed = get_value(row, "savings_plan_total_commitment_to_date", optional_amount)
+            return committed - get_value(row, "savings_plan_used_commitment", optional_amount)
         case "DiscountedUsage":
-            return value_of(row, "reservation_effective_cost", optional_amount)
+            return get_value(row, "reservation_effective_cost", optional_amount)
         case "RIFee":
-            upfront = value_of(row, "reservation_unused_amortized_upfront_fee_for_billing_period", optional_amount)
-            return upfront + value_of(row, "reservation_unused_recurring_fee", optional_amount)
+            upfront = get_value(row, "reservation_unused_amortized_upfront_fee_for_billing_period", optional_amount)
+            return upfront + get_value(row, "reservation_unused_recurring_fee", optional_amount)
         case "Fee" if row.get("reservation_reservation_a_r_n"):
             return 0.0
-    return value_of(row, "line_item_unblended_cost", amount)
+    return get_value(row, "line_item_unblended_cost", amount)

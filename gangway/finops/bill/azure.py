@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.finops.bill.charge import Charge, amount, moment, tags_of, value_of
+from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, moment
 
 NAME = "Azure actual cost export"
 MARK = "costinbillingcurrency"
@@ -35,7 +35,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     amortized cost, which counts what was paid before a second time.
     """
     low = {column.lower(): value for column, value in row.items()}
-    cost, kind = value_of(low, MARK, amount), str(low.get("chargetype") or "")
+    cost, kind = get_value(low, MARK, amount), str(low.get("chargetype") or "")
     committed = str(low.get("pricingmodel") or "").lower().replace(" ", "") in _COMMITTED
     if kind in _UNUSED or (kind == "Usage" and committed and cost):
         raise InputError(
@@ -45,14 +45,14 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
             allowed="Azure's export of actual cost, or of FOCUS, which has both",
             fix="make such an export in Cost Management",
         )
-    start, period = value_of(low, "date", _day), low.get("billingperiodstartdate")
+    start, period = get_value(low, "date", _day), low.get("billingperiodstartdate")
     if low.get("billingperiodenddate"):
-        value_of(low, "billingperiodenddate", _day)  # with the day first, the end of a month would be no date
+        get_value(low, "billingperiodenddate", _day)  # with the day first, the end of a month would be no date
     yield Charge(
         service_provider_name="azure",
         billing_account_id=str(low.get("billingprofileid") or low.get("billingaccountid") or ""),
         sub_account_id=str(low.get("subscriptionid") or ""),
-        billing_period=value_of(low, "billingperiodstartdate", _day).date().isoformat() if period else "",
+        billing_period=get_value(low, "billingperiodstartdate", _day).date().isoformat() if period else "",
         service_category="Compute" if str(low.get("metercategory") or "").startswith("Virtual Machines") else "Other",
         service_name=str(low.get("metercategory") or ""),
         region_id=str(low.get("resourcelocation") or ""),
@@ -64,7 +64,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         billed_cost=cost,
         effective_cost=cost,
         billing_currency=str(low.get("billingcurrency") or low.get("billingcurrencycode") or ""),
-        tags=value_of(low, "tags", tags_of),
+        tags=get_value(low, "tags", get_tags),
     )
 
 

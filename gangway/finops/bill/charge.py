@@ -63,7 +63,7 @@ class Charge(NamedTuple):
     tags: Mapping[str, str]
 
 
-def value_of(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> T:
+def get_value(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> T:
     """A column's value as `read` takes it. InputError: it is none; the place is the column."""
     try:
         return read(row.get(column))
@@ -127,7 +127,7 @@ def optional_amount(value: Any) -> float:
     return 0.0 if value is None or value == "" else amount(value)
 
 
-def tags_of(value: Any) -> Mapping[str, str]:
+def get_tags(value: Any) -> Mapping[str, str]:
     """Tags by `tag_key`, from a JSON object, a map of Parquet, or a list of keys and values as BigQuery has it.
     ValueError: it is none of these.
     """

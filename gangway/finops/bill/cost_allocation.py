@@ -133,7 +133,7 @@ class CostAllocation:
     def add(self, charge: Charge) -> None:
         """Puts a charge where it belongs."""
         rate = self._rates.get(charge.billing_currency)
-        stack, provider = self._stack_of(charge), charge.service_provider_name
+        stack, provider = self._find_stack(charge), charge.service_provider_name
         if rate is None:
             self._add_foreign(charge, stack)
             return
@@ -154,7 +154,7 @@ class CostAllocation:
         for run_id in {} if stack is None else self._shares(charge, stack):
             self.foreign_runs.setdefault(run_id, set()).add(currency)
 
-    def _stack_of(self, charge: Charge) -> str | None:
+    def _find_stack(self, charge: Charge) -> str | None:
         stack = charge.tags.get("gangway_stack")
         resource = charge.resource_id
         if stack:

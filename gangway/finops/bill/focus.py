@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from components.core.findings import InputError
-from gangway.finops.bill.charge import CATEGORIES, Charge, amount, moment, provider_key, tags_of, value_of
+from gangway.finops.bill.charge import CATEGORIES, Charge, amount, get_tags, get_value, moment, provider_key
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
 
@@ -62,19 +62,19 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         service_provider_name=provider_key(str(provider)),
         billing_account_id=str(row.get("BillingAccountId") or ""),
         sub_account_id=str(row.get("SubAccountId") or ""),
-        billing_period=value_of(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
+        billing_period=get_value(row, "BillingPeriodStart", moment).date().isoformat() if period else "",
         service_category=str(row.get("ServiceCategory") or ""),
         service_name=str(row.get("ServiceName") or ""),
         region_id=str(row.get("RegionId") or ""),
         resource_id=str(row.get("ResourceId") or ""),
         charge_category=category,
         charge_class=str(row.get("ChargeClass") or "").capitalize(),
-        charge_period_start=value_of(row, "ChargePeriodStart", moment),
-        charge_period_end=value_of(row, "ChargePeriodEnd", moment),
-        billed_cost=value_of(row, "BilledCost", amount),
-        effective_cost=value_of(row, "EffectiveCost", amount),
+        charge_period_start=get_value(row, "ChargePeriodStart", moment),
+        charge_period_end=get_value(row, "ChargePeriodEnd", moment),
+        billed_cost=get_value(row, "BilledCost", amount),
+        effective_cost=get_value(row, "EffectiveCost", amount),
         billing_currency=str(row.get("BillingCurrency") or ""),
-        tags=value_of(row, "Tags" if "Tags" in row else "x_Labels", tags_of),
+        tags=get_value(row, "Tags" if "Tags" in row else "x_Labels", get_tags),
     )
 
 
@@ -160,7 +160,7 @@ def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
     return {**older, **dict.fromkeys(_PROVIDERS_TO_1_3, Column("text", False))}
 
 
-def columns_of(version: Version = Version.V1_4) -> frozenset[str]:
+def get_columns(version: Version = Version.V1_4) -> frozenset[str]:
     """All columns of a version's dataset."""
     return COLUMNS if version is Version.V1_4 else (COLUMNS - _SINCE_1_3) | set(_PROVIDERS_TO_1_3)
 
@@ -168,7 +168,7 @@ def columns_of(version: Version = Version.V1_4) -> frozenset[str]:
 def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
     """What keeps rows from being FOCUS; empty when nothing does. `rows`: values by column, None for null."""
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
-    needed, known = mandatory(version), columns_of(version)
+    needed, known = mandatory(version), get_columns(version)
     found = [f"lacks {column}" for column in needed if column not in columns]
     found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
     if list(columns[len(columns) - len(own) :]) != own:

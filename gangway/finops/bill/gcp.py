@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.finops.bill.charge import Charge, amount, moment, tags_of, value_of
+from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, moment
 
 MARK = "usage_start_time"
 
@@ -33,7 +33,7 @@ _CATEGORIES = {"regular": "Usage", "tax": "Tax"}
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
     """The charge of a row, and one for all of its credits. InputError, at its column: a value that is none."""
-    cost = value_of(row, "cost", amount)
+    cost = get_value(row, "cost", amount)
     month = str(_inner(row, "invoice", "month") or "")
     kind = str(row.get("cost_type") or "regular")
     charge = Charge(
@@ -47,15 +47,15 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         resource_id=str(_inner(row, "resource", "global_name") or _inner(row, "resource", "name") or ""),
         charge_category=_CATEGORIES.get(kind, "Adjustment"),
         charge_class="Correction" if _inner(row, "adjustment_info", "type") else "",
-        charge_period_start=value_of(row, "usage_start_time", moment),
-        charge_period_end=value_of(row, "usage_end_time", moment),
+        charge_period_start=get_value(row, "usage_start_time", moment),
+        charge_period_end=get_value(row, "usage_end_time", moment),
         billed_cost=cost,
         effective_cost=cost,
         billing_currency=str(row.get("currency") or ""),
-        tags=value_of(row, "labels", tags_of),
+        tags=get_value(row, "labels", get_tags),
     )
     yield charge
-    credit = value_of(row, "credits", _credits)
+    credit = get_value(row, "credits", _credits)
     if credit:
         yield charge._replace(charge_category="Credit", billed_cost=credit, effective_cost=credit)
 

@@ -19,7 +19,7 @@ from components.core.findings import InputError, nearest
 from components.core.foreign_files import foreign_file
 from components.core.visible import all_visible
 from gangway.finops.bill import aws, azure, focus, gcp
-from gangway.finops.bill.charge import Charge, moment, value_of
+from gangway.finops.bill.charge import Charge, get_value, moment
 from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
 
 _NULL = "NULL"
@@ -302,7 +302,7 @@ class Bills:
             if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
                 continue
             table = open_table(path)
-            kind = _format_of(path, table)
+            kind = _find_format(path, table)
             self._formats.add(kind.name)
             for line, row in table.rows:
                 if _NULL in row.values():
@@ -339,7 +339,7 @@ class Bills:
         """When a row was exported; only where another delivery of the same export may have its period."""
         if self._exports[delivery.export] < 2 or not row.get(kind.exported_at):
             return None
-        exported = value_of(row, kind.exported_at, moment)
+        exported = get_value(row, kind.exported_at, moment)
         first = self._first_exported.setdefault(delivery, exported)
         self._first_exported[delivery] = min(first, exported)
         return exported
@@ -389,7 +389,7 @@ def _check_period(charge: Charge) -> None:
         )
 
 
-def _format_of(path: Path, table: Table) -> _Format:
+def _find_format(path: Path, table: Table) -> _Format:
     """Which export this is. InputError: none that is known, one without a column that is needed, or no bill at all."""
     columns = table.columns
     if OWN_MARK in columns:

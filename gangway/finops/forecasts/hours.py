@@ -57,7 +57,7 @@ class Asked:
     def stints(self) -> Iterator[tuple[datetime, datetime, float]]:
         """Beginning, end and hours of each."""
         for first, hours in self.found.stints:
-            begins = self.known.middle.time_of(first)
+            begins = self.known.middle.find_time(first)
             yield begins, begins + timedelta(hours=hours), hours
 
 
@@ -77,7 +77,7 @@ def read_known(path: Path, column: str | None) -> Known:
             fix="forecast in longer steps, or less far ahead",
         )  # fmt: skip
     for index, values in enumerate(zip(low.values, middle.values, high.values, strict=True)):
-        place = f"{path}: {format_time(middle.time_of(index))}"
+        place = f"{path}: {format_time(middle.find_time(index))}"
         if values[1] < 0:
             raise InputError(
                 place, f"{middle.name} below zero", value=values[1], allowed="0 or more", fix="write 0 there"

@@ -19,7 +19,7 @@ def draw_hours(asked: Asked, kind: Literal["png", "svg"]) -> bytes:
         axes, series = panels[0], asked.known.middle
         axes.spines["left"].set(visible=True, color=LIGHT.grid)
         axes.grid(color=LIGHT.grid, linewidth=0.8)
-        times = [_day(series.time_of(index)) for index in range(len(series.values) + 1)]
+        times = [_day(series.find_time(index)) for index in range(len(series.values) + 1)]
         # A value holds until the next: the last one is drawn to the end of its step.
         low, middle, high = ([*each.values, each.values[-1]] for each in (asked.known.low, series, asked.known.high))
         axes.fill_between(times, low, high, step="post", color=LIGHT.series[0], alpha=0.2, linewidth=0, label=labels[1])

@@ -41,7 +41,7 @@ def draw_forecast(answer: Answer, kind: Literal["png", "svg"]) -> bytes:
         axes.grid(color=LIGHT.grid, linewidth=0.8)
         shown = range(max(0, number - _HISTORY * answer.setting.horizon), number)
         coming = range(number, number + answer.setting.horizon)
-        past, future = (as_days(map(series.time_of, indices)) for indices in (shown, coming))
+        past, future = (as_days(map(series.find_time, indices)) for indices in (shown, coming))
         axes.plot(past, [series.values[index] for index in shown], color=LIGHT.ink, linewidth=1.4, label=labels[0])
         axes.plot(future, answer.baseline.middle, color=LIGHT.series[1], linewidth=1.4, linestyle="--", label=labels[1])
         axes.plot(future, answer.model.middle, color=LIGHT.series[0], linewidth=2, label=labels[2])

@@ -37,7 +37,7 @@ def run_ahead(run_dir: Path, level: float) -> RunAhead:
     stats = [line for line in read_stats(run_dir / "stats.jsonl", ("time",)) if line.get("event") is None]
     if odd := [line["time"] for line in stats if not isinstance(line["time"], int | float)]:
         raise InputError(place, "has a line whose time is no number", value=odd[0], fix="fetch it anew")
-    windows = windows_of(stats)
+    windows = get_windows(stats)
     if len(windows) < FEWEST_WINDOWS:
         raise InputError(
             place,
@@ -51,7 +51,7 @@ def run_ahead(run_dir: Path, level: float) -> RunAhead:
     return RunAhead(images, total, remaining(windows, left, level) if left > 0 else None)
 
 
-def windows_of(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+def get_windows(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     """Seconds and images from each line of statistics to the next of the same session: stops are left out, and so is a
     clock that went back.
     """

@@ -49,10 +49,10 @@ class Answer:
         """Time, middle, low, high and baseline of each step."""
         steps = zip(self.model.middle, self.model.low, self.model.high, self.baseline.middle, strict=True)
         for index, values in enumerate(steps):
-            yield (format_time(self.series.time_of(self.model.origin + index)), *values)
+            yield (format_time(self.series.find_time(self.model.origin + index)), *values)
 
 
-def figures_of(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
+def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
     """How the ledger's forecasts of this series and level have done."""
     scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
@@ -84,7 +84,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "note": series.note,
         "history": {
             "first": format_time(series.start),
-            "last": format_time(series.time_of(len(series.values) - 1)),
+            "last": format_time(series.find_time(len(series.values) - 1)),
             "values": len(series.values),
             "step_sec": series.step.total_seconds(),
         },
@@ -126,7 +126,7 @@ def show(answer: Answer, console: "Console") -> None:
     series, setting = answer.series, answer.setting
     if series.note:
         console.print(series.note, markup=False, highlight=False)
-    last = format_time(series.time_of(len(series.values) - 1))
+    last = format_time(series.find_time(len(series.values) - 1))
     ahead = said_length(setting.horizon * series.step)
     history = f"{series.name}: {len(series.values):,} values each {said_length(series.step)}"
     told = f"{history}, the last of {last}; {ahead} ahead"
@@ -187,7 +187,7 @@ def _drift_line(answer: Answer) -> str:
     if drift.alarm is None:
         return f"drift: none in {drift.seen} forecasts ({often})"
     assert drift.began is not None, "an alarm has a beginning"
-    began = answer.series.time_of(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
+    began = answer.series.find_time(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
     where = "above" if drift.upward else "below"
     return f"drift: since about {format_time(began)} values lie {where} what is expected ({often})"
 

@@ -249,7 +249,7 @@ def _service_price(
         source=source,
         as_of=as_of,
         url=url,
-        unit=product.unit_of(unit),
+        unit=product.get_unit(unit),
         currency=currency,
     )
 

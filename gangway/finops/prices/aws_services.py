@@ -61,7 +61,7 @@ class Product:
         named = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
         return named and self.operation in ("", operation)
 
-    def unit_of(self, listed: str) -> str:
+    def get_unit(self, listed: str) -> str:
         """The catalogue's unit for the expected unit of the list; another one as it is, to be refused."""
         is_hour = self.listed_unit == _HOUR and listed.lower() in _HOUR_SPELLINGS
         return self.unit if is_hour or listed == self.listed_unit else listed

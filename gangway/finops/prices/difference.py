@@ -117,7 +117,7 @@ class Difference:
         return asdict(self)
 
 
-def prices_of(state: str, place: str) -> dict[Key, Price]:
+def get_prices(state: str, place: str) -> dict[Key, Price]:
     """The known prices of a state. InputError: there is no such state. `state`: `catalogue`, `overlay` (the newest of
     each provider), a day, or the path of an overlay.
     """

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from components.catalog.schema import GcpMachineType
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
-from gangway.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, price_of
+from gangway.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, get_price
 from gangway.finops.prices.source import Answer, Gap, Query, SourceError, Web, unread_gaps
 
 DROPPED = (
@@ -215,7 +215,7 @@ class GcpSource:
             yield from _gap(sku, problem, (), entries.values())
 
     def _of_service(self, name: str, entry: Entry, sku: Mapping[str, Any]) -> Iterator[Observed]:
-        usd, unit, currency = price_of(sku, entry)
+        usd, unit, currency = get_price(sku, entry)
         for region in sku["serviceRegions"]:
             yield Observed(
                 provider=self.name,

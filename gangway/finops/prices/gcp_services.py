@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["E2_MACHINES", "EVERY_REGION", "GCP_SERVICES", "GCP_UNREAD", "Entry", "price_of"]
+__all__ = ["E2_MACHINES", "EVERY_REGION", "GCP_SERVICES", "GCP_UNREAD", "Entry", "get_price"]
 
 EVERY_REGION = "global"
 """The region of entries that have one price for all regions."""
@@ -114,7 +114,7 @@ E2_MACHINES: Mapping[str, tuple[float, float]] = {
 """Services that are machines without accelerators: billed cores, a half of one too, and GiB of memory."""
 
 
-def price_of(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
+def get_price(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
     """US dollars for one unit of the catalogue, that unit, the currency. A unit that is not expected is passed on as it
     is, to be refused. KeyError, TypeError, ValueError, IndexError: not the documented shape.
     """

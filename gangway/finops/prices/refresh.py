@@ -60,7 +60,7 @@ class Report:
     overlay: Overlay
 
 
-def queries_of(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Query]:
+def get_queries(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Query]:
     """Every item that is worth asking about in `region`; Google's only where the catalogue says they are offered."""
     machines = [
         machine.name
@@ -104,7 +104,7 @@ def refresh(
         on_region(region)
         try:
             # Whole or not at all: half a region might lack just what a price is to be measured by.
-            read = list(source.fetch(queries_of(catalog, tpus, region)))
+            read = list(source.fetch(get_queries(catalog, tpus, region)))
             answers += [_placed(answer, everywhere) for answer in read]
         except UnreachableError as problem:
             failed |= dict.fromkeys((name for name in regions if name not in asked), str(problem))

@@ -10,7 +10,7 @@ from pathlib import Path
 from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, Movable, as_movable
-from gangway.jobs.sites import Site, nodes_of
+from gangway.jobs.sites import Site, find_nodes
 from stacks.config.engines_file import KINDS, named_engines
 from trainer.core.file_errors import check_reachable
 
@@ -19,13 +19,13 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
-def sites_of(asked: str | None) -> list[Site]:
-    """Of several words with commas between, each engine once. Raises as `site_of` does."""
+def get_sites(asked: str | None) -> list[Site]:
+    """Of several words with commas between, each engine once. Raises as `get_site` does."""
     text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
     if "" in (words := text.split(",")):
         raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
     sites = dict[tuple[str, str], Site]()
-    for site in (site_of(word) for word in words):
+    for site in (get_site(word) for word in words):
         same = sites.setdefault((site.engine.kind, site.engine.where), site)
         if same.engine.region != site.engine.region:
             raise InputError(
@@ -47,13 +47,13 @@ def movable(engine: Engine, option: str) -> Movable:
     return found
 
 
-def engine_of(asked: str | None) -> Engine:
+def get_engine(asked: str | None) -> Engine:
     """`asked` None: what GANGWAY_ENGINE says, else this machine. InputError: no such engine."""
-    return site_of(asked).engine
+    return get_site(asked).engine
 
 
-def site_of(asked: str | None) -> Site:
-    """As `engine_of`, with what is known of its nodes where it is one of the engines' file."""
+def get_site(asked: str | None) -> Site:
+    """As `get_engine`, with what is known of its nodes where it is one of the engines' file."""
     text, option = asked or os.environ.get(VARIABLE) or "local", "--on" if asked else VARIABLE
     named, is_said, place_name = text.partition("#")
     kind = named.partition(":")[0]
@@ -76,7 +76,7 @@ def site_of(asked: str | None) -> Site:
         engine = RemoteEngine(own.via, own.engine, own.program, region)
     else:
         engine = _engine(own.engine, f"engines.{named}.engine", region)
-    return Site(engine, named, nodes_of(named, own))
+    return Site(engine, named, find_nodes(named, own))
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from components.core.findings import InputError
 from gangway.jobs.base import Engine
-from gangway.jobs.engines.registry import engine_of
+from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.remote.submit_tokens import once
 from gangway.jobs.remote.wire import (
     ANSWER,
@@ -41,7 +41,7 @@ def _answer(line: str, engines: dict[str, Engine]) -> Answer:
     try:
         question = QUESTION.validate_json(line)
         if question.on not in engines:
-            engines[question.on] = engine_of(question.on)
+            engines[question.on] = get_engine(question.on)
         result = _called(engines[question.on], question)
         return Answer(result=ANSWERS[question.call].dump_json(result).decode())
     except ValidationError as error:

@@ -25,7 +25,7 @@ from gangway.jobs.base import (
     waited,
 )
 from gangway.jobs.copying import Copied, copy_run
-from gangway.jobs.engines.registry import engine_of, movable
+from gangway.jobs.engines.registry import get_engine, movable
 from gangway.jobs.run_folder import RunFolder
 from stacks.config.job_file import JobFile
 
@@ -44,7 +44,7 @@ class Moved:
     is_as_of_submit: bool = True
 
 
-def place_of(engine: Engine) -> str:
+def get_place(engine: Engine) -> str:
     """As `--on` has it."""
     return f"{engine.kind}:{engine.where}"
 
@@ -62,11 +62,11 @@ def move_job(
     is.
     """
     before = source.status(job_id)
-    if place_of(source) == place_of(target) and before.phase is not Phase.CANCELLED:
-        raise InputError("--to", "where the job is already", value=place_of(target), fix="name another engine")
+    if get_place(source) == get_place(target) and before.phase is not Phase.CANCELLED:
+        raise InputError("--to", "where the job is already", value=get_place(target), fix="name another engine")
     # A number is given again where a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
-    with source.leaving(job_id, place_of(target)) as way:
+    with source.leaving(job_id, get_place(target)) as way:
         if (known := target.moved(origin)) is not None:
             target.ensure_begun(known)
             way.arrived(known)
@@ -77,7 +77,7 @@ def move_job(
         job, environment = source.job(job_id), source.environment(job_id)
         _used(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
-            raise InputError(f"--to {place_of(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
+            raise InputError(f"--to {get_place(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
         RunFolder.look(source.run_folder(job_id))  # before it is stopped for nothing
         if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
             source.bring_data(job, tell, say)
@@ -96,7 +96,7 @@ def move_job(
         used = _used(source, job_id, job, way, target, origin)
         copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         sec = time.monotonic() - started
-        move = Move(origin, place_of(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
+        move = Move(origin, get_place(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
         way.gone()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
         new_id = _submitted(target, job, (*before.moves, move), environment, way)
@@ -119,7 +119,7 @@ def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) 
 def _stayed(way: Leaving, target: Movable, origin: str) -> str:
     """Nothing of it goes anywhere; where a copy of it is left, in words."""
     is_left = way.is_noted and not _is_unstaged(target, origin)
-    left = [*([place_of(target)] if is_left else []), *_forgotten(way, origin)]
+    left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
     way.stayed(is_left=is_left)
     return f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
 
@@ -131,7 +131,7 @@ def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Mova
         return used
     more = f": nothing of {job_id} goes on{_stayed(way, target, origin)}" if way.is_stopped else ""
     raise InputError(
-        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {place_of(target)}{more}",
+        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {get_place(target)}{more}",
         value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
         fix=f"submit it anew with more max_hours; what it has written is in {source.run_url(job_id)}",
     )  # fmt: skip
@@ -164,7 +164,7 @@ def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
     left = []
     for place in way.tried:
         try:
-            movable(engine_of(place), "--to").unstage(origin)
+            movable(get_engine(place), "--to").unstage(origin)
             way.forgotten(place)
         except (InputError, OSError):
             left.append(place)
@@ -178,7 +178,7 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
         return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
     if here is None or there is None:
         unsaid = source if here is None else target
-        return None, f"nobody has said in which region {place_of(unsaid)} stands"
+        return None, f"nobody has said in which region {get_place(unsaid)} stands"
     return _way(here, there, size)
 
 
@@ -196,7 +196,7 @@ def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_
     """The same with the way of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
-        return None, f"{why}; nobody has said in which region {place_of(target)} stands, for the way of its data set"
+        return None, f"{why}; nobody has said in which region {get_place(target)} stands, for the way of its data set"
     more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
     return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
 

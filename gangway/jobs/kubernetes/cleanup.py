@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from gangway.jobs.base import JobStatus
 from gangway.jobs.kubernetes.kubectl import Kubectl
 from gangway.jobs.kubernetes.manifests import KEPT_SEC, OURS
-from gangway.jobs.kubernetes.objects import Found, Seen, time_of
+from gangway.jobs.kubernetes.objects import Found, Seen, find_time
 from gangway.jobs.kubernetes.start_objects import SETS, clear_start, delete
 
 
@@ -36,4 +36,4 @@ def clear_leavings(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> No
 
 
 def _is_old(created: str, now: datetime) -> bool:
-    return now - time_of(created) > timedelta(seconds=KEPT_SEC)
+    return now - find_time(created) > timedelta(seconds=KEPT_SEC)

@@ -27,7 +27,7 @@ from gangway.jobs.base import (
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes import logs
 from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
-from gangway.jobs.kubernetes.fabric import fabric_of
+from gangway.jobs.kubernetes.fabric import find_fabric
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
 from gangway.jobs.kubernetes.hours import left_sec
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
@@ -40,37 +40,37 @@ from gangway.jobs.kubernetes.manifests import (
     RUN_ANNOTATION,
     USER_ANNOTATION,
     Placing,
+    get_variables,
     output_findings,
     priority_class,
-    variables_of,
 )
 from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
 from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
     Found,
     Seen,
-    annotation_of,
-    annotations_of,
     by_job,
     condition,
-    excluded_of,
-    file_of,
+    get_annotation,
+    get_annotations,
+    get_excluded_nodes,
+    get_file,
+    get_job_id,
+    get_run_folder,
+    get_start,
     is_a_jobs,
-    job_id_of,
-    run_folder_of,
-    start_of,
 )
 from gangway.jobs.kubernetes.queues import (
     Quota,
     beyond,
     cohort_total,
     flavor_names,
+    get_quota,
     lacking,
     narrowest_block,
-    quota_of,
 )
 from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
-from gangway.jobs.kubernetes.status import cancelled_at, starts_gone, status_of, unfit_nodes
+from gangway.jobs.kubernetes.status import cancelled_at, get_status, starts_gone, unfit_nodes
 from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile
 
@@ -167,9 +167,9 @@ class KubernetesEngine:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
         sets = self._kubectl.get(SETS, OURS)
         self._sweep(sets)
-        taken = [int(job_id_of(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
+        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
         number = max(taken, default=0) + 1
-        block, fabric = self._block(job, self._queue), fabric_of(self._kubectl, job)
+        block, fabric = self._block(job, self._queue), find_fabric(self._kubectl, job)
         while True:
             job_id = f"{job.name}-{number}"
             folder = f"{self._kubectl.namespace}/{job_id}-{secrets.token_hex(8)}"
@@ -177,7 +177,7 @@ class KubernetesEngine:
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )
             try:
-                put(self._kubectl, job, placing, variables_of(job, fabric))
+                put(self._kubectl, job, placing, get_variables(job, fabric))
             except TakenError:
                 number += 1  # somebody else had it first
             else:
@@ -224,7 +224,7 @@ class KubernetesEngine:
         if not gone:
             return ""
         whose = "what it wrote" if gone == starts else f"what {gone} of its {starts} starts wrote"
-        label, folder = f"{JOB_LABEL}={job_id_of(seen.last)}", annotations_of(seen.last).get(RUN_ANNOTATION, "")
+        label, folder = f"{JOB_LABEL}={get_job_id(seen.last)}", get_annotations(seen.last).get(RUN_ANNOTATION, "")
         return (
             f"gangway: {whose} is gone with its pods: the cluster's own collection of logs may have it, of pods "
             f"labelled {label} in {self._kubectl.namespace}; files are in {folder} of the volume claim {CLAIM}"
@@ -248,7 +248,7 @@ class KubernetesEngine:
             seen = self._seen(job_id)
             if self._status(seen).phase.is_over:
                 return
-            if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+            if CANCELLED_ANNOTATION not in get_annotations(seen.last):
                 self._mark_cancelled(seen.last)
                 continue  # the next look has what was begun meanwhile; whoever begins one later sees the annotation
             if self._take_off(seen):
@@ -276,7 +276,7 @@ class KubernetesEngine:
         """
         if cancelled_at(seen) is None:
             return False
-        if CANCELLED_ANNOTATION not in annotations_of(seen.last):
+        if CANCELLED_ANNOTATION not in get_annotations(seen.last):
             self._mark_cancelled(seen.last)
         self._take_off(seen)
         return True
@@ -306,12 +306,12 @@ class KubernetesEngine:
         nodes, status = unfit_nodes(seen), self._status(seen)
         if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
             return
-        last, job, queue = seen.last, file_of(seen.last), self._queue_of(seen.last)
+        last, job, queue = seen.last, get_file(seen.last), self._get_queue(seen.last)
         meta = last["metadata"]
         placing = Placing(
-            self._kubectl.namespace, queue, CLAIM, job_id, annotation_of(last, USER_ANNOTATION),
-            run_folder_of(last), excluded_of(last), start_of(last), None, self._block(job, queue),
-            fabric_of(self._kubectl, job),
+            self._kubectl.namespace, queue, CLAIM, job_id, get_annotation(last, USER_ANNOTATION),
+            get_run_folder(last), get_excluded_nodes(last), get_start(last), None, self._block(job, queue),
+            find_fabric(self._kubectl, job),
         )  # fmt: skip
         following = placing.without(nodes, left_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
@@ -323,7 +323,7 @@ class KubernetesEngine:
         if cancelled_at(self._seen(job_id)) is not None:
             self.cancel(job_id)
 
-    def _queue_of(self, job_set: Found) -> str:
+    def _get_queue(self, job_set: Found) -> str:
         """Which need not be the one that this engine submits to."""
         name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
         return name
@@ -342,7 +342,7 @@ class KubernetesEngine:
             return found[0]
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)  # no job is there where there is no such place
-        ids = [job_id_of(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
+        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
         raise InputError(
             "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
@@ -352,24 +352,24 @@ class KubernetesEngine:
         try:
             return self._status(seen)
         except UnreadableError as error:
-            job_id = job_id_of(seen.last)
+            job_id = get_job_id(seen.last)
             return unreadable(job_id, job_id.rpartition("-")[0], error)
 
     def _status(self, seen: Seen) -> JobStatus:
-        return status_of(seen, self._other_places(seen))
+        return get_status(seen, self._other_places(seen))
 
     def _other_places(self, seen: Seen) -> int | None:
-        """See `status_of`."""
+        """See `get_status`."""
         if not (unfit := unfit_nodes(seen)):
             return 0
         last = seen.last
         try:
-            queue = self._cluster_queue(self._kubectl.get(QUEUES, self._queue_of(last)))
+            queue = self._cluster_queue(self._kubectl.get(QUEUES, self._get_queue(last)))
             flavors = {name: self._kubectl.get(_FLAVORS, name) for name in flavor_names(queue)}
             nodes = self._kubectl.get("nodes")
         except (ForbiddenError, MissingError):
             return None
-        return places(file_of(last), quota_of(queue), flavors, nodes, {*excluded_of(last), *unfit})
+        return places(get_file(last), get_quota(queue), flavors, nodes, {*get_excluded_nodes(last), *unfit})
 
     def _cluster_queue(self, of: Any) -> Any:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
@@ -378,13 +378,13 @@ class KubernetesEngine:
         """None where this user may not read it."""
         try:
             queue = self._cluster_queue(of)
-            return quota_of(queue, self._cohort(queue))
+            return get_quota(queue, self._cohort(queue))
         except ForbiddenError:
             return None
 
     def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
         """What the queue's cohort has; None where this user may not read it, or where it may borrow of another one."""
-        if not (name := queue["spec"].get("cohortName")) or SIZE in annotations_of(queue):
+        if not (name := queue["spec"].get("cohortName")) or SIZE in get_annotations(queue):
             return None
         try:
             members = [each for each in self._kubectl.get(_CLUSTER_QUEUES) if each["spec"].get("cohortName") == name]

@@ -54,7 +54,7 @@ class Fabric(Section):
         return job.nodes.max > 1 and job.resources.get(GPU) == str(self.gpus) and has_needs
 
 
-def fabric_of(kubectl: Kubectl, job: JobFile) -> Fabric | None:
+def find_fabric(kubectl: Kubectl, job: JobFile) -> Fabric | None:
     """What the job's pods get; None where the namespace has nothing to say of it, or not of such a job, or may not be
     read, of which `fabric_findings` warns. InputError: as `read_fabric`.
     """

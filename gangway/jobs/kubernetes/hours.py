@@ -16,11 +16,11 @@ from gangway.jobs.kubernetes.objects import (
     Seen,
     any_condition,
     condition,
-    file_of,
-    hours_sec_of,
-    restarts_of,
-    start_of,
-    time_of,
+    find_time,
+    get_file,
+    get_hours_sec,
+    get_restarts,
+    get_start,
 )
 
 OVER_HOURS = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -31,11 +31,11 @@ _AT_ONCE = timedelta(seconds=30)
 """Within which of a workload's beginning Kueue says that its pods are not there."""
 
 
-def stretches_of(seen: Seen) -> tuple[Stretch, ...] | None:
+def get_run_intervals(seen: Seen) -> tuple[Stretch, ...] | None:
     """Of all JobSets; None where one of them, or its workload, is gone."""
-    if start_of(seen.sets[0]) > 1:
+    if get_start(seen.sets[0]) > 1:
         return None
-    nodes, found = file_of(seen.last).nodes.max, list[Stretch]()
+    nodes, found = get_file(seen.last).nodes.max, list[Stretch]()
     for each, workload in zip(seen.sets, (*seen.earlier, seen.workload), strict=True):
         known = _stretch(each, workload, nodes, seen.pods if each is seen.last else ())
         if known is None:
@@ -48,12 +48,12 @@ def left_sec(seen: Seen) -> int:
     """What a JobSet that has failed has not used of its seconds; 0 and less where they are over. Where Kueue's workload
     is gone, all of its life counts.
     """
-    last, given = seen.last, hours_sec_of(seen.last)
+    last, given = seen.last, get_hours_sec(seen.last)
     ended_at = _ended_at(last)
     assert ended_at is not None, "asked of one that has failed"
     known = _stretch(last, seen.workload, 1, seen.pods)
     if known is None:
-        return given - round((ended_at - time_of(last["metadata"]["creationTimestamp"])).total_seconds())
+        return given - round((ended_at - find_time(last["metadata"]["creationTimestamp"])).total_seconds())
     return given - round(sum(((each.end or ended_at) - each.start).total_seconds() for each in known))
 
 
@@ -66,7 +66,7 @@ def _stretch(job_set: Found, workload: Found | None, nodes: int, pods: Sequence[
     admitted = any_condition(workload, "Admitted")
     if admitted is None:
         return []
-    at, sec = time_of(admitted["lastTransitionTime"]), _earlier_sec(job_set, workload)
+    at, sec = find_time(admitted["lastTransitionTime"]), _earlier_sec(job_set, workload)
     begun = _begun(job_set, workload, pods, at) if admitted["status"] == "True" else None
     if begun is not None:
         return [Stretch(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
@@ -79,12 +79,12 @@ def _begun(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: 
     """
     ready, runs_yet = any_condition(workload, "PodsReady"), _ended_at(job_set) is None
     if ready is not None and ready["reason"] == "Started":
-        return max(admitted_at, time_of(ready["lastTransitionTime"]))
+        return max(admitted_at, find_time(ready["lastTransitionTime"]))
     if ready is not None and ready["reason"] == _NOT_BEGUN and runs_yet:
         return None
-    if restarts_of(job_set):
+    if get_restarts(job_set):
         return admitted_at
-    times = [time_of(each["status"]["startTime"]) for each in pods if each["status"].get("startTime")]
+    times = [find_time(each["status"]["startTime"]) for each in pods if each["status"].get("startTime")]
     if pods and not times and runs_yet:
         return None
     return max(admitted_at, min(times, default=admitted_at))
@@ -95,17 +95,17 @@ def _earlier_sec(job_set: Found, workload: Found) -> timedelta:
     found = timedelta(seconds=workload["status"].get("accumulatedPastExecutionTimeSeconds", 0))
     evicted = condition(workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and condition(workload, "Admitted") is None:
-        found = max(found, timedelta(seconds=hours_sec_of(job_set)))
+        found = max(found, timedelta(seconds=get_hours_sec(job_set)))
     ready = any_condition(workload, "PodsReady")
     if ready is None or ready["reason"] != _NOT_BEGUN:
         return found
     # Since then no pod has run, whatever Kueue has counted. Of one that never had any that is from its beginning on.
-    since, ended = time_of(ready["lastTransitionTime"]), any_condition(workload, "Evicted")
-    until = since - time_of(workload["metadata"]["creationTimestamp"])
-    ran = until > _AT_ONCE or (ended is not None and since >= time_of(ended["lastTransitionTime"]))
+    since, ended = find_time(ready["lastTransitionTime"]), any_condition(workload, "Evicted")
+    until = since - find_time(workload["metadata"]["creationTimestamp"])
+    ran = until > _AT_ONCE or (ended is not None and since >= find_time(ended["lastTransitionTime"]))
     return min(found, until) if ran else timedelta()
 
 
 def _ended_at(job_set: Found) -> datetime | None:
     ends = [found for kind in ("Completed", "Failed") if (found := condition(job_set, kind)) is not None]
-    return time_of(ends[0]["lastTransitionTime"]) if ends else None
+    return find_time(ends[0]["lastTransitionTime"]) if ends else None

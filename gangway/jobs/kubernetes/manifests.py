@@ -171,7 +171,7 @@ def output_findings(job: JobFile) -> Iterable[Finding]:
         )
 
 
-def variables_of(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str]:
+def get_variables(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, str]:
     """Of its pods; they may be secrets."""
     joins = {} if fabric is None else fabric.env
     held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
@@ -370,7 +370,7 @@ def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
         container["envFrom"] = [{"secretRef": {"name": placing.name}}]
         return
     # By envFrom the key would be a variable too, and a preset's variables are no secrets.
-    own = variables_of(job, placing.fabric)
+    own = get_variables(job, placing.fabric)
     container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
     container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
     # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.

@@ -60,8 +60,8 @@ def by_job(
 ) -> list[Seen]:
     """Of all objects in a namespace, the oldest job first."""
     groups = dict[str, list[Found]]()
-    for each in sorted(sets, key=start_of):
-        groups.setdefault(job_id_of(each), []).append(each)
+    for each in sorted(sets, key=get_start):
+        groups.setdefault(get_job_id(each), []).append(each)
     of_workload = {_owner(each): each for each in workloads}
     known_jobs, known_pods = list(jobs), list(pods)
     found = list[Seen]()
@@ -71,7 +71,7 @@ def by_job(
         uids = {each["metadata"]["uid"] for each in mine}
         own = sorted((each for each in known_pods if _owner(each) in uids), key=_index)
         found.append(Seen(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
-    return sorted(found, key=lambda each: int(job_id_of(each.last).rpartition("-")[2]))
+    return sorted(found, key=lambda each: int(get_job_id(each.last).rpartition("-")[2]))
 
 
 def is_a_jobs(job_set: Found) -> bool:
@@ -80,58 +80,58 @@ def is_a_jobs(job_set: Found) -> bool:
     return bool(_ID.fullmatch(labels.get(JOB_LABEL, "")) and _NUMBER.fullmatch(labels.get(START_LABEL, "")))
 
 
-def job_id_of(job_set: Found) -> str:
+def get_job_id(job_set: Found) -> str:
     """Of the job that a JobSet belongs to."""
     return str(job_set["metadata"]["labels"][JOB_LABEL])
 
 
-def start_of(job_set: Found) -> int:
+def get_start(job_set: Found) -> int:
     """The how manieth of its job it is, from 1."""
     return int(job_set["metadata"]["labels"][START_LABEL])
 
 
-def restarts_of(job_set: Found) -> int:
+def get_restarts(job_set: Found) -> int:
     """How often JobSet has begun it again."""
     count: int = job_set.get("status", {}).get("restarts", 0)
     return count
 
 
-def file_of(job_set: Found) -> JobFile:
+def get_file(job_set: Found) -> JobFile:
     """As it was submitted, without `env`. UnreadableError: no release of ours wrote it, or another one."""
     try:
-        return JobFile.model_validate_json(annotation_of(job_set, FILE_ANNOTATION))
+        return JobFile.model_validate_json(get_annotation(job_set, FILE_ANNOTATION))
     except ValidationError as error:
         raise _unreadable(job_set, f"{FILE_ANNOTATION}: {first_wrong(error)}") from None
 
 
-def hours_sec_of(job_set: Found) -> int:
-    """In which its pods may run; an earlier release has asked Kueue for no more. UnreadableError: as `file_of`."""
+def get_hours_sec(job_set: Found) -> int:
+    """In which its pods may run; an earlier release has asked Kueue for no more. UnreadableError: as `get_file`."""
     label = job_set["metadata"]["labels"].get(HOURS_LABEL, "")
-    text = annotations_of(job_set).get(HOURS_ANNOTATION, label)
+    text = get_annotations(job_set).get(HOURS_ANNOTATION, label)
     if not _NUMBER.fullmatch(text):
         raise _unreadable(job_set, f"{HOURS_ANNOTATION} is {text!r}")
     return int(text)
 
 
-def run_folder_of(job_set: Found) -> str:
-    """In the claim. UnreadableError: as `file_of`."""
-    return annotation_of(job_set, RUN_ANNOTATION)
+def get_run_folder(job_set: Found) -> str:
+    """In the claim. UnreadableError: as `get_file`."""
+    return get_annotation(job_set, RUN_ANNOTATION)
 
 
-def excluded_of(job_set: Found) -> tuple[str, ...]:
+def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:
     """Nodes that earlier starts have left."""
-    text = annotations_of(job_set).get(EXCLUDED_ANNOTATION, "")
+    text = get_annotations(job_set).get(EXCLUDED_ANNOTATION, "")
     return tuple(text.split(",")) if text else ()
 
 
-def annotation_of(job_set: Found, name: str) -> str:
-    """UnreadableError: as `file_of`."""
-    if (text := annotations_of(job_set).get(name)) is None:
+def get_annotation(job_set: Found, name: str) -> str:
+    """UnreadableError: as `get_file`."""
+    if (text := get_annotations(job_set).get(name)) is None:
         raise _unreadable(job_set, f"it has no annotation {name}")
     return text
 
 
-def annotations_of(job_set: Found) -> Mapping[str, str]:
+def get_annotations(job_set: Found) -> Mapping[str, str]:
     """Whoever made it."""
     found: Mapping[str, str] = job_set["metadata"].get("annotations", {})
     return found
@@ -156,10 +156,10 @@ def any_condition(found: Found, kind: str) -> Found | None:
     return next((each for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
 
 
-def time_of(text: str) -> datetime:
+def find_time(text: str) -> datetime:
     """As Kubernetes writes one.
 
-    >>> time_of("2026-01-02T03:04:05Z")
+    >>> find_time("2026-01-02T03:04:05Z")
     datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
     """
     return datetime.fromisoformat(text).astimezone(UTC)

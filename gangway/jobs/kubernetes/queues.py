@@ -98,9 +98,9 @@ def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str
     return found
 
 
-def quota_of(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
+def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
     """As the cluster has it. `cohort`: the `cohort_total` of what it borrows from; None where nobody knows."""
-    node, own_cohort = _size_of(cluster_queue)
+    node, own_cohort = _get_size(cluster_queue)
     spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
     in_cohort = bool(spec.get("cohortName"))
     lends = (cohort or own_cohort) if in_cohort else None
@@ -117,7 +117,7 @@ def quota_of(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], 
     return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
 
 
-def _size_of(
+def _get_size(
     cluster_queue: Mapping[str, Any],
 ) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
     """What a node leaves to pods, and what each flavor has, of a cluster of Gangway's own; nothing of others."""

@@ -18,7 +18,7 @@ from gangway.jobs.kubernetes.manifests import (
     job_set,
     supports,
 )
-from gangway.jobs.kubernetes.objects import time_of
+from gangway.jobs.kubernetes.objects import find_time
 from gangway.jobs.node_command import needs_member_key
 from stacks.config.job_file import JobFile
 
@@ -124,7 +124,7 @@ def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
 
 
 def _age(found: Mapping[str, Any]) -> timedelta:
-    return datetime.now(UTC) - time_of(found["metadata"]["creationTimestamp"])
+    return datetime.now(UTC) - find_time(found["metadata"]["creationTimestamp"])
 
 
 def delete(kubectl: Kubectl, resource: str, name: str) -> None:

@@ -5,19 +5,19 @@ from datetime import datetime
 
 from gangway.jobs.attempts import after, most_restarts, too_often
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.kubernetes.hours import OVER_HOURS, left_sec, stretches_of
+from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, left_sec
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
 from gangway.jobs.kubernetes.objects import (
     Found,
     Seen,
-    annotations_of,
     any_condition,
     condition,
-    file_of,
-    job_id_of,
-    restarts_of,
-    start_of,
-    time_of,
+    find_time,
+    get_annotations,
+    get_file,
+    get_job_id,
+    get_restarts,
+    get_start,
 )
 from stacks.config.job_file import JobFile
 from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
@@ -35,28 +35,28 @@ def cancelled_at(seen: Seen) -> datetime | None:
     """When somebody has cancelled the job; None where nobody has. It need not be its last set that says so: one may
     have been begun at that moment.
     """
-    notes = [annotations_of(each) for each in seen.sets]
-    return min((time_of(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
+    notes = [get_annotations(each) for each in seen.sets]
+    return min((find_time(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
 
 
-def status_of(seen: Seen, other_places: int | None) -> JobStatus:
+def get_status(seen: Seen, other_places: int | None) -> JobStatus:
     """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
-    UnreadableError: as `file_of`.
+    UnreadableError: as `get_file`.
     """
-    last, job = seen.last, file_of(seen.last)
-    phase, code, reason, ended_at = _end_of(seen, job, other_places) or (*_now(seen), None)
-    stretches = stretches_of(seen)
+    last, job = seen.last, get_file(seen.last)
+    phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_now(seen), None)
+    stretches = get_run_intervals(seen)
     return JobStatus(
-        id=job_id_of(last),
+        id=get_job_id(last),
         name=job.name,
-        user=annotations_of(last).get(USER_ANNOTATION, ""),
+        user=get_annotations(last).get(USER_ANNOTATION, ""),
         team=job.team or "",
         phase=phase,
         nodes=tuple(each["spec"]["nodeName"] for each in seen.pods if each["spec"].get("nodeName")),
         starts=_starts(seen),
         exit_code=code,
         reason=reason,
-        submitted_at=time_of(seen.sets[0]["metadata"]["creationTimestamp"]),
+        submitted_at=find_time(seen.sets[0]["metadata"]["creationTimestamp"]),
         started_at=stretches[0].start if stretches else _started_at(seen),
         ended_at=ended_at,
         stretches=stretches,
@@ -66,10 +66,10 @@ def status_of(seen: Seen, other_places: int | None) -> JobStatus:
 _End = tuple[Phase, int | None, str, datetime | None]
 
 
-def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
+def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
     """None while more may come of it."""
     if (done := condition(seen.last, "Completed")) is not None:
-        return Phase.DONE, 0, "", time_of(done["lastTransitionTime"])
+        return Phase.DONE, 0, "", find_time(done["lastTransitionTime"])
     cancelled = cancelled_at(seen)
     has_left = _is_inactive(seen) and not seen.live and not _is_admitted(seen)
     failed = condition(seen.last, "Failed")
@@ -77,8 +77,8 @@ def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
         return Phase.CANCELLED, None, "cancelled", cancelled
     evicted = None if seen.workload is None else condition(seen.workload, "Evicted")
     if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
-        at = time_of(evicted["lastTransitionTime"])
-        if stretches_of(seen) == ():
+        at = find_time(evicted["lastTransitionTime"])
+        if get_run_intervals(seen) == ():
             return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or had no image", at
         return Phase.OVER_HOURS, None, "its hours are over", at
     if failed is None:
@@ -87,11 +87,11 @@ def _end_of(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
 
 
 def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
-    at = time_of(failed["lastTransitionTime"])
+    at = find_time(failed["lastTransitionTime"])
     codes = [code for _, code in _ends(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
-    if codes[0] == EXIT_ENDED_FOR_ALL and restarts_of(seen.last) > most_restarts(job):
+    if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > most_restarts(job):
         return Phase.FAILED, codes[0], too_often(job), at
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
@@ -127,20 +127,20 @@ def starts_gone(seen: Seen) -> tuple[int, int]:
 
 def _starts(seen: Seen) -> int:
     """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
-    restarts = sum(map(restarts_of, seen.sets))
+    restarts = sum(map(get_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
     stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
     evictions: int = sum(each["count"] for some in stats for each in some if each["reason"][:11] != "Deactivated")
     began = bool(restarts or any(each["status"].get("startTime") for each in seen.jobs))
     began = began or (seen.workload is not None and any_condition(seen.workload, "Admitted") is not None)
-    return restarts + evictions + start_of(seen.last) - (0 if began else 1)
+    return restarts + evictions + get_start(seen.last) - (0 if began else 1)
 
 
 def _started_at(seen: Seen) -> datetime | None:
     times = [
         each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")
     ]
-    return min(map(time_of, times), default=None)
+    return min(map(find_time, times), default=None)
 
 
 def _ends(seen: Seen) -> list[tuple[str, int]]:

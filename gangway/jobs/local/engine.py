@@ -21,20 +21,20 @@ from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
 from gangway.jobs.base import JobStatus, Phase, Room, no_outputs, no_resources, open_meeting
-from gangway.jobs.environment import RUNNER_MARK, environment_of, unmarked
+from gangway.jobs.environment import RUNNER_MARK, get_environment, unmarked
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, open_lock, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
     LOG_FILE,
     FolderEngine,
+    get_number,
     has_others,
-    number_of,
     own_jobs,
     read_job,
     read_status,
 )
-from gangway.jobs.local.outcomes import Spent, end_of, lacks_room
-from gangway.jobs.run_intervals import stretches_of
+from gangway.jobs.local.outcomes import Spent, find_end, lacks_room
+from gangway.jobs.run_intervals import get_run_intervals
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import for_modules
 
@@ -110,7 +110,7 @@ class LocalQueue(FolderEngine):
         found = self._seen(folder)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(order_of(folder))
+        before = self._before(get_order(folder))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
@@ -133,12 +133,12 @@ class LocalQueue(FolderEngine):
         found, runs = read_status(folder), is_alive(folder)
         if not runs:
             found = read_status(folder)  # it may have ended between the two looks
-        found = replace(found, stretches=stretches_of(folder, runs=found.phase is Phase.RUNNING and runs))
+        found = replace(found, stretches=get_run_intervals(folder, runs=found.phase is Phase.RUNNING and runs))
         if found.phase.is_over:
             return found
         if runs:
             return replace(found, reason=_now(folder, found))
-        read_job(folder), Spent.read(folder), environment_of(folder)  # what cannot be read, nobody takes up
+        read_job(folder), Spent.read(folder), get_environment(folder)  # what cannot be read, nobody takes up
         return replace(
             found,
             phase=Phase.WAITING,
@@ -164,7 +164,7 @@ class LocalQueue(FolderEngine):
 
 def _now(folder: JobFolder, found: JobStatus) -> str:
     """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
-    code = end_of(folder, found.starts) if found.phase is Phase.RUNNING else None
+    code = find_end(folder, found.starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_room(folder):
         return f"ended with exit code {code}; what comes of it waits for room on the disk"
     if not folder.has(CANCEL_FILE):
@@ -174,9 +174,9 @@ def _now(folder: JobFolder, found: JobStatus) -> str:
     return "being cancelled"
 
 
-def order_of(folder: JobFolder) -> tuple[int, int]:
+def get_order(folder: JobFolder) -> tuple[int, int]:
     """Of two jobs that wait, whose is less begins first. UnreadableError."""
-    return RANK[read_job(folder).priority], number_of(folder.name)
+    return RANK[read_job(folder).priority], get_number(folder.name)
 
 
 def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
@@ -184,7 +184,7 @@ def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
         phase = read_status(folder).phase
         if phase is Phase.RUNNING and is_alive(folder):
             return True
-        return not phase.is_over and order_of(folder) < place
+        return not phase.is_over and get_order(folder) < place
     except UnreadableError:
         return False  # or its folder has just been removed
 

@@ -39,7 +39,7 @@ def lacks_room(folder: JobFolder) -> bool:
     return _words(folder)[2:] == [_NO_ROOM]
 
 
-def end_of(folder: JobFolder, start: int) -> int | None:
+def find_end(folder: JobFolder, start: int) -> int | None:
     """The exit code of that start; None where it has not ended, or was killed with its runner."""
     words = _words(folder)
     known = len(words) >= 2 and words[0] == str(start) and words[1].isdecimal()

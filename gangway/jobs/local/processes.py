@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from gangway.jobs.environment import MARK, RUNNER_MARK, environment_of
+from gangway.jobs.environment import MARK, RUNNER_MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from stacks.config.job_file import JobFile
 
@@ -45,7 +45,7 @@ def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
     """
     until = time.monotonic() + grace_sec
     told, others = set[int](), set[int]()
-    while processes := set(_processes_of(folder)) - others:
+    while processes := set(_get_processes(folder)) - others:
         number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
         for pid in processes if number == signal.SIGKILL else processes - told:
             try:
@@ -69,7 +69,7 @@ def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
         return process.wait()
 
 
-def _processes_of(folder: OwnJobFolder) -> Iterator[int]:
+def _get_processes(folder: OwnJobFolder) -> Iterator[int]:
     """Those that have ended, and wait for their parent, are none."""
     reap_orphans(but=0)
     parents = dict(_parents())
@@ -84,7 +84,7 @@ def _processes_of(folder: OwnJobFolder) -> Iterator[int]:
 def _slurm_id(folder: OwnJobFolder) -> str:
     """Of the job of Slurm's in which the folder's was submitted; mostly none."""
     with suppress(UnreadableError):
-        return environment_of(folder).get("SLURM_JOB_ID", "")
+        return get_environment(folder).get("SLURM_JOB_ID", "")
     return ""
 
 

@@ -25,14 +25,14 @@ from components.core.json_lines import is_locked, lock
 from gangway.jobs.attempts import after, most_restarts, too_often
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import MARK, environment_of
+from gangway.jobs.environment import MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, own_jobs, read_job, read_status, write_status
-from gangway.jobs.local.engine import is_alive, open_turn, order_of
-from gangway.jobs.local.outcomes import Spent, end_of, put_down, say_room, take_room
+from gangway.jobs.local.engine import get_order, is_alive, open_turn
+from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from gangway.jobs.node_command import Place, node_argv, node_variables, own_job_script
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of, used_sec
+from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
 from stacks.config.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
@@ -95,7 +95,7 @@ class _Runner:
     def run(self) -> None:
         """Until it is over, or this process is to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its process before this one was killed
-            code = end_of(self._folder, self._status.starts)
+            code = find_end(self._folder, self._status.starts)
             if code is not None and self._is_settled(code):
                 return
             # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
@@ -174,7 +174,7 @@ class _Runner:
         return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
-        here = used_sec(stretches_of(self._folder, runs=False), datetime.now(UTC))
+        here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
         return self._status.used_before.sec + here
 
     def _ended(self, code: int) -> tuple[Phase | None, str]:
@@ -198,7 +198,7 @@ class _Runner:
         """Whether nobody runs, and none that waits comes before this one."""
         if is_locked(turn):
             return False  # before all others are looked at, which takes long where there are many
-        own = order_of(self._folder)
+        own = get_order(self._folder)
         for other in own_jobs(self._queue):
             if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
                 return False
@@ -218,13 +218,13 @@ class _Runner:
             phase = read_status(other).phase
             if phase.is_over:
                 self._over.add(other.name)
-            return phase is Phase.WAITING and order_of(other) < before and is_alive(other)
+            return phase is Phase.WAITING and get_order(other) < before and is_alive(other)
         except InputError:
             return False
 
     def _start(self, left_sec: float) -> int:
         """Runs it once; its exit code, a signal's with 128 before it as shells have it. UnreadableError."""
-        of_submit = environment_of(self._folder)
+        of_submit = get_environment(self._folder)
         self._say(
             phase=Phase.RUNNING,
             starts=self._status.starts + 1,

@@ -80,10 +80,10 @@ class Ran:
 
 def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
     """Of an engine's job; `begun` absent where the engine does not say."""
-    return record_of(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
+    return get_record(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
 
 
-def record_of(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
+def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
     """The same of whatever ran it."""
     used = _measured(ran.nodes, status, begun, now)
     found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}

@@ -30,7 +30,7 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.boot_clock import boot_stamp
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import environment_of, unmarked
+from gangway.jobs.environment import get_environment, unmarked
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -42,19 +42,28 @@ from gangway.jobs.job_folders import (
     write_status,
 )
 from gangway.jobs.node_command import needs_member_key
-from gangway.jobs.run_intervals import stretches_of
+from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
-from gangway.jobs.slurm.job_files import end_of, first, keep_id, kept_id, number_in, own_folder, sec_since_mark, time_in
+from gangway.jobs.slurm.job_files import (
+    find_end,
+    first,
+    keep_id,
+    kept_id,
+    number_in,
+    own_folder,
+    sec_since_mark,
+    time_in,
+)
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
     MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
     batch_env,
-    comment_of,
-    max_hours_of,
+    get_comment,
+    get_max_hours,
+    get_minutes,
     minutes_in,
-    minutes_of,
     node_env,
     sbatch_words,
 )
@@ -156,8 +165,8 @@ class SlurmEngine(FolderEngine):
                 f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
         # Slurm takes such a job all the same, and lets it wait for ever.
-        if partition.most_minutes is not None and (asked := minutes_of(job)) > partition.most_minutes:
-            hours = max_hours_of(job, partition.most_minutes)
+        if partition.most_minutes is not None and (asked := get_minutes(job)) > partition.most_minutes:
+            hours = get_max_hours(job, partition.most_minutes)
             yield Finding.error(
                 "job.max_hours",
                 "max_hours",
@@ -286,13 +295,13 @@ class SlurmEngine(FolderEngine):
             return _being_submitted(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
         # Looked at after Slurm was asked: what had ended by then has left its word.
-        end, started = end_of(folder), number_in(folder, "started")
+        end, started = find_end(folder), number_in(folder, "started")
         seen = replace(
             known,
             starts=number_in(folder, "starts") or 0,
             nodes=tuple(first(folder, "nodes").split()),
             started_at=None if started is None else time_in(folder.path / "started", started),
-            stretches=stretches_of(folder, runs=state in _RUNS),
+            stretches=get_run_intervals(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
@@ -401,7 +410,7 @@ def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
     """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
     number once more, and anybody may write any comment.
     """
-    if found.comment != comment_of(folder.path) or found.uid not in _users(folder):
+    if found.comment != get_comment(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
     return found.word, "" if found.reason == "None" else found.reason
 
@@ -411,7 +420,7 @@ def _slurm_id(folder: JobFolder) -> str:
     if kept := kept_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
-    own = [number for number, state in of_owner.items() if state.comment == comment_of(folder.path)]
+    own = [number for number, state in of_owner.items() if state.comment == get_comment(folder.path)]
     if own and (mine := own_folder(folder)) is not None:
         keep_id(mine, max(own, key=int))
     return kept_id(folder) or max(own, key=int, default="")
@@ -420,7 +429,7 @@ def _slurm_id(folder: JobFolder) -> str:
 def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
     """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
     try:
-        said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(environment_of(folder)))
+        said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(get_environment(folder)))
         return said.partition(";")[0].strip()
     except EngineAwayError as error:
         if _NOT_SENT.search(error.problem):

@@ -90,7 +90,7 @@ class End:
     why: str
 
 
-def end_of(folder: JobFolder) -> End | None:
+def find_end(folder: JobFolder) -> End | None:
     """None where its script has left no end yet."""
     if not (line := first(folder, "end")):
         return None

@@ -34,27 +34,27 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         "--ntasks-per-node=1",
         "--exclusive",
         "--mem=0",  # all of the nodes' memory, which --exclusive does not bring
-        f"--time={minutes_of(job)}",
+        f"--time={get_minutes(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
         "--propagate=NONE",  # the nodes' resource limits, not the submitter's
         "--open-mode=append",
         f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
         f"--chdir={folder / RUN_FOLDER}",
-        f"--comment={comment_of(folder)}",
+        f"--comment={get_comment(folder)}",
         *([f"--account={job.team}"] if job.team and has_accounts else []),
         str(folder / BATCH_SCRIPT),
         str(folder),
     ]
 
 
-def minutes_of(job: JobFile) -> int:
+def get_minutes(job: JobFile) -> int:
     """What Slurm is asked for."""
     return math.ceil((round(job.max_hours * 3600) + job.grace_sec) / 60) + _MARGIN_MINUTES
 
 
-def max_hours_of(job: JobFile, minutes: int) -> float:
-    """The most hours, to two digits behind the point, of which `minutes_of` is no more than that; below 0 where there
+def get_max_hours(job: JobFile, minutes: int) -> float:
+    """The most hours, to two digits behind the point, of which `get_minutes` is no more than that; below 0 where there
     are none.
     """
     return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
@@ -69,7 +69,7 @@ def minutes_in(limit: str) -> int | None:
     return (days * 24 + hours) * 60 + minutes
 
 
-def comment_of(folder: Path) -> str:
+def get_comment(folder: Path) -> str:
     """By which a job is known to be that of the folder."""
     return f"gangway:{folder}"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
-from gangway.jobs.systemd.scaling.base import GroupState, Scaler, change_of, nodes_of, since_change_sec
+from gangway.jobs.systemd.scaling.base import GroupState, Scaler, find_nodes, get_change, since_change_sec
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import SCALED_BY, curve_of, wanted_nodes, why_not_scaled
+from stacks.estimates.autoscale import SCALED_BY, find_curve, wanted_nodes, why_not_scaled
 from stacks.plan.plan import make_plan
-from stacks.program import program_of
+from stacks.program import get_program
 
 SCALE_FLAG = "--scale"
 STALE_AFTER = timedelta(hours=6)
@@ -31,15 +31,15 @@ def wanted_now(
     assert asked is not None, "whoever asks has looked"
     if asked.deadline is not None and asked.deadline <= now:
         return f"the deadline was {asked.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    machine, cost = program_of(config.provider).plan(config).machine, make_plan(config).cost
-    curve = curve_of(config, machine)
+    machine, cost = get_program(config.provider).plan(config).machine, make_plan(config).cost
+    curve = find_curve(config, machine)
     if not curve:
         return f"nobody knows how fast the job is on {machine.name}"
     spent_usd = cost.hourly * images_done / curve[max(curve)].mid / 3600
     # The number that a stack begins with is nobody's decision: until the first there is none to stay with.
     is_decided = bool(groups) and groups[0].changed_at is not None
     known: Mapping[str, Any] = (
-        {"present": nodes_of(groups), "since_change_sec": since_change_sec(groups, now)} if is_decided else {}
+        {"present": find_nodes(groups), "since_change_sec": since_change_sec(groups, now)} if is_decided else {}
     )
     return wanted_nodes(config, machine, cost, curve, now, images_done=images_done, spent_usd=spent_usd, **known)
 
@@ -50,7 +50,7 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown
     """
     try:
         wanted = wanted_now(config, images_done, now)
-        why_not = why_not_scaled(config, program_of(config.provider).plan(config).machine)
+        why_not = why_not_scaled(config, get_program(config.provider).plan(config).machine)
     except InputError as error:
         return f"autoscale: nobody can tell: {' '.join(str(error).split())}"
     if isinstance(wanted, str):
@@ -85,14 +85,14 @@ def scale(
     """Asks the stack's groups, `names`, for the nodes that the job should have: nothing with `dry_run`. What was done,
     and why, a line each. InputError: there is nothing to scale by, or the provider refuses.
     """
-    groups = tuple(scaler.groups_of(names))
+    groups = tuple(scaler.get_groups(names))
     asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
     assert asked is not None, "whoever asks has looked"
     last = groups[0].last_change
     lines = [f"autoscale: {groups[0].name} {last}"] if last else []
     if isinstance(wanted, str):
         return [*lines, f"autoscale: {wanted}; nothing was changed"]
-    change = change_of(groups, wanted, config.cluster.nodes.min, asked.hold_minutes * 60, now)
+    change = get_change(groups, wanted, config.cluster.nodes.min, asked.hold_minutes * 60, now)
     if isinstance(change, str):
         return [*lines, f"autoscale wants {wanted.reason}; nothing was changed: {change}"]
     if dry_run:
@@ -112,7 +112,7 @@ def check_scaled(config: StackConfig) -> None:
             SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",
             fix="write autoscale: {images_per_sec: 400}, say, or leave it out",
         )  # fmt: skip
-    if why_not := why_not_scaled(config, program_of(config.provider).plan(config).machine):
+    if why_not := why_not_scaled(config, get_program(config.provider).plan(config).machine):
         raise InputError(
             SCALE_FLAG, f"{why_not}: the number is told", value=config.provider, allowed=", ".join(SCALED_BY),
             fix="change cluster.nodes.max and run `pulumi up`",

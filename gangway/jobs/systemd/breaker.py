@@ -149,7 +149,7 @@ def check_launches(provider: str) -> None:
         )
 
 
-def breaker_of(provider: str, stack: str, region: str, outputs: Mapping[str, Any]) -> Breaker:
+def get_breaker(provider: str, stack: str, region: str, outputs: Mapping[str, Any]) -> Breaker:
     """The breaker of a stack. InputError: it is not up."""
     if not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
         raise InputError(

@@ -9,19 +9,19 @@ from components.catalog.schema import MachinePrice, MachineType
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.records.job_record import Begun, JobRecord, Ran, record_of
+from gangway.jobs.records.job_record import Begun, JobRecord, Ran, get_record
 from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, reported_in
 from gangway.jobs.sites import Nodes
-from gangway.jobs.systemd.starts import Start, read_starts, stretches_of, times_begun, times_failed
+from gangway.jobs.systemd.starts import Start, get_run_intervals, read_starts, times_begun, times_failed
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from images.specs import job_key
-from stacks.base.registry import provider_of
-from stacks.base.shared import machine_of, price_of
+from stacks.base.registry import get_provider
+from stacks.base.shared import get_machine, get_price
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
-from stacks.program import program_of
+from stacks.program import get_program
 from stacks.providers.hosts.settings import HostsConfig
 from trainer.records.cost_carbon import price
 
@@ -51,11 +51,11 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
         )
     ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
     begun = Begun(times_failed(starts), job.max_restarts)
-    record = record_of(ran, status_of(config, job, starts, end), begun, said, now)
+    record = get_record(ran, get_status(config, job, starts, end), begun, said, now)
     return record.model_copy(update={"problems": (*record.problems, *problems)})
 
 
-def status_of(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: EndedRecord | None) -> JobStatus:
+def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: EndedRecord | None) -> JobStatus:
     """What the job is at, as far as its nodes have said it. An `end` before the last start is another attempt's."""
     last = max(starts, key=lambda start: (start.last, start.began))
     phase, reason = Phase.RUNNING, ""
@@ -75,7 +75,7 @@ def status_of(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: E
         reason=reason,
         started_at=starts[0].began,
         ended_at=last.last if phase.is_over else None,
-        stretches=stretches_of(starts),
+        stretches=get_run_intervals(starts),
     )
 
 
@@ -92,7 +92,7 @@ def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
 
 def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
     """What an hour of its nodes has cost, by the capacity of each and the hours that it was at work."""
-    planned = program_of(config.provider).plan(config)
+    planned = get_program(config.provider).plan(config)
     context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
     weighed, sources, total = 0.0, dict[str, None](), 0.0
     for start in starts:
@@ -105,13 +105,13 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
         sources[f"{kind or start.capacity}: {quantity.source}"] = None
     if not total:
         return Nodes(None, "no start has taken a second yet", planned.machine, grid=planned.region)
-    told = provider_of(config.provider).settings.reads_site
+    told = get_provider(config.provider).settings.reads_site
     return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
 
 
 def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
     """The list's of every region, or what the stack file says of a site."""
-    provider = provider_of(config.provider)
+    provider = get_provider(config.provider)
     if provider.catalog is None:
-        return [price_of(config, machine_of(config))]
-    return provider.catalog().prices_of(machine.name)
+        return [get_price(config, get_machine(config))]
+    return provider.catalog().get_prices(machine.name)

@@ -89,7 +89,7 @@ def _times(starts: Iterable[Start]) -> set[tuple[object, ...]]:
     return {(start.round,) if start.round else (start.node, start.began) for start in starts}
 
 
-def stretches_of(starts: Sequence[Start]) -> tuple[Stretch, ...]:
+def get_run_intervals(starts: Sequence[Start]) -> tuple[Stretch, ...]:
     """When it was on nodes, and on how many at once."""
     changes: dict[datetime, int] = {}
     for start in starts:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Sheet
 from gangway.render.drawing import PANEL_INCHES, Drawing, Theme, legend_size
 from gangway.render.rendering import number
 from gangway.report.comparison.groups import Group, Member
-from gangway.report.comparison.series import Curve, Points, column, curve_of, quality_points, watts
+from gangway.report.comparison.series import Curve, Points, column, find_curve, quality_points, watts
 
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
 """Rows differ by their dashes as well: colour alone tells not everybody."""
@@ -78,7 +78,7 @@ def _meters(member: Member) -> set[str]:
 
 
 def _panel(title: str, groups: Sequence[Group], of: Callable[[Member], Points]) -> _Panel:
-    return _Panel(title, tuple(curve for group in groups if (curve := curve_of(group, of)) is not None))
+    return _Panel(title, tuple(curve for group in groups if (curve := find_curve(group, of)) is not None))
 
 
 def _drawing(

@@ -115,7 +115,7 @@ class Source(NamedTuple):
     missing: tuple[Missing, ...]
 
 
-def members_of(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
+def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
     """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
     without a record that can be read, which no table has.
     """
@@ -251,7 +251,7 @@ def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> 
     """
     for what, values in (
         ("presets", _by(members, lambda member: member.record.config.preset)),
-        ("data sets", _by(members, _data_of)),
+        ("data sets", _by(members, _get_data)),
         ("tables of papers", _by([one for one in members if one.paper], lambda member: member.paper)),
     ):
         if len(values) > 1:
@@ -357,7 +357,7 @@ def _setting(member: Member, name: str) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _data_of(member: Member) -> str:
+def _get_data(member: Member) -> str:
     data = member.record.dataset
     return f"{data.name} {data.sha256[:12]}"
 

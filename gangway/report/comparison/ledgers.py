@@ -23,7 +23,7 @@ from gangway.sim.forecast.ledger import Scored, read_ledger
 from gangway.sim.forecast.series import format_time
 from gangway.sim.forecast.track_record import Standing, standings
 
-__all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "cells_of", "ledger_drawings", "read_ledgers"]
+__all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "get_cells", "ledger_drawings", "read_ledgers"]
 
 _MOST_STEPS: Final = 200
 """In a drawing."""
@@ -74,7 +74,7 @@ def _corrected(found: Sequence[Kept]) -> list[Kept]:
     ]  # fmt: skip
 
 
-def cells_of(kept: Kept, sources: Sources) -> list[CellText]:
+def get_cells(kept: Kept, sources: Sources) -> list[CellText]:
     """Of a row under HEADINGS; every number with its source."""
     one = kept.standing
     waiting = f"{one.waiting} waiting for their truth" if one.waiting else ""

@@ -87,7 +87,7 @@ class Paper(BaseModel):
     rows: tuple[PaperRow, ...]
 
 
-def paper_of(name: Name) -> Paper:
+def get_paper(name: Name) -> Paper:
     """A paper's table, by the name that suites call it."""
     text = Path(__file__).with_name("papers.yaml").read_text("utf-8")
     return TypeAdapter(dict[str, Paper]).validate_python(yaml.safe_load(text))[name]

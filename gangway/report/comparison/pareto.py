@@ -13,7 +13,7 @@ from gangway.render.rendering import number
 from gangway.report.comparison.charts import legend, legend_inches, look
 from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.measures import HOLDS, MEASURES
-from gangway.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, meters_note, spread_of
+from gangway.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, get_spread, meters_note
 
 _MOST_RUNS = 24
 _MOST_LABELS = 12
@@ -86,7 +86,7 @@ def _range(cell: Spread) -> Range:
 
 
 def _cell(group: Group, key: str) -> Spread:
-    return spread_of({member.name: MEASURES[key].of(member) for member in group.members})
+    return get_spread({member.name: MEASURES[key].of(member) for member in group.members})
 
 
 def _paint_front(

@@ -64,13 +64,13 @@ class Spread:
         return cls(None, unit, "absent", why)
 
 
-def spread_of(figures: Mapping[str, Quantity]) -> Spread:
+def get_spread(figures: Mapping[str, Quantity]) -> Spread:
     """Mean and spread over runs.
 
     Args:
         figures: by the run's name, at least one; all in one unit.
 
-    >>> spread = spread_of({"a": Figure.measured(1, "h", "clock"), "b": Figure.measured(3, "h", "clock")})
+    >>> spread = get_spread({"a": Figure.measured(1, "h", "clock"), "b": Figure.measured(3, "h", "clock")})
     >>> spread.value, spread.low, spread.high, spread.std
     (2.0, 1.0, 3.0, None)
     """
@@ -295,7 +295,7 @@ def _points(pairs: "Sequence[tuple[float, float | None]] | Any") -> Points:
     return sorted(known.items())
 
 
-def curve_of(group: Group, of: Callable[[Member], Points]) -> Curve | None:
+def find_curve(group: Group, of: Callable[[Member], Points]) -> Curve | None:
     """The row's curve; None where no run has a value."""
     runs = [points for member in group.members if (points := of(member))]
     if not runs:

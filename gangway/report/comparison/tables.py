@@ -8,8 +8,8 @@ from components.core.findings import InputError
 from components.estimate.statistics import correct
 from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
-from gangway.report.comparison.papers import Beside, Name, Paper, beside, paper_of
-from gangway.report.comparison.series import Spread, alike, change, meters_note, noted, spread_of
+from gangway.report.comparison.papers import Beside, Name, Paper, beside, get_paper
+from gangway.report.comparison.series import Spread, alike, change, get_spread, meters_note, noted
 
 PUBLISHED = "published"
 """The provenance of a paper's figure: somebody else's, from print."""
@@ -112,7 +112,7 @@ class Report:
     missing: tuple[Missing, ...]
 
 
-def report_of(source: Source, keys: tuple[str, ...] | None) -> Report:
+def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
     """Groups the runs and fills the table.
 
     Args:
@@ -152,7 +152,7 @@ def _which(members: Sequence[Member]) -> tuple[Name, str]:
 
 
 def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Group], rows_are: str) -> Table:
-    paper = paper_of(name)
+    paper = get_paper(name)
     of_theirs = beside(name, paper, members)
     measures = _measures(name, paper, of_theirs, members)
     note = meters_note(groups)
@@ -190,7 +190,7 @@ def _measure(key: str, members: Sequence[Member]) -> Measure:
 
 
 def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
-    spreads = {one.key: spread_of({member.name: one.of(member) for member in group.members}) for one in measures}
+    spreads = {one.key: get_spread({member.name: one.of(member) for member in group.members}) for one in measures}
     cells = {key: noted(key, alike(key, spread, group.members), note) for key, spread in spreads.items()}
     return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
 

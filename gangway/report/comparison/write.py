@@ -18,12 +18,12 @@ from gangway.render.drawing import Drawing
 from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.comparison.charts import curve_drawings
 from gangway.report.comparison.formatting import CellText, heading, worded
-from gangway.report.comparison.groups import Group, Member, members_of, parse_keys
-from gangway.report.comparison.ledgers import HEADINGS, Kept, cells_of, ledger_drawings
+from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
+from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
 from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
 from gangway.report.comparison.pareto import front_drawing, timeline_drawing
-from gangway.report.comparison.series import Spread, meters_note, noted, spread_of
-from gangway.report.comparison.tables import Column, Report, Row, report_of
+from gangway.report.comparison.series import Spread, get_spread, meters_note, noted
+from gangway.report.comparison.tables import Column, Report, Row, get_report
 from gangway.report.decisions import Decided, decided_of
 from gangway.runs.run_folders import Run, not_sealed
 from trainer.core.program import program
@@ -67,7 +67,7 @@ class Grid(NamedTuple):
     remark: str
 
 
-def grids_of(groups: Sequence[Group]) -> list[Grid]:
+def get_grids(groups: Sequence[Group]) -> list[Grid]:
     """A grid for each row whose first run that has one left samples.png. InputError: a file that is no image."""
     budget = _ALL_BYTES // max(len(groups), 1)
     return [grid for group in groups if (grid := _grid(group, budget)) is not None]
@@ -164,7 +164,7 @@ def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
             _plain(f"{kept.name}, {kept.standing.level:.0%}"),
             *(
                 f"{_plain(f'{cell.text} ({cell.spread})' if cell.spread else cell.text)}[^{cell.footnote}]"
-                for cell in cells_of(kept, sources)
+                for cell in get_cells(kept, sources)
             ),
         ]
         for kept in forecasts
@@ -233,7 +233,7 @@ def comparison_page(inputs: PageInputs) -> str:
     note = meters_note(report.groups)
 
     def of_run(member: Member, column: Column) -> CellText:
-        cell = spread_of({member.name: MEASURES[column.key].of(member)})
+        cell = get_spread({member.name: MEASURES[column.key].of(member)})
         return _told(noted(column.key, cell, note), column, sources)
 
     context = {
@@ -246,7 +246,7 @@ def comparison_page(inputs: PageInputs) -> str:
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],
         "of_a_run": of_a_run,
-        "rows_of": {member.name: group.label for group in report.groups for member in group.members},
+        "get_rows": {member.name: group.label for group in report.groups for member in group.members},
         "seeds": sorted({member.record.seed for member in report.members}),
         "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
         "first": report.members[0].record,
@@ -255,7 +255,7 @@ def comparison_page(inputs: PageInputs) -> str:
         "told": told,
         "of_run": of_run,
         "forecast_headings": HEADINGS,
-        "forecast_cells": lambda kept: cells_of(kept, sources),
+        "forecast_cells": lambda kept: get_cells(kept, sources),
         "versions": _versions(report.members),
     }
     filters = {
@@ -335,7 +335,7 @@ class ComparisonReport:
         be written.
         """
         drawings, lacking = self._drawn
-        grids = grids_of(self.report.groups)
+        grids = get_grids(self.report.groups)
         html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))
         make_folder(folder)
         return write_whole(folder / "report.html", html.encode())
@@ -364,4 +364,4 @@ def comparison_report(
     InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
     """
     keys = parse_keys(group_by)
-    return ComparisonReport(report_of(members_of(runs, half), keys), forecasts)
+    return ComparisonReport(get_report(get_members(runs, half), keys), forecasts)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from components.catalog.billing import load_billing
-from components.estimate.cost import HOURS_PER_MONTH, key_of
+from components.estimate.cost import HOURS_PER_MONTH, get_key
 from stacks.plan.bill_coverage import is_billable
 
 VERSION = "0.2"
@@ -76,7 +76,7 @@ def _sorted(plan: Mapping[str, Any]) -> _Sorted:
     table, found = load_billing(), _Sorted([], [], [])
     for resource in plan["resources"]:
         kind = resource["type"]
-        if not is_billable(kind) or key_of(kind, resource["name"]) in priced:
+        if not is_billable(kind) or get_key(kind, resource["name"]) in priced:
             continue
         used = table.by_use_of(kind)
         if table.free_of(kind, resource["inputs"]) is not None:

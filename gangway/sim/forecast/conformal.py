@@ -11,7 +11,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["ADAPTATION", "Adaptive", "fewest_scores", "offset_of", "score"]
+__all__ = ["ADAPTATION", "Adaptive", "fewest_scores", "get_offset", "score"]
 
 ADAPTATION = 0.02
 """How much the level aimed at moves after each truth; 0: plain split conformal."""
@@ -31,7 +31,7 @@ def fewest_scores(level: float) -> int:
     return math.ceil(level / (1 - level) - 1e-9)
 
 
-def offset_of(scores: Sequence[float], level: float) -> float:
+def get_offset(scores: Sequence[float], level: float) -> float:
     """What to add on both sides. `scores`: in ascending order. The widest seen, where the level asks for more than the
     scores can tell: the promise then is as good as their number allows.
     """
@@ -70,5 +70,5 @@ class Adaptive:
                 if math.isfinite(offsets[told]):
                     aimed = min(max(aimed + self.adaptation * (missed - outside), 0.0), 1.0)
                 insort(known, scores[told])
-            offsets.append(offset_of(known, 1 - aimed) if known else math.inf)
+            offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
         return offsets

@@ -34,7 +34,7 @@ def exposition(
             values.labels(series.name, series.of, ahead, f"{quantile:.6g}").set(value)
         naive.labels(series.name, series.of, ahead).set(baseline.middle[index])
     single = {
-        "last_time_seconds": ("When the newest value that it knows was measured", series.time_of(model.origin - 1)),
+        "last_time_seconds": ("When the newest value that it knows was measured", series.find_time(model.origin - 1)),
         "made_time_seconds": ("When it was made", now),
     }
     for name, (help_text, moment) in single.items():

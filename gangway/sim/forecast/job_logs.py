@@ -58,12 +58,12 @@ class _Format:
 
 def is_job_log(text: str) -> bool:
     """Whether the first line has the columns of a log that is known."""
-    return _format_of(_columns(text)) is not None
+    return _find_format(_columns(text)) is not None
 
 
 def parse_job_log(text: str, place: str) -> JobLog:
     """Reads what a file holds, of which `is_job_log`. InputError: a row that makes no sense, or no job with GPUs."""
-    found = _format_of(_columns(text))
+    found = _find_format(_columns(text))
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
     rows = 0
@@ -135,7 +135,7 @@ def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
         ) from None  # fmt: skip
 
 
-def _format_of(columns: Sequence[str]) -> _Format | None:
+def _find_format(columns: Sequence[str]) -> _Format | None:
     return next((each for each in _FORMATS if each.columns.issubset(columns)), None)
 
 

@@ -180,7 +180,7 @@ class Ledger(Entries):
         """
         new = revised = 0
         for time in sorted({time for said in self._of(series.name, None, series.of) for time in said.times()}):
-            index = series.index_of(time)
+            index = series.find_index(time)
             if index is None:
                 continue
             value, known = series.values[index], self._came.get((series.name, series.of, time))
@@ -192,7 +192,7 @@ class Ledger(Entries):
 
     def add(self, series: Series, setting: Setting, model: Forecast, baseline: Forecast, now: datetime) -> bool:
         """Writes a forecast, unless one of this series from the same time stands already: the first counts."""
-        first = series.time_of(model.origin)
+        first = series.find_time(model.origin)
         if (series.name, series.of, first) in self._said:
             return False
         said, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))

@@ -50,11 +50,11 @@ class Series:
     note: str = ""
     of: str = ""
 
-    def time_of(self, index: int) -> datetime:
+    def find_time(self, index: int) -> datetime:
         """When the value of that number was or will be; beyond the last is the future."""
         return self.start + index * self.step
 
-    def index_of(self, moment: datetime) -> int | None:
+    def find_index(self, moment: datetime) -> int | None:
         """The number of the value at that time; None where there is none."""
         index, rest = divmod(moment - self.start, self.step)
         return index if not rest and 0 <= index < len(self.values) else None
@@ -66,7 +66,7 @@ class Series:
     def write_csv(self) -> str:
         """As a file that `read_series` reads."""
         lines = [f"# {line}" for line in self.note.splitlines()]
-        rows = (f"{format_time(self.time_of(index))},{value:.10g}" for index, value in enumerate(self.values))
+        rows = (f"{format_time(self.find_time(index))},{value:.10g}" for index, value in enumerate(self.values))
         return "\n".join([*lines, f"{_TIME},{self.name}", *rows, ""])
 
 
@@ -128,7 +128,7 @@ def parse_series(text: str, place: str, column: str | None = None) -> Series:
     if len(rows) < 2:
         raise InputError(place, f"{len(rows)} value(s)", allowed="two at least", fix="give more of its history")
     check_number(len(rows), place)
-    step = _step_of(rows)
+    step = _get_step(rows)
     return Series(visible(name), rows[0].moment, step, tuple(row.value for row in rows), note)
 
 
@@ -250,7 +250,7 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
     return _Row(place, at.astimezone(UTC), number)
 
 
-def _step_of(rows: Sequence[_Row]) -> timedelta:
+def _get_step(rows: Sequence[_Row]) -> timedelta:
     """The step that all rows keep. InputError: the clock goes back, values are lacking, or the steps differ."""
     steps = [later.moment - earlier.moment for earlier, later in itertools.pairwise(rows)]
     for index, step in enumerate(steps):

@@ -84,7 +84,7 @@ class Cluster:
         """When every node is there."""
         return self.num_nodes * self.gpus_per_node
 
-    def rung_of(self, node: int) -> int:
+    def get_rung(self, node: int) -> int:
         """The rung of a node; nodes are numbered through the rungs."""
         for index, rung in enumerate(self.rungs):
             if node < rung.nodes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from components.estimate.statistics import Comparison, compare_pairs, correct
-from gangway.sim.schedule.outcome import Figures, Outcome, figures_of
+from gangway.sim.schedule.outcome import Figures, Outcome, get_figures
 from gangway.sim.schedule.policy import Policy
 from gangway.sim.schedule.scenario import Scenario
 from gangway.sim.schedule.simulator import simulate
@@ -69,5 +69,5 @@ def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequenc
             outcomes = [
                 simulate(some, scenario.cluster, policy(), seed) for some, seed in zip(jobs, seeds, strict=True)
             ]  # fmt: skip
-            found = [figures_of(one) for one in outcomes]
+            found = [get_figures(one) for one in outcomes]
             yield Arm(f"{policy.name}{name}", f"{policy.says}{says}", found, outcomes[0])

@@ -7,7 +7,7 @@ from typing import Any
 
 from gangway.sim.schedule.jobs import Ask
 
-__all__ = ["Ended", "Figures", "Outcome", "Span", "figures_of", "percentile"]
+__all__ = ["Ended", "Figures", "Outcome", "Span", "get_figures", "percentile"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Figures:
         return asdict(self)
 
 
-def figures_of(outcome: Outcome) -> Figures:
+def get_figures(outcome: Outcome) -> Figures:
     """The figures of at least one job."""
     jobs = outcome.jobs
     hours = sorted((job.end_sec - job.ask.submit_sec) / 3600 for job in jobs)

@@ -13,7 +13,7 @@ from components.core.fields import Amount, PositiveNumber, PositiveWhole
 from components.core.findings import InputError
 from components.estimate.energy import board_share
 from components.estimate.offers import Carrier, Offer, find_offers
-from components.estimate.scaling import Links, Network, links_of
+from components.estimate.scaling import Links, Network, get_links
 from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Power, Rung
 from gangway.sim.schedule.generate import generate
@@ -345,7 +345,7 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     catalog = load_provider(machine.provider)
     place = "cluster.machine"
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
-    carrier = Carrier(found, catalog.prices_of(found.name), catalog.regions)
+    carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions)
     offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
     here = {offer.kind: offer for offer in offers if offer.region == machine.region}
     if not here:
@@ -353,7 +353,7 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
         raise InputError.not_among(
             f"{place}.region", f"no offer of {found.name} is known there", machine.region, regions
         )
-    links = links_of(found)
+    links = get_links(found)
     by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in here.items()}
     if (committed := here.get("reserved-1y")) is not None:
         by_kind["reserved"] = committed

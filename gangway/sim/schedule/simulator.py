@@ -121,7 +121,7 @@ class _Simulation:
     def __post_init__(self) -> None:
         nodes, size = range(self.cluster.num_nodes), self.cluster.gpus_per_node
         self.meter = Meter(self.cluster)
-        self.rung = [self.cluster.rung_of(node) for node in nodes]
+        self.rung = [self.cluster.get_rung(node) for node in nodes]
         self.there = [False for _ in nodes]
         self.free = [set(range(node * size, (node + 1) * size)) for node in nodes]
         self.outages = [outages(self.cluster.rungs[self.rung[node]], node, self.seed) for node in nodes]

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from images.node.azure.api import AzureApi, log_row
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, unit_of
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # The Logs Ingestion API takes 1 MB at once and cuts a field at 64 KB (Azure Monitor service limits).
 MAX_BATCH = (500, 900_000)
 MAX_MESSAGE_CHARS = 16_000
 
 
-def row_of(node: str, role: str, line: dict[str, Any]) -> dict[str, Any]:
+def get_row(node: str, role: str, line: dict[str, Any]) -> dict[str, Any]:
     """The row of one record of `journalctl --output json`."""
     fields = journal_fields(line)
     if isinstance(fields.get("message"), str):
         fields["message"] = fields["message"][:MAX_MESSAGE_CHARS]
-    return log_row(node, role, unit_of(line), fields, int(line["__REALTIME_TIMESTAMP"]) / 1e6)
+    return log_row(node, role, get_unit(line), fields, int(line["__REALTIME_TIMESTAMP"]) / 1e6)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         print(f"gangway: who am I? {error}", file=sys.stderr, flush=True)
         return 1
-    follow_journal(units, cursor_file, lambda lines: shipper.ship(lines, lambda line: row_of(node, role, line)))
+    follow_journal(units, cursor_file, lambda lines: shipper.ship(lines, lambda line: get_row(node, role, line)))
     # The unit starts again, where this ended.
     return 1
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.node.below import UnsafeNameError, folder_of, new_file, size_of
+from images.node.below import UnsafeNameError, find_size, get_folder, new_file
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
@@ -207,8 +207,8 @@ class GoogleApi:
     def _copy_one(self, bucket: str, item: dict[str, Any], folder: Path, name: str) -> None:
         wanted = int(item["size"])
         url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
-        with folder_of(folder, name) as (at, last):
-            if size_of(at, last) == wanted:
+        with get_folder(folder, name) as (at, last):
+            if find_size(at, last) == wanted:
                 return
             with self.open("GET", url) as answer, new_file(at, last) as file:
                 while chunk := answer.read(CHUNK_BYTES):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.gcp.api import GoogleApi, log_entry
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, unit_of
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
@@ -29,7 +29,7 @@ def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
         **log_entry(project, log, journal_fields(line)),
         "timestamp": moment.isoformat(),
         "insertId": _insert_id(line["__CURSOR"]),
-        "labels": {"unit": unit_of(line)},
+        "labels": {"unit": get_unit(line)},
     }
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from components.core.capacity import Spot
 from components.core.findings import Finding, Severity
 from components.estimate.cost import Declared
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import Pace
-from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, grid_of
+from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, find_grid
 from stacks.plan.rules.retention import PROTECTED_TO_THE_END, unprotected
 from stacks.plan.rules.tags import REQUIRED_TAGS
 from stacks.recording import PlannedResource
@@ -151,10 +151,10 @@ def with_guardrails(
     """`said` and what the rules have to add to it; nothing is said twice. `job`: None for a command of one's own."""
     before = tuple(said)
     codes = {finding.code for finding in before}
-    grid = grid_of(config)
+    grid = find_grid(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    breaches = list(unprotected(provider_of(config.provider), resources))
+    breaches = list(unprotected(get_provider(config.provider), resources))
     order = [PROTECTED_TO_THE_END.finding(breaches)] if breaches else []
     found = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
@@ -162,7 +162,7 @@ def with_guardrails(
 
 def _with_ranking(finding: Finding, config: StackConfig) -> Finding:
     """The finding on a region, with the command that ranks the others for this stack; a site has no others."""
-    provider, cluster = provider_of(config.provider), config.cluster
+    provider, cluster = get_provider(config.provider), config.cluster
     if finding.code != CLEAN_REGION.code or provider.settings.reads_site:
         return finding
     accelerator = cluster.accelerator or provider.catalog_here().machines[cluster.machine_type or ""].accelerator

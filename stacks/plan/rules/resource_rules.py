@@ -12,7 +12,7 @@ from components.estimate.cost import Declared
 from stacks.base.provider import Provider
 from stacks.base.registry import all_providers
 from stacks.base.rule import UNKNOWN, Limits, ResourceRule, below, is_unknown, items, kind, named, says
-from stacks.base.shared import region_of
+from stacks.base.shared import get_region
 from stacks.config.stack_config import StackConfig
 
 Inputs = Mapping[str, Any]
@@ -232,11 +232,11 @@ class SiteGrid:
     id: str = field(default=SITE, init=False)
 
 
-def grid_of(config: StackConfig) -> SiteGrid | None:
+def find_grid(config: StackConfig) -> SiteGrid | None:
     """What the stack file says of its site's grid; None for a stack in a region of the catalogue."""
     if config.site is None:
         return None
-    fact = region_of(config).intensity_g_per_kwh
+    fact = get_region(config).intensity_g_per_kwh
     return SiteGrid(config.region, {"grams": fact.value, "source": f"{fact.source}, {fact.dated}, {fact.confidence}"})
 
 

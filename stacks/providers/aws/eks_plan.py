@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from components.aws.eks_nodes import VERSIONS, check_version, flavor_of, node_of, service_cidr
+from components.aws.eks_nodes import VERSIONS, check_version, get_flavor, node_of, service_cidr
 from components.aws.launch import efa_nccl
 from components.catalog.schema import MachineType
 from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.kubernetes.spec import ClusterSpec
-from stacks.base.cluster_queues import spec_of, stands, topology_findings
+from stacks.base.cluster_queues import get_spec, stands, topology_findings
 from stacks.base.shared import queue_fabric
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
@@ -40,8 +40,8 @@ class EksPlan:
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """InputError: what such a cluster cannot be."""
-    flavor = flavor_of(machine, standing=stands(config))
-    spec = spec_of(config, node_of(machine, config.cluster.root_volume_gib), flavor)
+    flavor = get_flavor(machine, standing=stands(config))
+    spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")
     _check_rungs(config)

@@ -88,12 +88,12 @@ def plan(config: StackConfig) -> AwsPlan:
     machine = _machine(config)
     check_head("aws", head_type(config))
     check_ladder(cluster.capacity, machine)
-    check_zones(cluster.capacity, _zones_of(region))
+    check_zones(cluster.capacity, _get_zones(region))
     zone, reason = _zone(config, region, machine)
     zones = ladder_zones(cluster.capacity, zone)
     eks = plan_eks(config, config.engine, machine) if isinstance(config.engine, KubernetesConfig) else None
     if eks is not None:
-        zones = with_second_zone(zones, _zones_of(region))
+        zones = with_second_zone(zones, _get_zones(region))
     plan_network(config.network.cidr, len(zones))
     if storage := config.storage:
         plan_lustre(
@@ -134,13 +134,13 @@ def head_type(config: StackConfig) -> str:
     return config.head.machine_type or "t3.medium"
 
 
-def _zones_of(region: Region) -> list[str]:
+def _get_zones(region: Region) -> list[str]:
     return zone_names("aws", region.name, region.zones)
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
     """The cluster's zone and why that one."""
-    zones = _zones_of(region)
+    zones = _get_zones(region)
     if config.cluster.zone is None:
         return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
     return named_zone(config.cluster.zone, zones, region.name), ""
@@ -199,7 +199,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
             shutdown_timeout_sec=SHUTDOWN_SEC,
             at=shared.rendezvous(config, at_head=True) if planned.head else None,
         )
-    prices = load().prices_of(planned.machine.name)
+    prices = load().get_prices(planned.machine.name)
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     argv = shared.train_argv(
         config,
@@ -207,7 +207,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         data_dir=f"{MOUNT}/data",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
-    return shared.job_of(
+    return shared.get_job(
         config,
         image,
         context,

@@ -389,9 +389,9 @@ class ComponentFactory:
     def budget(self, pool: IbNodePool, head: HeadNode) -> Budget:
         """The monthly limit, and its stop where one is wanted."""
         machines = {"group_ids": pool.launch_template_ids, "head_ids": pulumi.Output.all(head.instance_id)}
-        return self.budget_of(machines)
+        return self.get_budget(machines)
 
-    def budget_of(self, stopped: Mapping[str, Any]) -> Budget:
+    def get_budget(self, stopped: Mapping[str, Any]) -> Budget:
         """The monthly limit; `stopped`: the arguments that say what a stop is of."""
         budget = self.config.budget
         args = {

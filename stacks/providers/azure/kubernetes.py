@@ -24,7 +24,7 @@ from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import tolerations
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
 from components.kubernetes.spec import INFINIBAND
-from stacks.base.cluster_queues import engine_of, version_of
+from stacks.base.cluster_queues import get_engine, get_version
 from stacks.base.shared import queue_fabric, typed_args
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.component_factory import ComponentFactory, Key
@@ -66,7 +66,7 @@ def build_cluster(
     kubeconfig = _kubeconfig(stack, cluster, provider)
     inside = _inside(config, planned, kubeconfig)
     stopped = {"cluster_ids": pulumi.Output.all(cluster.cluster_id), "subscription_wide": True}
-    budget = stack.budget_of(stopped)
+    budget = stack.get_budget(stopped)
     return {
         "cluster_name": cluster.cluster_name,
         "kubeconfig": kubeconfig,
@@ -113,8 +113,8 @@ def _cluster(
         **stack.place("zone"),
         "tenant_id": stack.found.tenant_id,
         "admin_group_ids": list(stack.own.admin_group_ids),
-        "version": version_of(config),
-        "idle_minutes": engine_of(config).idle_minutes,
+        "version": get_version(config),
+        "idle_minutes": get_engine(config).idle_minutes,
         "subnet_id": subnet,
         "identity_id": identity.identity_id,
         "kubelet_identity_id": identity.kubelet_identity_id,
@@ -122,7 +122,7 @@ def _cluster(
         "kubelet_object_id": identity.kubelet_object_id,
         "disk_encryption_set_id": key.disk_encryption_set_id if key else None,
         "encryption_at_host": stack.own.encryption_at_host,
-        "api_cidrs": list(engine_of(config).api_cidrs),
+        "api_cidrs": list(get_engine(config).api_cidrs),
         "workspace_id": workspace_id,
     }
     return AksCluster(config.stack, typed_args(AksClusterArgs, args), opts)
@@ -143,7 +143,7 @@ def _pools(
         **place,
         "cluster_name": cluster.cluster_name,
         "zone": planned.nodes_zone,
-        "version": version_of(config),
+        "version": get_version(config),
         "machine_type": planned.machine.name,
         "num_nodes_min": own.nodes.min,
         "num_nodes_max": own.nodes.max,
@@ -170,14 +170,14 @@ def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Pr
         group, name, _ = place
         opts = pulumi.InvokeOptions(provider=provider)
         found = look_up(lookup, function, resource_group_name=group, resource_name=name, opts=opts)
-        return kubeconfig_of(found.kubeconfigs[0].value)
+        return get_kubeconfig(found.kubeconfigs[0].value)
 
     return pulumi.Output.all(stack.group.resource_group_name, cluster.cluster_name, cluster.cluster_id).apply(
         lambda place: look_up_later(lambda: ask(place))
     )
 
 
-def kubeconfig_of(credentials: str) -> str:
+def get_kubeconfig(credentials: str) -> str:
     """AKS's answer, base64, as JSON that logs in by kubelogin with the account of `az login`: no secret is in it."""
     # A plan has no cluster, and a name in place of the answer.
     found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
@@ -225,4 +225,4 @@ def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[s
         opts=pulumi.ResourceOptions(provider=provider),
     )
     made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, opts)
-    return made.names.apply(lambda _: engine_of(config).queues)
+    return made.names.apply(lambda _: get_engine(config).queues)

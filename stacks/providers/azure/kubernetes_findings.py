@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from components.azure.capacity import LADDER
 from components.core.findings import Finding
 from components.kubernetes.spec import INFINIBAND
-from stacks.base.cluster_queues import engine_of, version_of
+from stacks.base.cluster_queues import get_engine, get_version
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.provider_findings import CLUSTER
 from stacks.providers.azure.kubernetes_plan import has_infiniband
@@ -40,12 +40,12 @@ def cluster_findings(config: StackConfig, planned: AzurePlan) -> Iterable[Findin
 
 
 def _control_plane(config: StackConfig) -> Iterable[Finding]:
-    ranges = engine_of(config).api_cidrs
+    ranges = get_engine(config).api_cidrs
     where = f"from {', '.join(ranges)}" if ranges else "inside the network alone: `up` and `gangway job` need a way in"
     yield Finding.info(
         "kubernetes.api",
         "gangway:engine.api_cidrs",
-        f"Kubernetes {version_of(config)} answers {where}; whoever runs `up` needs the role Azure Kubernetes Service "
+        f"Kubernetes {get_version(config)} answers {where}; whoever runs `up` needs the role Azure Kubernetes Service "
         "RBAC Cluster Admin, and kubelogin on the path",
         "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
     )

@@ -13,7 +13,7 @@ from components.kubernetes.allocatable import aks_allocatable
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.spec import GPU, JOBS, JOBS_ONLY, ClusterSpec, Flavor
-from stacks.base.cluster_queues import check_way_out, gpu_node, spec_of, version_of
+from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.settings import AzureConfig
 
@@ -38,7 +38,7 @@ def cluster_spec(config: StackConfig, machine: AzureMachineType) -> ClusterSpec:
     """
     left = aks_allocatable(machine.vcpus.value, machine.memory_gib.value, config.cluster.root_volume_gib, MAX_PODS)
     node = gpu_node(machine, left, infiniband=has_infiniband(config, machine))
-    return spec_of(config, node, Flavor(flavor_name(machine), dict(JOBS)))
+    return get_spec(config, node, Flavor(flavor_name(machine), dict(JOBS)))
 
 
 def has_infiniband(config: StackConfig, machine: AzureMachineType) -> bool:
@@ -85,7 +85,7 @@ def check_cluster(config: StackConfig, machine: AzureMachineType) -> None:
     """Refuses what AKS, or the queue in front of it, cannot do. InputError: a version, teams, a way out, a file system,
     an image or a placement.
     """
-    version_of(config)
+    get_version(config)
     check_way_out(config)
     cluster_spec(config, machine)
     own = config.section(AzureConfig)

@@ -294,7 +294,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
             volumes=fabric.volumes,
             env=fabric.nccl_env,
         )
-    prices = load_provider("azure").prices_of(planned.machine.name)
+    prices = load_provider("azure").get_prices(planned.machine.name)
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     argv = shared.train_argv(
         config,
@@ -302,7 +302,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         data_dir=data_dir(planned) or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
-    return shared.job_of(
+    return shared.get_job(
         config,
         image,
         context,

@@ -14,7 +14,7 @@ from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LadderContext, capacity_findings, ignored_settings, zone_unnamed
 from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowed
-from components.gcp.identity import bucket_of, prefix_of
+from components.gcp.identity import get_bucket, get_prefix
 from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
 from stacks.base.command_nodes import meeting
@@ -410,11 +410,11 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             "gangway:storage.source",
             "the first machine copies the data onto the file system before the job begins",
         )
-    if storage.source is not None and prefix_of(storage.source):
+    if storage.source is not None and get_prefix(storage.source):
         yield Finding.info(
             "storage.whole-bucket",
             "gangway:storage.source",
-            f"whoever brings the data may read all of {bucket_of(storage.source)}, not only what is below the prefix: "
+            f"whoever brings the data may read all of {get_bucket(storage.source)}, not only what is below the prefix: "
             "listing a part of a bucket takes the right to list it",
             "keep the data in a bucket of its own where the bucket has more than these machines may see",
         )

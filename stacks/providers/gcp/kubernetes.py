@@ -19,11 +19,11 @@ from components.kubernetes.charts import job_set, kueue
 from components.kubernetes.namespaces import RunVolume, namespace_manifests
 from components.kubernetes.queues import queue_manifests
 from components.kubernetes.resources import ClusterCharts, ClusterManifests
-from stacks.base.cluster_queues import engine_of, version_of
+from stacks.base.cluster_queues import get_engine, get_version
 from stacks.base.shared import least_bus_gbps, typed_args
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.component_factory import ComponentFactory, Key, Nodes, place
-from stacks.providers.gcp.kubernetes_plan import cluster_spec, hosts_of, node_labels, taint
+from stacks.providers.gcp.kubernetes_plan import cluster_spec, get_hosts, node_labels, taint
 from stacks.providers.gcp.plan import GcpPlan
 
 FILESTORE_DRIVER = "filestore.csi.storage.gke.io"
@@ -97,14 +97,14 @@ def _cluster(
     gpus, cluster = planned.tpu is None, config.cluster
     args = {
         **usual,
-        "version": version_of(config),
+        "version": get_version(config),
         "vpc_id": network.vpc_id,
         "subnet_id": network.private_subnet_ids[0],
-        "num_nodes_max": cluster.nodes.max * hosts_of(planned.tpu) * len(cluster.capacity),
+        "num_nodes_max": cluster.nodes.max * get_hosts(planned.tpu) * len(cluster.capacity),
         "multi_networking": gpus and planned.gpu_machine.gpu_fabric is not None,
         "gpus": gpus,
         "filestore": filestore,
-        "api_cidrs": list(engine_of(config).api_cidrs),
+        "api_cidrs": list(get_engine(config).api_cidrs),
     }
     return GkeCluster(config.stack, typed_args(GkeClusterArgs, args), opts)
 
@@ -184,7 +184,7 @@ def _queues(
         least = None if gbps is None else least_bus_gbps(config, machine, gbps)
         manifests += [each for team in spec.queues for each in team_fabric(team.name, machine, least)]
     made = ClusterManifests(name, {"manifests": manifests, "after": installed.releases}, inside)
-    return made.names.apply(lambda _: engine_of(config).queues)
+    return made.names.apply(lambda _: get_engine(config).queues)
 
 
 def filestore_volume(address: pulumi.Input[str], share: pulumi.Input[str]) -> RunVolume:

@@ -7,7 +7,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.gcp.capacity import LADDER, LadderContext, capacity_findings
 from components.gcp.gke_fabric import has_rdma
-from stacks.base.cluster_queues import engine_of, topology_findings, version_of
+from stacks.base.cluster_queues import get_engine, get_version, topology_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
 from stacks.estimates.provider_findings import CLUSTER, sold_here, zone
@@ -29,12 +29,12 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
 
 
 def _control_plane(config: StackConfig) -> Iterable[Finding]:
-    ranges = engine_of(config).api_cidrs
+    ranges = get_engine(config).api_cidrs
     outside = f"and from {', '.join(ranges)}" if ranges else "alone: `up` and `gangway job` need a way in"
     yield Finding.info(
         "kubernetes.api",
         "gangway:engine.api_cidrs",
-        f"Kubernetes {version_of(config)} answers inside the network {outside}; whoever runs `up` needs "
+        f"Kubernetes {get_version(config)} answers inside the network {outside}; whoever runs `up` needs "
         "roles/container.admin, and gke-gcloud-auth-plugin on the path",
         "" if ranges else "a VPN, a machine inside, or api_cidrs with your own network's addresses",
     )
@@ -42,7 +42,7 @@ def _control_plane(config: StackConfig) -> Iterable[Finding]:
         "cluster.idle-minutes",
         "gangway:engine.idle_minutes",
         f"GKE gives a node without work back after a time of its own, some ten minutes, whatever stands here "
-        f"({engine_of(config).idle_minutes})",
+        f"({get_engine(config).idle_minutes})",
     )
     yield Finding.info(
         "cluster.not-tried",

@@ -14,7 +14,7 @@ from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_n
 from components.gcp.slices import SlicePlan
 from components.kubernetes.allocatable import gke_allocatable
 from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
-from stacks.base.cluster_queues import check_way_out, gpu_node, spec_of, stands, version_of
+from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, stands
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.settings import GcpConfig
 
@@ -41,7 +41,7 @@ def node_labels(config: StackConfig) -> list[dict[str, str]]:
     return [dict(JOBS) for _ in config.cluster.capacity]
 
 
-def hosts_of(tpu: SlicePlan | None) -> int:
+def get_hosts(tpu: SlicePlan | None) -> int:
     """Machines of what the stack file calls a node: those of a slice."""
     return 1 if tpu is None else tpu.hosts
 
@@ -57,7 +57,7 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
     else:
         node = tpu_host(tpu, boot_gib)
     levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and stands(config) else ()
-    return spec_of(config, node, Flavor(machine.name, flavor_labels(tpu), levels), hosts_of(tpu))
+    return get_spec(config, node, Flavor(machine.name, flavor_labels(tpu), levels), get_hosts(tpu))
 
 
 def flavor_labels(tpu: SlicePlan | None) -> dict[str, str]:
@@ -79,7 +79,7 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
     """Refuses what GKE, or the queue in front of it, cannot do. InputError: a version, teams, a rung, a way out, a file
     system or a number of slices.
     """
-    version_of(config)
+    get_version(config)
     check_way_out(config)
     cluster_spec(config, machine, tpu)
     for index, rung in enumerate(config.cluster.capacity):

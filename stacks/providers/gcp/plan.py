@@ -41,7 +41,7 @@ _MULTI_REGIONS = ("us", "europe", "asia")
 MOUNT = "/shared"
 
 
-def slice_of(config: StackConfig) -> SlicePlan | None:
+def find_slice(config: StackConfig) -> SlicePlan | None:
     """The slice that the accelerator names; None where it names GPUs. InputError: no such slice, one that the TPU API
     does not make, or a topology of something else.
     """
@@ -211,14 +211,14 @@ def plan(config: StackConfig) -> GcpPlan:
     """
     section = config.section(GcpConfig)
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
-    tpu = slice_of(config)
+    tpu = find_slice(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
     standing = config.engine.standing
     if tpu is not None and not standing:
         _check_trains(config)
         check_tpu_rungs(cluster.capacity)
     check_ladder(cluster.capacity)
-    _check_zones(config, _zones_of(region))
+    _check_zones(config, _get_zones(region))
     zone, reason = _zone(config, region, machine)
     further = 0 if tpu is not None else len(plan_interfaces(cast("GcpMachineType", machine))) - 1
     plan_network(config.network.cidr, further)
@@ -297,13 +297,13 @@ def _check_zones(config: StackConfig, zones: list[str]) -> None:
             )
 
 
-def _zones_of(region: Region) -> list[str]:
+def _get_zones(region: Region) -> list[str]:
     return zone_names("gcp", region.name, region.zones)
 
 
 def _zone(config: StackConfig, region: Region, machine: MachineType) -> tuple[str, str]:
     """The cluster's zone and why that one."""
-    zones = _zones_of(region)
+    zones = _get_zones(region)
     if config.cluster.zone is not None:
         return named_zone(config.cluster.zone, zones, region.name), ""
     return preferred_zone(config.cluster.capacity) or first_zone(machine, region)
@@ -392,7 +392,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         fabric_min_gbps=fabric_min_gbps(config, planned),
         backend="xla" if tpu else None,
     )
-    return shared.job_of(
+    return shared.get_job(
         config,
         image,
         context,
@@ -411,7 +411,7 @@ def _as_the_trainer_counts(planned: GcpPlan) -> tuple[MachineType, Sequence[Mach
     """One machine and its prices: the record adds up machines, also those of one slice."""
     tpu = planned.tpu
     if tpu is None:
-        return planned.machine, load_provider("gcp").prices_of(planned.machine.name)
+        return planned.machine, load_provider("gcp").get_prices(planned.machine.name)
     host = replace(tpu, chips=tpu.chips_per_host, processes=tpu.processes // tpu.hosts, hosts=1)
     return slice_machine(host), slice_prices(host)
 

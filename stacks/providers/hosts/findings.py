@@ -9,11 +9,11 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.hosts.wireguard import INTERFACE
 from stacks.base.command_nodes import meeting_in_the_open
-from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, site_of
+from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
 from stacks.estimates.common_findings import common_findings
-from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.plan import HostsPlan, get_hosts
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.slurm import slurm_findings
 from stacks.providers.hosts.user_data import fabric_min_gbps
@@ -25,11 +25,11 @@ _NAMED = 3
 
 def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
-    own = hosts_of(config)
+    own = get_hosts(config)
     if config.engine.standing:
         return (
             *common_findings(config, planned.machine, cost, shared=True),
-            *site_findings(site_of(config), planned.machine),
+            *site_findings(get_site(config), planned.machine),
             *slurm_findings(config, planned),
             *_unknown_keys(own),
             *_open_ports(own),
@@ -41,7 +41,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
     return (
         *common_findings(config, planned.machine, cost, shared=True),
         *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
-        *site_findings(site_of(config), planned.machine),
+        *site_findings(get_site(config), planned.machine),
         *provider_findings.ignored_check(config, least, f"{planned.machine.name}, without a fabric,"),
         *provider_findings.fabric_check(config, least),
         *_state(config, own),
@@ -109,7 +109,7 @@ def _tunnels(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
             "RDMA goes past it: gradients would travel in the clear all the same",
             "leave it out, or the machine's fabric: data then go over TCP, through the tunnels",
         )
-    elif site_of(config).interface is not None:
+    elif get_site(config).interface is not None:
         yield Finding.warning(
             "network.interface",
             "gangway:site.interface",

@@ -8,7 +8,7 @@ from components.core.findings import InputError
 from components.hosts.node_pool import check_ladder
 from components.hosts.wireguard import INTERFACE
 from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import machine_of, price_of, region_of, site_of, tag_policy
+from stacks.base.shared import get_machine, get_price, get_region, get_site, tag_policy
 from stacks.config.own_command import RUN_DIR, outputs_in_mounts
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.settings import HostsConfig
@@ -55,18 +55,18 @@ def plan(config: StackConfig) -> HostsPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: an accelerator nobody knows the
     draw of, a rung there is not, a wrong number of nodes, a wrong tag.
     """
-    own = hosts_of(config)
-    machine = machine_of(config)
+    own = get_hosts(config)
+    machine = get_machine(config)
     check_ladder(config.cluster.capacity)
     _check_number(config, own)
     _check_outputs(config, own)
-    region = region_of(config)
+    region = get_region(config)
     return HostsPlan(
         machine=machine,
         num_machines=len(own.machines),
-        fabric=plan_site_fabric(machine.site_fabric, INTERFACE if own.wireguard else site_of(config).interface),
+        fabric=plan_site_fabric(machine.site_fabric, INTERFACE if own.wireguard else get_site(config).interface),
         region=region,
-        price=price_of(config, machine),
+        price=get_price(config, machine),
         state_dir=own.shared_dir or OWN_STATE,
         record_uri=f"{own.run_store.rstrip('/')}/{config.stack}",
         labels=tag_policy(config, machine, region).hosts(),
@@ -75,7 +75,7 @@ def plan(config: StackConfig) -> HostsPlan:
     )
 
 
-def hosts_of(config: StackConfig) -> HostsConfig:
+def get_hosts(config: StackConfig) -> HostsConfig:
     """The provider's own section."""
     return config.section(HostsConfig)
 

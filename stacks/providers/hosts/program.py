@@ -14,10 +14,10 @@ from components.estimate.cost import CostComponent, Declared, from_fact
 from components.hosts.node_pool import MEMBER_KEY, SIGNING_KEY, HostArgs, HostPool
 from components.hosts.wireguard import WIREGUARD_FILE, Peer, config_text, private_key
 from images.slurm.hosts import render_slurm_host_installer
-from stacks.base.shared import machine_of, price_of
+from stacks.base.shared import get_machine, get_price
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.findings import findings
-from stacks.providers.hosts.plan import HostsPlan, hosts_of, plan
+from stacks.providers.hosts.plan import HostsPlan, get_hosts, plan
 from stacks.providers.hosts.settings import HostsConfig
 from stacks.providers.hosts.slurm import machine_spec, slurm_pool
 from stacks.providers.hosts.user_data import installer, job_spec
@@ -27,14 +27,14 @@ __all__ = ["HostsPlan", "build", "findings", "plan", "price"]
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """What the machines cost their owner, where the stack file says it: no list has a price of what one has."""
-    machine, num = machine_of(config), len(hosts_of(config).machines)
-    price_fact = price_of(config, machine).on_demand
+    machine, num = get_machine(config), len(get_hosts(config).machines)
+    price_fact = get_price(config, machine).on_demand
     return [from_fact(f"{config.stack}-0-on-demand: {num} x {machine.name}", price_fact, num)]
 
 
 def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    own, several = hosts_of(config), config.cluster.nodes.max > 1
+    own, several = get_hosts(config), config.cluster.nodes.max > 1
     provider = command.Provider(config.stack)
     if config.engine.standing:
         scripts = [render_slurm_host_installer(machine_spec(config, planned, at)) for at in range(len(own.machines))]

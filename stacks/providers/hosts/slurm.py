@@ -17,16 +17,16 @@ from stacks.base.shared import queue_fabric
 from stacks.base.slurm_machine import slurm_machine
 from stacks.config.engine_settings import MAIN_QUEUE
 from stacks.config.stack_config import StackConfig
-from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.plan import HostsPlan, get_hosts
 from stacks.providers.hosts.settings import HostsConfig
-from stacks.providers.hosts.user_data import rdma_of
+from stacks.providers.hosts.user_data import find_rdma
 
 HOSTS = "gangway:hosts"
 
 
 def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
     """The cluster: one partition of all machines."""
-    own = hosts_of(config)
+    own = get_hosts(config)
     hosts = tuple(
         SlurmHost(machine.label, address) for machine, address in zip(own.machines, own.job_addresses, strict=True)
     )
@@ -46,13 +46,13 @@ def slurm_spec(config: StackConfig, planned: HostsPlan) -> SlurmSpec:
 
 def machine_spec(config: StackConfig, planned: HostsPlan, position: int) -> SlurmHostSpec:
     """What the machine at `position` is given."""
-    own, several = hosts_of(config), config.cluster.nodes.max > 1
+    own, several = get_hosts(config), config.cluster.nodes.max > 1
     return SlurmHostSpec(
         stack=config.stack,
         slurm=slurm_spec(config, planned),
         node=own.machines[position].label,
         is_head=position == 0,
-        fabric=rdma_of(planned),
+        fabric=find_rdma(planned),
         allowed=(*own.job_addresses, *own.firewall_sources) if own.firewall else None,
         wireguard=INTERFACE if own.wireguard and several else None,
         job_fabric=queue_fabric(config, planned.machine, planned.fabric.nccl_env, planned.fabric.gbps),
@@ -63,7 +63,7 @@ def slurm_pool(
     config: StackConfig, machines: list[HostArgs], opts: pulumi.ResourceOptions
 ) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the machines; what the stack exports."""
-    own = hosts_of(config)
+    own = get_hosts(config)
     keys: dict[str, pulumi.Input[str]] = {MUNGE_KEY: munge_key(config.stack)}
     pool = HostPool(config.stack, {"machines": machines, "private_key": own.private_key, "keys": keys}, opts)
     return {
@@ -78,7 +78,7 @@ def slurm_pool(
 
 def slurm_findings(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]:
     """What to know of such a cluster before `up`."""
-    own, spec = hosts_of(config), slurm_spec(config, planned)
+    own, spec = get_hosts(config), slurm_spec(config, planned)
     if len(own.machines) > 1 and own.shared_dir is None:
         yield Finding.error(
             "storage.not-shared",

@@ -9,7 +9,7 @@ from stacks.base import shared
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
-from stacks.providers.hosts.plan import HostsPlan, hosts_of
+from stacks.providers.hosts.plan import HostsPlan, get_hosts
 
 COMMAND_GRACE_SEC = 90
 """What a command of one's own has once it is told: nobody takes these machines back meanwhile."""
@@ -27,7 +27,7 @@ def fabric_min_gbps(config: StackConfig, planned: HostsPlan) -> float | None:
 
 def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
     """The job that the machines run. Several meet at the first of them; data is mounted to be read."""
-    own = hosts_of(config)
+    own = get_hosts(config)
     image = config.ready_image or ""
     data = (Volume(source=own.data_dir, target=own.data_dir, read_only=True),) if own.data_dir else ()
     # Its own run alone: of others, on a file system that several stacks have, it sees nothing.
@@ -54,7 +54,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         data_dir=own.data_dir or "",
         fabric_min_gbps=fabric_min_gbps(config, planned),
     )
-    return shared.job_of(
+    return shared.get_job(
         config,
         image,
         context,
@@ -69,7 +69,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
 
 def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: int) -> str:
     """The script of the machine at `position`; the first holds the store in which all meet, and the record."""
-    own, several, first = hosts_of(config), config.cluster.nodes.max > 1, position == 0
+    own, several, first = get_hosts(config), config.cluster.nodes.max > 1, position == 0
     # A command has no metrics that anybody knows, and what it leaves is put once it has ended.
     keeps = first and config.trains
     spec = HostSpec(
@@ -80,7 +80,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
         run_dir=run_dir(config, planned),
         max_hours=config.work.max_hours,
         # A command on one machine need not know of RDMA.
-        fabric=rdma_of(planned) if config.trains or planned.meets else None,
+        fabric=find_rdma(planned) if config.trains or planned.meets else None,
         shared_dir=own.shared_dir if several else None,
         container_engine=own.container_engine,
         labels=container_labels(config, planned.labels),
@@ -99,7 +99,7 @@ def installer(config: StackConfig, planned: HostsPlan, job: JobSpec, position: i
     return render_host_installer(spec)
 
 
-def rdma_of(planned: HostsPlan) -> RdmaSetup | None:
+def find_rdma(planned: HostsPlan) -> RdmaSetup | None:
     """What a machine looks for in itself; None where it has no fabric."""
     fabric = planned.fabric
     if not fabric.num_devices:

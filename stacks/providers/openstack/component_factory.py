@@ -9,13 +9,13 @@ import pulumi
 from components.core.member_key import member_key
 from components.openstack.identity import NodeIdentity, NodeIdentityArgs
 from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
-from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, period_of, url_key
+from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
 from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
 from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
 from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import OpenstackPlan, section_of
+from stacks.providers.openstack.plan import OpenstackPlan, get_section
 from stacks.providers.openstack.settings import OpenstackConfig
 from stacks.providers.openstack.user_data import UserDataInputs, head_user_data, node_user_data, secrets_content
 
@@ -30,7 +30,7 @@ class ComponentFactory:
 
     @property
     def _own(self) -> OpenstackConfig:
-        return section_of(self.config)
+        return get_section(self.config)
 
     def runs(self) -> RunBucket:
         """Where records outlive the nodes."""
@@ -85,7 +85,7 @@ class ComponentFactory:
             "content": secrets_content(self.config, credential, members, signing, mount_key),
             "url_key": url_key(name) if own.temp_url_key is None else own.temp_url_key,
             "of_account": own.temp_url_key is not None,
-            "period": period_of(time.time()),
+            "period": get_period(time.time()),
             "tags": self.planned.tags,
         }
         return MachineSecrets(name, typed_args(MachineSecretsArgs, args), self.opts)

@@ -12,12 +12,12 @@ from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from components.openstack.machine_secrets import VALID_HOURS
 from stacks.base.command_nodes import meeting
-from stacks.base.shared import site_of
+from stacks.base.shared import get_site
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
 from stacks.estimates.common_findings import common_findings
 from stacks.estimates.provider_findings import CLUSTER
-from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, section_of
+from stacks.providers.openstack.plan import OpenstackPlan, fabric_min_gbps, get_section
 
 _PLACE = "gangway:openstack"
 
@@ -26,7 +26,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
     """All findings of a stack; `cost` as in `common_findings`."""
     return (
         *common_findings(config, planned.machine, cost),
-        *site_findings(site_of(config), planned.machine),
+        *site_findings(get_site(config), planned.machine),
         *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
         *_fabric(config, planned),
         *_placement(config, planned),
@@ -67,7 +67,7 @@ def _fabric(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
     """Reservation or server group: who decides which hosts."""
-    own, nodes, rung = section_of(config), config.cluster.nodes, config.cluster.capacity[0]
+    own, nodes, rung = get_section(config), config.cluster.nodes, config.cluster.capacity[0]
     if isinstance(rung, Reservation):
         yield Finding.warning(
             "capacity.lease-ends",
@@ -108,7 +108,7 @@ def _placement(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]
 
 
 def _image(config: StackConfig) -> Iterable[Finding]:
-    own, release = section_of(config), " 580 or later" if config.trains else ""
+    own, release = get_section(config), " 580 or later" if config.trains else ""
     yield Finding.info(
         "image.own",
         f"{_PLACE}.image",
@@ -141,7 +141,7 @@ def _egress(config: StackConfig, planned: OpenstackPlan) -> Iterable[Finding]:
 
 
 def _storage(config: StackConfig) -> Iterable[Finding]:
-    own, storage = section_of(config), config.storage
+    own, storage = get_section(config), config.storage
     if storage is None:
         return
     if own.share_protocol == "NFS" and not own.share_network:
@@ -161,7 +161,7 @@ def _storage(config: StackConfig) -> Iterable[Finding]:
 
 
 def _encryption(config: StackConfig) -> Iterable[Finding]:
-    own = section_of(config)
+    own = get_section(config)
     disks = f"volumes of type {own.volume_type}" if own.boot == "volume" and own.volume_type else None
     yield Finding.info(
         "encryption.not-known",
@@ -173,7 +173,7 @@ def _encryption(config: StackConfig) -> Iterable[Finding]:
 
 
 def _identity(config: StackConfig) -> Iterable[Finding]:
-    own = section_of(config)
+    own = get_section(config)
     if own.access_rules:
         yield Finding.info(
             "identity.access-rules",
@@ -195,7 +195,7 @@ def _identity(config: StackConfig) -> Iterable[Finding]:
 
 def _secrets(config: StackConfig) -> Iterable[Finding]:
     """How machines have what their user data do not say."""
-    if section_of(config).temp_url_key is None:
+    if get_section(config).temp_url_key is None:
         yield Finding.info(
             "secrets.by-swift",
             f"{_PLACE}.temp_url_key",

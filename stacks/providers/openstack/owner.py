@@ -9,12 +9,12 @@ from components.core.lookup import Lookup, look_up
 from components.openstack.tags import tag_words
 from stacks.base.ownership import Owner
 from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import section_of
+from stacks.providers.openstack.plan import get_section
 
 
 def find_owner(config: StackConfig, provider: openstack.Provider) -> Owner | None:
     """The stack whose subnet has the tag. LookupFailedError: the lookup failed."""
-    cloud = section_of(config).cloud
+    cloud = get_section(config).cloud
     fix = f"`openstack{f' --os-cloud {cloud}' if cloud else ''} subnet list` must answer"
     where = f"cloud {cloud}" if cloud else "the cloud of OS_AUTH_URL"
     lookup = Lookup(f"the subnets of {config.stack}", where, "gangway:identity", fix)

@@ -16,7 +16,7 @@ from components.openstack.network import NetworkPlan, check_services, plan_netwo
 from components.openstack.storage import check_share
 from stacks.base import shared
 from stacks.base.command_nodes import nodes_meet
-from stacks.base.shared import RENDEZVOUS_PORT, machine_of, price_of, region_of, site_of, tag_policy
+from stacks.base.shared import RENDEZVOUS_PORT, get_machine, get_price, get_region, get_site, tag_policy
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
 from stacks.providers.openstack.settings import OpenstackConfig
@@ -56,7 +56,7 @@ class OpenstackPlan:
     tags: dict[str, str]
 
 
-def section_of(config: StackConfig) -> OpenstackConfig:
+def get_section(config: StackConfig) -> OpenstackConfig:
     """The provider's own section."""
     return config.section(OpenstackConfig)
 
@@ -65,10 +65,10 @@ def plan(config: StackConfig) -> OpenstackPlan:
     """Looks everything up and checks it, without declaring a resource. InputError: a rung, a range, a share or an
     image that OpenStack would refuse; a setting that is missing or that nothing would read; a wrong tag.
     """
-    own, cluster, meets = section_of(config), config.cluster, nodes_meet(config)
+    own, cluster, meets = get_section(config), config.cluster, nodes_meet(config)
     check_ladder(cluster.capacity)
     check_flavour(cluster.capacity, cluster.machine_type or "")
-    machine, region = machine_of(config), region_of(config)
+    machine, region = get_machine(config), get_region(config)
     network = plan_network(config.network.cidr)
     check_services(config.network.egress, list(own.service_cidrs))
     _check_nameservers(own)
@@ -79,7 +79,7 @@ def plan(config: StackConfig) -> OpenstackPlan:
     volume = cluster.root_volume_gib if own.boot == "volume" else None
     plan_boot_source(own.image, volume, own.volume_type, f"{_PLACE}.image")
     plan_boot_source(own.head_image or own.image, volume, own.volume_type, f"{_PLACE}.head_image")
-    fabric = plan_site_fabric(machine.site_fabric, site_of(config).interface)
+    fabric = plan_site_fabric(machine.site_fabric, get_site(config).interface)
     return OpenstackPlan(
         machine=machine,
         num_machines=cluster.nodes.max,
@@ -139,7 +139,7 @@ def _missing(config: StackConfig) -> Iterator[InputError]:
 
 def _idle(config: StackConfig) -> Iterator[InputError]:
     """Settings that are written and that nothing of this stack reads."""
-    own, site = section_of(config), site_of(config)
+    own, site = get_section(config), get_site(config)
     volume, share, meets = own.boot == "volume", config.storage is not None, nodes_meet(config)
     sr_iov = own.rdma_network_id is not None
     # Config path: whether something reads it, whether it is written, and what it needs beside it.
@@ -177,12 +177,12 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         return shared.command_job_on(
             planned.machine, config, config.own_command, image, MOUNT, at=head, env=planned.fabric.nccl_env
         )
-    prices = [price_of(config, planned.machine)]
+    prices = [get_price(config, planned.machine)]
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     data = data_dir(config)
     least_gbps = fabric_min_gbps(config, planned)
     argv = shared.train_argv(config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=least_gbps)
-    return shared.job_of(
+    return shared.get_job(
         config,
         image,
         context,
@@ -196,7 +196,7 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
 
 def data_dir(config: StackConfig) -> str | None:
     """Where what the job trains on is on a node; None where the trainer brings it."""
-    folder = section_of(config).data_dir
+    folder = get_section(config).data_dir
     return None if folder is None else f"{MOUNT}/{folder}"
 
 

@@ -12,12 +12,12 @@ from components.core.signing_key import signing_key
 from components.estimate.cost import CostComponent, Declared
 from components.openstack.pricing import price_resources
 from stacks.base.ownership import check_unclaimed
-from stacks.base.shared import machine_of, price_of
+from stacks.base.shared import get_machine, get_price
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.component_factory import ComponentFactory
 from stacks.providers.openstack.findings import findings
 from stacks.providers.openstack.owner import find_owner
-from stacks.providers.openstack.plan import OpenstackPlan, job_spec, plan, section_of
+from stacks.providers.openstack.plan import OpenstackPlan, get_section, job_spec, plan
 from stacks.providers.openstack.user_data import UserDataInputs
 
 __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
@@ -25,12 +25,12 @@ __all__ = ["OpenstackPlan", "build", "findings", "plan", "price"]
 
 def price(config: StackConfig, resources: Sequence[Declared]) -> list[CostComponent]:
     """The bill of the declared resources."""
-    return price_resources(resources, price_of(config, machine_of(config)))
+    return price_resources(resources, get_price(config, get_machine(config)))
 
 
 def build(config: StackConfig, planned: OpenstackPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
-    provider = openstack.Provider(config.stack, cloud=section_of(config).cloud, region=config.region)
+    provider = openstack.Provider(config.stack, cloud=get_section(config).cloud, region=config.region)
     check_unclaimed(config, lambda: find_owner(config, provider))
     stack = ComponentFactory(config, planned, pulumi.ResourceOptions(providers={"openstack": provider}))
     runs = stack.runs()

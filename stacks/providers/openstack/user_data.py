@@ -20,7 +20,7 @@ from images.render import base64gzip
 from images.specs import FileSystem, RdmaSetup
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, container_labels
 from stacks.config.stack_config import StackConfig
-from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, run_dir, section_of
+from stacks.providers.openstack.plan import MOUNT, OpenstackPlan, data_dir, get_section, run_dir
 
 
 class _Names(NamedTuple):
@@ -66,7 +66,7 @@ def secrets_content(
 ) -> pulumi.Output[str]:
     """What every machine fetches; `credential`: its id and its secret."""
     known = pulumi.Output.all(*credential, member_key, signing_key, mount_key)
-    auth_url = section_of(config).auth_url.rstrip("/")
+    auth_url = get_section(config).auth_url.rstrip("/")
     return known.apply(lambda values: OpenstackSecrets(auth_url, config.region, *values).text())
 
 
@@ -90,7 +90,7 @@ def _common(config: StackConfig, planned: OpenstackPlan, names: _Names) -> dict[
 def _file_system(config: StackConfig, source: str) -> FileSystem | None:
     if config.storage is None:
         return None
-    return FileSystem("ceph" if section_of(config).share_protocol == "CEPHFS" else "nfs", source, MOUNT)
+    return FileSystem("ceph" if get_section(config).share_protocol == "CEPHFS" else "nfs", source, MOUNT)
 
 
 def _node(config: StackConfig, planned: OpenstackPlan, names: _Names) -> OpenstackNodeSpec:

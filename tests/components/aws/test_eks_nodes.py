@@ -18,7 +18,7 @@ from components.aws.eks_nodes import (
     VERSIONS,
     JoinSpec,
     check_version,
-    flavor_of,
+    get_flavor,
     group_pattern,
     group_tags,
     image_parameter,
@@ -61,7 +61,7 @@ def test_a_node_is_what_the_autoscaler_was_told(name: str) -> None:
         key.removeprefix(f"{prefix}/label/"): value for key, value in tags.items() if key.startswith(f"{prefix}/label/")
     }
     assert taint_flag == f"--register-with-taints={JOBS_ONLY}={tags[f'{prefix}/taint/{JOBS_ONLY}']}"
-    assert flavor_of(machine, standing=True).labels.items() <= labels.items(), (
+    assert get_flavor(machine, standing=True).labels.items() <= labels.items(), (
         "or Kueue would send pods where no node is"
     )
     resources = {
@@ -116,8 +116,8 @@ def test_a_p5_has_its_gpus_and_its_fabric() -> None:
 def test_nodes_that_stand_are_chosen_by_ec2s_network_layers(name: str, layers: int) -> None:
     machine = load().machine(name)
     labels = [f"topology.k8s.aws/network-node-layer-{number}" for number in range(1, layers + 1)]
-    assert list(flavor_of(machine, standing=True).levels) == [*labels, "kubernetes.io/hostname"]
-    assert flavor_of(machine, standing=False).levels == (), "Kueue knows none that does not stand"
+    assert list(get_flavor(machine, standing=True).levels) == [*labels, "kubernetes.io/hostname"]
+    assert get_flavor(machine, standing=False).levels == (), "Kueue knows none that does not stand"
 
 
 @pytest.mark.parametrize("name", ["p5.4xlarge", "g5.48xlarge", "p3.16xlarge"])
@@ -154,14 +154,14 @@ def test_the_groups_name_is_recognized_with_pulumis_letters() -> None:
     ]
 
 
-def spec_of(machine: str) -> ClusterSpec:
+def get_spec(machine: str) -> ClusterSpec:
     found = load().machine(machine)
-    return ClusterSpec((), node_of(found, 200), 4, (flavor_of(found, standing=False),))
+    return ClusterSpec((), node_of(found, 200), 4, (get_flavor(found, standing=False),))
 
 
 def charts_of(machine: str, lustre: bool) -> dict[str, Any]:
     made = cluster_charts(
-        spec_of(machine), cluster="demo", region="us-east-2",
+        get_spec(machine), cluster="demo", region="us-east-2",
         groups=("^demo-0",), idle_minutes=15, lustre=lustre,
     )  # fmt: skip
     return {chart.name: chart for chart in made}

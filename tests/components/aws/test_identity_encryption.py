@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.aws.identity import EncryptionKey, account_of, key_policy
+from components.aws.identity import EncryptionKey, get_account, key_policy
 
 
 def test_the_key_rotates_and_waits_before_it_is_gone(make: Callable[..., Any]) -> None:
@@ -78,4 +78,4 @@ def test_the_policy_names_no_role_as_principal_for_a_fresh_account_has_none() ->
     ],
 )
 def test_the_account_is_read_from_an_arn_or_referred_to(arn: str, account: str) -> None:
-    assert account_of(arn) == account
+    assert get_account(arn) == account

@@ -39,7 +39,7 @@ def messages(machine: MachineType, rungs: Sequence[dict[str, Any]]) -> list[tupl
     return [(one.path.removeprefix("gangway:cluster.capacity"), one.message) for one in found]
 
 
-def machine_of(name: str) -> MachineType:
+def get_machine(name: str) -> MachineType:
     return CATALOG.machine(name, "machine_type")
 
 
@@ -64,7 +64,7 @@ def test_every_machine_names_a_quota_or_a_reason_on_every_kind_of_rung(machine: 
 
 
 def test_spot_and_on_demand_are_counted_apart_and_nothing_twice() -> None:
-    found = messages(machine_of("p5.48xlarge"), [RUNGS["spot"], RUNGS["on-demand"], RUNGS["spot"]])
+    found = messages(get_machine("p5.48xlarge"), [RUNGS["spot"], RUNGS["on-demand"], RUNGS["spot"]])
     assert [path for path, _ in found] == ["[0]", "[1]"]
     assert "768 vCPUs of the quota L-7212CCBC (All P Spot Instance Requests)" in found[0][1]
     assert "768 vCPUs of the quota L-417A185B (Running On-Demand P instances)" in found[1][1]
@@ -72,28 +72,28 @@ def test_spot_and_on_demand_are_counted_apart_and_nothing_twice() -> None:
 
 def test_the_largest_type_of_all_rungs_counts() -> None:
     further = {**RUNGS["on-demand"], "machine_types": ["g5.48xlarge"]}
-    (found,) = messages(machine_of("g5.xlarge"), [RUNGS["on-demand"], further])
+    (found,) = messages(get_machine("g5.xlarge"), [RUNGS["on-demand"], further])
     assert found[0] == "[1]"
     assert found[1].startswith("768 vCPUs of the quota L-DB2E81BA")
 
 
 def test_spot_of_p5_names_the_quota_that_it_had_before() -> None:
-    assert "still lists L-C4BD4855 counts p5en there" in messages(machine_of("p5en.48xlarge"), [RUNGS["spot"]])[0][1]
-    assert "L-C4BD4855" not in messages(machine_of("p4d.24xlarge"), [RUNGS["spot"]])[0][1]
-    assert "L-C4BD4855" not in messages(machine_of("p5en.48xlarge"), [RUNGS["on-demand"]])[0][1]
+    assert "still lists L-C4BD4855 counts p5en there" in messages(get_machine("p5en.48xlarge"), [RUNGS["spot"]])[0][1]
+    assert "L-C4BD4855" not in messages(get_machine("p4d.24xlarge"), [RUNGS["spot"]])[0][1]
+    assert "L-C4BD4855" not in messages(get_machine("p5en.48xlarge"), [RUNGS["on-demand"]])[0][1]
 
 
 def test_a_block_counts_when_it_is_bought() -> None:
-    bought = messages(machine_of("p5.48xlarge"), [PURCHASE])[0][1]
+    bought = messages(get_machine("p5.48xlarge"), [PURCHASE])[0][1]
     assert bought.startswith("768 vCPUs of the quota L-DA6814F2 (Concurrent P5 Capacity Blocks per account)")
-    assert "when it was bought" in messages(machine_of("p5.48xlarge"), [RUNGS["capacity-block"]])[0][1]
-    assert "none for capacity blocks of g5" in messages(machine_of("g5.xlarge"), [PURCHASE])[0][1]
+    assert "when it was bought" in messages(get_machine("p5.48xlarge"), [RUNGS["capacity-block"]])[0][1]
+    assert "none for capacity blocks of g5" in messages(get_machine("g5.xlarge"), [PURCHASE])[0][1]
 
 
 def test_a_reservation_says_which_quota_it_took_its_share_of() -> None:
     assert (
         "L-2C3B7624 (Running On-Demand Trn instances)"
-        in messages(machine_of("trn1.32xlarge"), [RUNGS["reservation"]])[0][1]
+        in messages(get_machine("trn1.32xlarge"), [RUNGS["reservation"]])[0][1]
     )
 
 
@@ -116,7 +116,7 @@ def test_the_table_is_whole_and_its_codes_have_the_form() -> None:
 
 
 def test_every_head_and_system_machine_counts_as_a_standard_one() -> None:
-    services = CATALOG.services_of("aws")
+    services = CATALOG.get_services("aws")
     heads = {name.removeprefix("instance-") for name in services if name.startswith("instance-")}
     assert heads | {SYSTEM_MACHINE} == set(load_quotas().helper_vcpus)
     for name in heads:
@@ -125,7 +125,7 @@ def test_every_head_and_system_machine_counts_as_a_standard_one() -> None:
 
 
 def test_the_network_counts_its_way_out_and_the_interfaces_of_efa() -> None:
-    p5, g5 = machine_of("p5.48xlarge"), machine_of("g5.xlarge")
+    p5, g5 = get_machine("p5.48xlarge"), get_machine("g5.xlarge")
     assert len(list(network_quotas(g5, Egress.ENDPOINTS, CONTEXT))) == 1
     assert len(list(network_quotas(g5, Egress.NAT, CONTEXT))) == 3
     interfaces = list(network_quotas(p5, Egress.NAT, CONTEXT))[-1].message
@@ -140,7 +140,7 @@ def test_a_file_system_counts_by_its_deployment() -> None:
 
 
 def test_the_commands_are_of_the_quotas_service_and_region() -> None:
-    (found,) = ladder_quotas([rung_from_args(RUNGS["spot"])], machine_of("g6e.12xlarge"), CONTEXT)
+    (found,) = ladder_quotas([rung_from_args(RUNGS["spot"])], get_machine("g6e.12xlarge"), CONTEXT)
     which = "--region us-east-2 --service-code ec2 --quota-code L-3819A6DF"
     assert f"`aws service-quotas get-service-quota {which} --query Quota.Value` shows the limit" in found.message
     assert f"`aws service-quotas request-service-quota-increase {which} --desired-value 192`" in found.fix

@@ -20,7 +20,7 @@ ACCOUNT: dict[str, Any] = {
 
 def test_every_row_of_the_table_is_a_model(arm_models: ModuleType) -> None:
     for key in arm_models.TABLE:
-        model = arm_models.model_of(f"azure-native:{key}")
+        model = arm_models.get_model(f"azure-native:{key}")
         assert len(arm_models.properties(model)) > 3, key
     assert not set(arm_models.TABLE) & set(arm_models.WITHOUT_MODEL)
 

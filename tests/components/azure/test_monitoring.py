@@ -14,7 +14,7 @@ from components.azure.monitoring import NodeLogs, Observability, check_retention
 from components.core.findings import InputError
 from components.core.limits import STEPS_ALARM_MINUTES
 from images.node.azure import fallback as azure_fallback
-from images.node.azure.logs import row_of
+from images.node.azure.logs import get_row
 
 NAMES = {"no-steps", "gpu-idle", "interruptions", "nodes-missing", "no-nodes", "nodes-refused", "node-given-up",
          "launches-held", "job-failed", "record-at-risk"}  # fmt: skip
@@ -34,7 +34,7 @@ OF_THE_JOB = {"gpu-idle", "interruptions"}
 """Alarms that go by what the job prints alone."""
 
 
-def columns_of(query: str) -> set[str]:
+def get_columns(query: str) -> set[str]:
     """The columns that a query names of the table's."""
     return {name for name, _ in COLUMNS if re.search(rf"\b{name}\b", query)}
 
@@ -47,7 +47,7 @@ def test_every_alarm_asks_the_one_table_within_its_time(nodes: int, minutes: int
         assert TABLE in plan.query
         assert balanced(plan.query), plan.query
         assert not [word for word in REFUSED if word in plan.query]
-        assert "TimeGenerated" in columns_of(plan.query)
+        assert "TimeGenerated" in get_columns(plan.query)
         assert ("Line.printed." if plan.name in OF_THE_JOB else "Event") in plan.query
         # Azure looks back two days at most, and takes literals only.
         for number, unit in re.findall(r"ago\((\w+?)([mhd])\)", plan.query):
@@ -89,7 +89,7 @@ def test_what_the_job_prints_is_no_event_of_its_node() -> None:
     """It stands in `Line.printed`, and a job that prints an event of a node's has none in the column of alarms."""
     said = {"event": "node-given-up", "exit_status": 3, "step": 1}
     unit = {"MESSAGE": json.dumps(said), "__REALTIME_TIMESTAMP": "1", "_SYSTEMD_UNIT": "gangway-trainer.service"}
-    row = row_of("demo_3", "worker", unit)
+    row = get_row("demo_3", "worker", unit)
     assert (row["Event"], row["Line"]) == ("", {"printed": said})
     for name, plan in by_name().items():
         assert ("Line.printed." in plan.query) == (name in OF_THE_JOB | {"no-steps", "nodes-missing"})

@@ -6,8 +6,8 @@ from components.azure.policies import (
     COST_READER,
     GROUP_WIDE,
     AccountPlace,
-    account_of,
     container_id,
+    get_account,
     group_id,
     head_actions,
     node_actions,
@@ -22,13 +22,13 @@ ACCOUNT = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/data/providers/Microsof
 
 
 def test_an_account_is_where_its_id_says() -> None:
-    assert account_of(ACCOUNT, read_blob_url("az://mydata/images")) == AccountPlace(SUBSCRIPTION, "data")
+    assert get_account(ACCOUNT, read_blob_url("az://mydata/images")) == AccountPlace(SUBSCRIPTION, "data")
 
 
 @pytest.mark.parametrize("wrong", ["", "mydata", ACCOUNT + "x", ACCOUNT.replace("storageAccounts", "vaults")])
 def test_another_account_is_refused(wrong: str) -> None:
     with pytest.raises(InputError, match=r"source_account_id") as caught:
-        account_of(wrong, read_blob_url("az://mydata/images"))
+        get_account(wrong, read_blob_url("az://mydata/images"))
     assert "az storage account show --name mydata" in caught.value.fix
 
 

@@ -60,7 +60,7 @@ def test_the_head_has_a_quota_of_its_own_and_counts_in_the_regions() -> None:
 
 
 def test_every_head_that_the_catalogue_knows_has_a_quota() -> None:
-    services = load_provider("azure").services_of("azure")
+    services = load_provider("azure").get_services("azure")
     assert {name.removeprefix("instance-") for name in services if name.startswith("instance-")} == set(HEAD_QUOTAS)
 
 

@@ -143,7 +143,7 @@ def test_a_service_is_priced_by_region_and_a_missing_region_shows(catalog: Catal
 @pytest.mark.parametrize("provider", ["aws", "azure", "gcp"])
 def test_every_service_has_a_price_row_also_where_prices_yaml_states_its_unit_alone(provider: Provider) -> None:
     catalog = load_provider(provider)
-    for service in catalog.services_of(provider):
+    for service in catalog.get_services(provider):
         assert catalog.service_price(provider, "", service).unit, service
 
 
@@ -507,7 +507,7 @@ def test_a_tpu_price_of_another_region_can_be_seen_to_be_one(tpus: TpuCatalog) -
     assert elsewhere is not None
     assert (here.foreign_region, here.usd) == ("", 2.97)
     assert (elsewhere.foreign_region, elsewhere.usd) == ("us-central1", 2.7)
-    assert tpus.prices_of("v9") == []
+    assert tpus.get_prices("v9") == []
 
 
 def test_tiers_of_managed_lustre_scale_with_their_throughput(gcp: Catalog) -> None:

@@ -12,7 +12,7 @@ from components.catalog.schema import EVERYWHERE
 from components.catalog.transfer import load_transfer
 
 
-def regions_of(provider: Provider) -> set[str]:
+def get_regions(provider: Provider) -> set[str]:
     """Everything that any table of the catalogue calls a region."""
     catalog = load_provider(provider)
     found = {*catalog.regions, *(row.region for row in catalog.prices), *(row.region for row in catalog.services)}
@@ -25,7 +25,7 @@ def regions_of(provider: Provider) -> set[str]:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_region_of_the_catalogue_is_in_a_country(provider: Provider) -> None:
-    assert regions_of(provider) - load_jurisdictions().regions(provider).keys() == set()
+    assert get_regions(provider) - load_jurisdictions().regions(provider).keys() == set()
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -84,7 +84,7 @@ def test_the_newest_of_the_provider_counts(folder: Path) -> None:
 def test_a_plan_sees_the_overlay_and_says_so(folder: Path) -> None:
     later = row(region="us-east-2", day=date(2026, 12, 1), spot_low=11.0, spot_high=12.0)
     write(folder, Overlay(machines=(row(on_demand=50.0), later)))
-    rows = {price.region: price for price in load_provider("aws").prices_of("p5.48xlarge")}
+    rows = {price.region: price for price in load_provider("aws").get_prices("p5.48xlarge")}
     here, there = rows["us-east-1"], rows["us-east-2"]
     assert (here.on_demand.value, here.spot_high.value) == (50.0, 55.04)
     assert here.on_demand.source == "overlay, 2026-11-22: a list"
@@ -128,9 +128,9 @@ def test_a_source_without_a_day_is_named(folder: Path, days: str) -> None:
 
 def test_chips_are_overlaid_too(folder: Path) -> None:
     write(folder, Overlay(tpus=(chip(0.9),)), "gcp")
-    price = next(price for price in load_tpus().prices_of("v5p") if price.region == "us-central1")
+    price = next(price for price in load_tpus().get_prices("v5p") if price.region == "us-central1")
     assert (price.spot.value, price.on_demand.value) == (0.9, 4.2)
-    bundled = next(price for price in load_bundled_tpus().prices_of("v5p") if price.region == "us-central1")
+    bundled = next(price for price in load_bundled_tpus().get_prices("v5p") if price.region == "us-central1")
     assert bundled.spot.value == 0.78049
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from components.core.pinned import STASH
 from components.core.signing_key import new_signing_key, public_half, signing_key
-from gangway.runs.signatures import read_private_key, read_public_key, sign, signature_of
+from gangway.runs.signatures import get_signature, read_private_key, read_public_key, sign
 from stacks.recording import PlaceholderCloud, record
 
 
@@ -14,7 +14,7 @@ def test_the_halves_fit(tmp_path: Path) -> None:
     half.write_text(public_half(own.read_text()))
     record.write_text("{}")
     assert sign(record, read_private_key(own, "--key")) == read_public_key(half, "--key")
-    assert signature_of(record, b"{}", read_public_key(half, "--key")).state == "valid"
+    assert get_signature(record, b"{}", read_public_key(half, "--key")).state == "valid"
     assert new_signing_key() != own.read_text()
     assert len(own.read_text()) < 4096, "what a standard parameter of AWS's holds"
 

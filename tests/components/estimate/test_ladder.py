@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.estimate.ladder import NEVER, LadderJob, LadderRung, Span, estimate_ladder, shares_of
+from components.estimate.ladder import NEVER, LadderJob, LadderRung, Span, estimate_ladder, get_shares
 from components.estimate.spot import estimate_spot
 
 JOB = LadderJob(failures_per_hour=Span(1e-4, 2e-4, 4e-4), save_sec=10, restart_sec=600)
@@ -65,9 +65,9 @@ def test_where_no_rung_is_in_reach_the_job_never_ends_and_nobody_says_what_it_co
 
 
 def test_each_rung_has_what_those_above_it_leave() -> None:
-    assert shares_of([1.0]) == (1.0,)
-    assert shares_of([0.5, 0.5, 1.0]) == (0.5, 0.25, 0.25)
-    assert shares_of([0.0, 0.3]) == (0.0, 1.0), "the last is taken to be there"
+    assert get_shares([1.0]) == (1.0,)
+    assert get_shares([0.5, 0.5, 1.0]) == (0.5, 0.25, 0.25)
+    assert get_shares([0.0, 0.3]) == (0.0, 1.0), "the last is taken to be there"
 
 
 def test_spot_that_is_never_there_is_on_demand_and_one_that_always_is_is_spot() -> None:
@@ -111,7 +111,7 @@ any_rungs = st.lists(
 @given(any_rungs)
 def test_it_is_between_the_cheapest_and_the_dearest_rung(rungs: list[LadderRung]) -> None:
     """Whatever their nodes, speeds and failures: of those with a share of the time."""
-    shares = shares_of([rung.there.value or 0.0 for rung in rungs])
+    shares = get_shares([rung.there.value or 0.0 for rung in rungs])
     ends = sorted(alone(rung, JOB) for rung, share in zip(rungs, shares, strict=True) if share > 0)
     assert ends[0] * (1 - 1e-9) <= cost(rungs) <= ends[-1] * (1 + 1e-9)
 

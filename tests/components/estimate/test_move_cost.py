@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from components.catalog.loader import load_provider
 from components.catalog.schema import Fact
 from components.estimate.move_cost import LEAST_SHARE, Advice, Luggage, advise
-from components.estimate.offers import Offer, carriers_of, find_offers
+from components.estimate.offers import Offer, find_offers, get_carriers
 from components.estimate.quotes import SORTS, Job, Sort
 
 
@@ -32,7 +32,7 @@ NOTHING = carrying(0.0, 0.09)
 @cache
 def offers() -> tuple[Offer, ...]:
     catalogs = {provider: load_provider(provider) for provider in ("aws", "gcp", "azure")}
-    found = find_offers(carriers_of("H100x8", catalogs))
+    found = find_offers(get_carriers("H100x8", catalogs))
     return tuple(offer for offer in found if offer.price.value is not None)
 
 

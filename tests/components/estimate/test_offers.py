@@ -9,7 +9,7 @@ import pytest
 from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
 from components.catalog.schema import Fact, MachinePrice, Offered
 from components.core.findings import InputError
-from components.estimate.offers import KINDS, Carrier, Offer, carriers_of, find_offers, unknown_accelerator
+from components.estimate.offers import KINDS, Carrier, Offer, find_offers, get_carriers, unknown_accelerator
 
 Prices = dict[str, float | None]
 
@@ -82,7 +82,7 @@ def test_a_price_nobody_knows_stays_unknown_and_spot_has_its_limit(catalogs: dic
 
 def test_google_sells_what_a_machine_type_says(catalogs: dict[str, Catalog]) -> None:
     """A3 with one GPU cannot be had on demand, though it has a list price; commitments are on what can."""
-    offers = find_offers(carriers_of("H100x1", {"gcp": catalogs["gcp"]}))
+    offers = find_offers(get_carriers("H100x1", {"gcp": catalogs["gcp"]}))
     assert {offer.kind for offer in offers} == {"spot", "flex-start"}
     flexible = next(offer for offer in offers if offer.kind == "flex-start" and offer.price.value)
     assert flexible.price.value == flexible.on_demand
@@ -90,7 +90,7 @@ def test_google_sells_what_a_machine_type_says(catalogs: dict[str, Catalog]) -> 
 
 
 def test_only_aws_has_blocks_and_only_google_flex_start(catalogs: dict[str, Catalog]) -> None:
-    offers = find_offers(carriers_of("H100x8", catalogs))
+    offers = find_offers(get_carriers("H100x8", catalogs))
     assert {offer.provider for offer in offers} == set(PROVIDERS)
     assert {offer.provider for offer in offers if offer.kind == "capacity-block"} == {"aws"}
     assert {offer.provider for offer in offers if offer.kind == "flex-start"} == {"gcp"}
@@ -99,7 +99,7 @@ def test_only_aws_has_blocks_and_only_google_flex_start(catalogs: dict[str, Cata
 
 def test_in_regions_without_a_price_another_stands_in_and_says_so(catalogs: dict[str, Catalog]) -> None:
     """As in a plan."""
-    offers = find_offers(carriers_of("H100x8", catalogs))
+    offers = find_offers(get_carriers("H100x8", catalogs))
     rows = [price for catalog in catalogs.values() for price in catalog.prices]
     priced = {(p.machine_type, p.region) for p in rows if p.on_demand.value is not None}
     foreign = [offer for offer in offers if offer.kind == "on-demand" and offer.quote and offer.quote.foreign_region]
@@ -118,7 +118,7 @@ def test_a_list_names_the_regions_that_have_a_machine(catalogs: dict[str, Catalo
     )
     placed = machine.model_copy(update={"offered": Offered(zones=zones, complete="none")})
     catalog = catalogs["azure"].model_copy(update={"machines": {machine.name: placed}, "prices": ()})
-    offers = find_offers(carriers_of("H100x8", {"azure": catalog}))
+    offers = find_offers(get_carriers("H100x8", {"azure": catalog}))
     assert [(offer.region, offer.price.value) for offer in offers] == [("spaincentral", None)] * 4
 
 
@@ -139,13 +139,13 @@ def test_nothing_is_offered_where_a_complete_list_lacks_it(catalogs: dict[str, C
 
 
 def test_each_offer_knows_its_grid_and_says_where_it_is(catalogs: dict[str, Catalog]) -> None:
-    offers = find_offers(carriers_of("H100x8", {"aws": catalogs["aws"]}))
+    offers = find_offers(get_carriers("H100x8", {"aws": catalogs["aws"]}))
     assert all(offer.place is not None and offer.place.name == offer.region for offer in offers)
     assert offers[0].label == "aws us-east-1 p5.48xlarge on-demand"
 
 
 def test_an_unknown_accelerator_names_the_nearest(catalogs: dict[str, Catalog]) -> None:
-    assert carriers_of("H100x9", catalogs) == []
+    assert get_carriers("H100x9", catalogs) == []
     mistake = unknown_accelerator("H100x9", catalogs, "--accelerator", "; and more")
     assert isinstance(mistake, InputError)
     assert str(mistake).startswith("--accelerator: no such accelerator on aws, gcp, azure")

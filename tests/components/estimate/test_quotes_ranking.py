@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.catalog.loader import PROVIDERS, load_provider
 from components.catalog.schema import Fact, Region
-from components.estimate.offers import Kind, Offer, carriers_of, find_offers
+from components.estimate.offers import Kind, Offer, find_offers, get_carriers
 from components.estimate.quotes import SORTS, Job, Ranking, Sort, quote, rank
 
 
@@ -111,7 +111,7 @@ REAL = find_offers(
     [
         carrier
         for accelerator in ("H100x8", "A100x8", "H100x1", "L40Sx4")
-        for carrier in carriers_of(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
+        for carrier in get_carriers(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
     ]
 )
 

@@ -16,7 +16,7 @@ from components.estimate.scaling import (
     StepModel,
     efficiency,
     fit_amdahl,
-    links_of,
+    get_links,
     measured_efficiency,
     step_sec,
 )
@@ -62,7 +62,7 @@ def test_an_all_reduce_by_hand() -> None:
 def test_it_agrees_with_what_was_measured_on_p4d(nodes: int, bus_gb: float) -> None:
     """NVIDIA/nccl#527, comment of 2022-07-25: nccl-tests, 1 GiB, bus bandwidth of 1 to 4 p4d.24xlarge over EFA."""
     workers, num_bytes = 8 * nodes, 2**30
-    seconds = links_of(load().machines["p4d.24xlarge"]).all_reduce_sec(workers, num_bytes)
+    seconds = get_links(load().machines["p4d.24xlarge"]).all_reduce_sec(workers, num_bytes)
     bus = 2 * (workers - 1) / workers * num_bytes / seconds / 1e9
     assert bus == pytest.approx(bus_gb, rel=0.1)
 
@@ -143,21 +143,21 @@ def test_measured_efficiency_is_of_rounds() -> None:
 
 def test_links_come_from_the_catalogue() -> None:
     machines = load().machines
-    links = links_of(machines["p5.48xlarge"])
+    links = get_links(machines["p5.48xlarge"])
     assert [links.gpus_per_node, links.inside_gbps] == pytest.approx([8, 3600 * BUS_SHARE])
     assert links.between_gbps == pytest.approx(3200 * EFA_SHARE)
     assert links.between_latency_sec == pytest.approx(15e-6)
     assert links.sources[0].startswith("between machines: 3200 Gbit/s, ")
     assert links.sources[-2].startswith("assumed: all-reduces reach 0.7")
     assert "NVIDIA/nccl#527" in links.sources[-1]
-    infiniband = links_of(load_provider("azure").machines["Standard_ND96isr_H100_v5"])
+    infiniband = get_links(load_provider("azure").machines["Standard_ND96isr_H100_v5"])
     assert infiniband.sources[-1].startswith("assumed: all-reduces reach 0.7"), "measured over EFA alone"
-    whole = links_of(machines["p5.48xlarge"], bus_share=1)
+    whole = get_links(machines["p5.48xlarge"], bus_share=1)
     assert (whole.between_gbps, whole.sources[-1]) == (3200, "1 of nominal bandwidth")
 
 
 def test_one_accelerator_needs_no_link_inside() -> None:
-    links = links_of(load().machines["p3.2xlarge"], bus_share=1)
+    links = get_links(load().machines["p3.2xlarge"], bus_share=1)
     assert len(links.sources) == 3, "nothing of a link inside"
     assert links.between_latency_sec == pytest.approx(30e-6), "no EFA: plain Ethernet"
     assert links.all_reduce_sec(2, 1e8) == pytest.approx(0.8 / 10 + 2 * 30e-6)
@@ -167,11 +167,11 @@ def test_unknown_links_project_nothing() -> None:
     with pytest.raises(
         InputError, match=r"dl1\.24xlarge: the catalogue knows no bandwidth of its link between its Gau"
     ):
-        links_of(load().machines["dl1.24xlarge"])
+        get_links(load().machines["dl1.24xlarge"])
     machine = load().machines["p3.2xlarge"]
     unsaid = machine.model_copy(update={"network_gbps": machine.network_gbps.model_copy(update={"value": None})})
     with pytest.raises(InputError, match="network_gbps"):
-        links_of(unsaid)
+        get_links(unsaid)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_unknown_links_project_nothing() -> None:
 )
 def test_every_providers_own_fabric_counts(provider: Any, name: str, usec: float) -> None:
     """GPUDirect, RoCE and InfiniBand stand in fields of their own, and none of them is plain Ethernet."""
-    assert links_of(load_provider(provider).machines[name]).between_latency_sec == pytest.approx(usec * 1e-6)
+    assert get_links(load_provider(provider).machines[name]).between_latency_sec == pytest.approx(usec * 1e-6)
 
 
 def test_every_fabric_and_link_has_its_figures() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from components.catalog.loader import load_tpus
 from components.catalog.tables import ici, latency, link_gbps, load_links
-from components.estimate.scaling import BUS_SHARE, Slice, Torus, torus_of
+from components.estimate.scaling import BUS_SHARE, Slice, Torus, get_torus
 
 SIDES = st.lists(st.integers(2, 8), min_size=1, max_size=3).map(tuple)
 
@@ -59,20 +59,20 @@ def test_links_between_the_ends_never_harm(sides: tuple[int, ...], num_bytes: fl
 
 def test_a_pod_of_v5e_from_the_catalogue() -> None:
     """1600 Gbit/s of a chip on 4 links; 16x16 wraps round, 8x16 does not."""
-    torus = torus_of("v5e", ["2x2", "8x16", "16x16"])
+    torus = get_torus("v5e", ["2x2", "8x16", "16x16"])
     assert torus.link_gbps == pytest.approx(1600 / 4 * BUS_SHARE)
     assert torus.hop_sec == pytest.approx(1e-6)
     assert torus.slices[0] == Slice((2, 2), wraps=False)
     assert torus.slices[1:] == (Slice((8, 16), wraps=False), Slice((16, 16), wraps=True))
     # All-reduces of Google's own figure for the pod, 51.2 TB/s over 256 chips: 2 bytes moved for each of the message.
-    whole = torus_of("v5e", ["16x16"], bus_share=1)
+    whole = get_torus("v5e", ["16x16"], bus_share=1)
     assert whole.sources[-1] == "1 of nominal bandwidth"
     big = whole.all_reduce_sec(256, 1e12)
     assert big == pytest.approx(2 * 255 / 256 * 1e12 / (51.2e12 / 256), rel=1e-3)
 
 
 def test_whole_cubes_wrap_round() -> None:
-    assert torus_of("v5p", ["2x2x1", "2x4x4", "4x4x4", "4x4x12"]).slices == (
+    assert get_torus("v5p", ["2x2x1", "2x4x4", "4x4x4", "4x4x12"]).slices == (
         Slice((2, 2), wraps=False),
         Slice((2, 4, 4), wraps=False),
         Slice((4, 4, 4), wraps=True),
@@ -81,7 +81,7 @@ def test_whole_cubes_wrap_round() -> None:
 
 
 def test_sources_name_every_figure() -> None:
-    ici_line, links, wraps, hop, share = torus_of("v5p", ["4x4x4"]).sources
+    ici_line, links, wraps, hop, share = get_torus("v5p", ["4x4x4"]).sources
     assert ici_line.startswith("ICI: 4800 Gbit/s of a chip in one direction, Cloud TPU documentation")
     assert links.startswith("its links: 6, ")
     assert wraps.startswith("wraps round: every side a multiple of 4, ")

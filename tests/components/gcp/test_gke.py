@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, kubeconfig_of
+from components.gcp.gke import SYSTEM_MACHINE_TYPE, GkeCluster, get_kubeconfig
 from components.gcp.gke_identity import NODE_ROLE, ClusterIdentity
 from components.gcp.identity import PROJECT_WIDE
 
@@ -56,7 +56,7 @@ def test_ranges_that_are_named_reach_it_and_no_others(make: Callable[..., Any]) 
     assert networks["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
     assert networks["gcpPublicCidrsAccessEnabled"] is False
     assert cluster["controlPlaneEndpointsConfig"] == {"dnsEndpointConfig": {"allowExternalTraffic": False}}
-    trusted = json.loads(kubeconfig_of("demo", "203.0.113.9", "Q0E="))["clusters"][0]["cluster"]
+    trusted = json.loads(get_kubeconfig("demo", "203.0.113.9", "Q0E="))["clusters"][0]["cluster"]
     assert trusted == {"server": "https://203.0.113.9", "certificate-authority-data": "Q0E="}
 
 
@@ -140,7 +140,7 @@ def test_the_api_takes_the_cluster(make: Callable[..., Any], api_mistakes: Calla
 
 
 def test_a_kubeconfig_holds_no_secret(make: Callable[..., Any]) -> None:
-    config = json.loads(kubeconfig_of("demo", "gke-1.us-east4.gke.goog"))
+    config = json.loads(get_kubeconfig("demo", "gke-1.us-east4.gke.goog"))
     assert config["clusters"][0]["cluster"] == {"server": "https://gke-1.us-east4.gke.goog"}
     (user,) = config["users"]
     assert set(user["user"]) == {"exec"}

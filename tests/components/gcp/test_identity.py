@@ -11,10 +11,10 @@ from components.gcp.identity import (
     PROJECT_WIDE,
     HeadIdentity,
     NodeIdentity,
-    bucket_of,
+    get_bucket,
+    get_prefix,
     head_permissions,
     node_permissions,
-    prefix_of,
 )
 
 OWN_GROUPS = "resource.matchTagId('tagKeys/1', 'tagValues/2')"
@@ -168,4 +168,4 @@ def test_the_address_is_known_when_all_grants_are(declare: Callable[..., Any], a
     [("gs://b", "b", ""), ("gs://b/", "b", ""), ("gs://b/a/c/", "b", "a/c"), ("gs://b/a", "b", "a")],
 )
 def test_a_url_taken_apart(url: str, bucket: str, prefix: str) -> None:
-    assert (bucket_of(url), prefix_of(url)) == (bucket, prefix)
+    assert (get_bucket(url), get_prefix(url)) == (bucket, prefix)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.identity import AGENT_DOMAINS, ON_REQUEST, ProjectServices, agent_of, plan_services
+from components.gcp.identity import AGENT_DOMAINS, ON_REQUEST, ProjectServices, get_agent, plan_services
 
 
 def test_only_what_the_stack_has_is_enabled() -> None:
@@ -35,4 +35,4 @@ def test_apis_are_enabled_and_left_enabled(declare: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("service", sorted(AGENT_DOMAINS))
 def test_an_agent_is_named_by_the_projects_number(service: str) -> None:
-    assert agent_of(service, "42") == f"serviceAccount:service-42@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"
+    assert get_agent(service, "42") == f"serviceAccount:service-42@{AGENT_DOMAINS[service]}.iam.gserviceaccount.com"

@@ -109,7 +109,7 @@ def test_spot_without_a_known_price_is_bounded_by_the_price_on_demand_and_says_s
     offer = template("g2-standard-4", "SPOT")
     catalog = load_provider("gcp")
     none = {f"spot_{end}": NONE for end in ("low", "typical", "high")}
-    row = catalog.prices_of("g2-standard-4")[0].model_copy(update=none)
+    row = catalog.get_prices("g2-standard-4")[0].model_copy(update=none)
     nodes, _ = price_resources([offer, group(offer, 2)], catalog.model_copy(update={"prices": [row]}), "us-central1")
     assert (nodes.name, nodes.price, nodes.is_limit) == ("pool: 2 x g2-standard-4, spot, at most", 0.706832, True)
     assert nodes.source.endswith(", as a limit: no spot price in the catalogue")
@@ -242,7 +242,7 @@ def test_every_tier_of_a_file_system_has_a_row() -> None:
     """A price nobody knows is a row with null; a tier without a row would stop the plan."""
     from components.catalog.loader import load_filestore_tiers, load_lustre_tiers
 
-    services = load_provider("gcp").services_of("gcp")
+    services = load_provider("gcp").get_services("gcp")
     assert {f"managed-lustre-{tier}" for tier in load_lustre_tiers()} <= services
     assert {f"filestore-{tier}" for tier in load_filestore_tiers()} <= services
 

@@ -42,7 +42,7 @@ def test_its_workers_reach_together_what_its_chips_do(named: tuple[str, int]) ->
 @given(SLICES)
 def test_its_price_is_that_of_its_chips(named: tuple[str, int]) -> None:
     generation, chips = named
-    chip, price = load_tpus().prices_of(generation)[0], slice_prices(plan_slice(generation, chips=chips))[0]
+    chip, price = load_tpus().get_prices(generation)[0], slice_prices(plan_slice(generation, chips=chips))[0]
     assert price.region == chip.region
     for whole, one in ((price.on_demand, chip.on_demand), (price.spot_low, chip.spot), (price.spot_high, chip.spot)):
         assert whole.value == (None if one.value is None else pytest.approx(chips * one.value))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from components.kubernetes.queues import COHORT, QUEUE, queue_manifests
 from components.kubernetes.spec import GPU, JOBS_ONLY, ClusterSpec, Flavor, Node, Team
 from gangway.jobs.kubernetes.manifests import priority_class
-from gangway.jobs.kubernetes.queues import quantity, quota_of
+from gangway.jobs.kubernetes.queues import get_quota, quantity
 
 
 def of(kind: str, manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_every_queue_is_its_teams_and_is_in_the_cohort(spec: ClusterSpec) -> Non
 def test_a_team_gets_its_own_back_and_borrows_the_rest(two_teams: ClusterSpec) -> None:
     queue = of("ClusterQueue", queue_manifests(two_teams))["vision"]
     assert queue["spec"]["preemption"]["reclaimWithinCohort"] == "Any"
-    ((flavor,),) = quota_of(queue).groups
+    ((flavor,),) = get_quota(queue).groups
     assert flavor.nominal[GPU] == 32
     assert flavor.most[GPU] == 64, "as much as the cohort has: eight nodes"
 
@@ -102,7 +102,7 @@ def test_a_team_with_a_limit_borrows_up_to_it_and_the_others_without(spec: Clust
     limited = replace(spec, teams=(replace(first, max_nodes=first.nodes + more), *others))
     queues = of("ClusterQueue", queue_manifests(limited))
     for name, queue in queues.items():
-        for flavor in quota_of(queue).groups[0]:
+        for flavor in get_quota(queue).groups[0]:
             most = min(first.nodes + more, spec.max_nodes) if name == first.name else spec.max_nodes
             wanted = spec.node.quantities(most)
             assert flavor.most == {each: quantity(wanted[each]) for each in flavor.nominal}

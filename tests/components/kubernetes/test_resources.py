@@ -9,7 +9,7 @@ from components.kubernetes.charts import Chart, job_set, kueue
 from components.kubernetes.fabric import fabric_config
 from components.kubernetes.namespaces import namespace_manifests
 from components.kubernetes.queues import queue_manifests
-from components.kubernetes.resources import ClusterCharts, ClusterManifests, tier_of, token_of
+from components.kubernetes.resources import ClusterCharts, ClusterManifests, get_tier, get_token
 from components.kubernetes.spec import ClusterSpec
 
 Declare = Callable[[Callable[[], object]], Any]
@@ -31,7 +31,7 @@ def test_each_manifest_is_one_resource_as_it_is_written(declare: Declare, two_te
     for resource in resources:
         meta = resource.inputs["metadata"]
         manifest = by_name[resource.inputs["kind"], meta.get("namespace"), meta["name"]]
-        assert resource.type == token_of(manifest)
+        assert resource.type == get_token(manifest)
         if "annotations" not in meta:
             assert resource.inputs == manifest
     [own] = [each for each in made.resources if each.type == "gangway:kubernetes:ClusterManifests"]
@@ -49,9 +49,9 @@ def test_what_kubernetes_makes_itself_is_changed_and_not_made(declare: Declare, 
 
 def test_what_is_referred_to_is_in_an_earlier_tier(many_teams: ClusterSpec) -> None:
     manifests = all_of(many_teams)
-    tiers = {(each["kind"], each["metadata"]["name"]): tier_of(each) for each in manifests}
+    tiers = {(each["kind"], each["metadata"]["name"]): get_tier(each) for each in manifests}
     for each in manifests:
-        here, spec = tier_of(each), each.get("spec", {})
+        here, spec = get_tier(each), each.get("spec", {})
         named = [("Namespace", each["metadata"]["namespace"])] if "namespace" in each["metadata"] else []
         named += [
             (kind, spec[key])
@@ -75,7 +75,7 @@ def test_what_is_referred_to_is_in_an_earlier_tier(many_teams: ClusterSpec) -> N
 
 def test_jobs_go_with_their_namespace_before_the_queue_that_counts_them(many_teams: ClusterSpec) -> None:
     """Kueue lets no ClusterQueue go that has jobs, nor Kubernetes a claim that a pod has mounted."""
-    tiers = {each["kind"]: tier_of(each) for each in all_of(many_teams)}
+    tiers = {each["kind"]: get_tier(each) for each in all_of(many_teams)}
     assert tiers["ResourceFlavor"] < tiers["ClusterQueue"] < tiers["Namespace"] < tiers["PersistentVolumeClaim"]
 
 

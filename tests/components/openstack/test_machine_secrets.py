@@ -10,8 +10,8 @@ from components.openstack.machine_secrets import (
     RENEWED_EVERY_HOURS,
     VALID_HOURS,
     MachineSecrets,
+    get_period,
     object_name,
-    period_of,
     split_url,
 )
 
@@ -20,7 +20,7 @@ ARGS = {"content": '{"member_key": "PEM"}', "url_key": "00ff", "period": 7, "tag
 
 @given(st.floats(0, 4e9))
 def test_a_url_outlives_its_period_by_the_time_that_a_machine_takes(now_sec: float) -> None:
-    signed_sec = period_of(now_sec) * RENEWED_EVERY_HOURS * 3600
+    signed_sec = get_period(now_sec) * RENEWED_EVERY_HOURS * 3600
     assert signed_sec <= now_sec + 1e-3
     left_sec = signed_sec + VALID_HOURS * 3600 - now_sec
     assert left_sec > 3600, "an instance may take an hour to be made"

@@ -23,9 +23,9 @@ from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[i
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from .records import STATE_VARIABLE, record_of, records
+from .records import STATE_VARIABLE, get_record, records
 from .service import CONTENT, RefusedError, Service
-from .shapes import Fault, input_faults, outputs_of, provider_faults
+from .shapes import Fault, get_outputs, input_faults, provider_faults
 
 
 def _to_dict(struct: struct_pb2.Struct) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Disk:
 
     def inputs(self, type_token: str, id_: str) -> Mapping[str, Any]:
         """See Look."""
-        held: Mapping[str, Any] = (record_of(self.file(type_token, id_)) or {}).get("inputs", {})
+        held: Mapping[str, Any] = (get_record(self.file(type_token, id_)) or {}).get("inputs", {})
         return held
 
     def others(self, than: Path) -> Iterator[Mapping[str, Any]]:
@@ -85,7 +85,7 @@ class Disk:
 
     def owner(self, type_token: str, id_: str) -> str | None:
         """The URN of who made it first; None where there is no such thing."""
-        record = record_of(self.file(type_token, id_))
+        record = get_record(self.file(type_token, id_))
         return str(record["urn"]) if record is not None else None
 
     def write(self, type_token: str, id_: str, urn: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
         """An empty answer tells the engine that the resource is gone."""
         file = self._disk.file(request.type, request.id)
-        if (record := record_of(file)) is None:
+        if (record := get_record(file)) is None:
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
             id=request.id, inputs=_to_struct(record["inputs"]), properties=_to_struct(record["outputs"])
@@ -206,7 +206,7 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
 
     def _declared(self, type_token: str) -> frozenset[str]:
         own = self._service.keys_of(type_token)
-        return outputs_of(type_token) if own is None else own
+        return get_outputs(type_token) if own is None else own
 
     def _outputs(self, type_token: str, id_: str, inputs: Any, before: Any, context: Any) -> dict[str, Any]:
         computed = self._ask(context, self._service.computed, type_token, id_, inputs, before)

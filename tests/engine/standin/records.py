@@ -9,7 +9,7 @@ from typing import Any
 STATE_VARIABLE = "GANGWAY_STANDIN_STATE"
 
 
-def record_of(file: Path) -> dict[str, Any] | None:
+def get_record(file: Path) -> dict[str, Any] | None:
     """None where there is none, or no longer: each provider of a stack is a process, and all share the folder."""
     try:
         record: dict[str, Any] = json.loads(file.read_text("utf-8"))
@@ -21,5 +21,5 @@ def record_of(file: Path) -> dict[str, Any] | None:
 def records(folder: Path | None = None) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every resource with its file, in the order of files; of the variable's folder where none is given."""
     for file in sorted((folder or Path(os.environ[STATE_VARIABLE])).glob("*.json")):
-        if (record := record_of(file)) is not None:
+        if (record := get_record(file)) is not None:
             yield file, record

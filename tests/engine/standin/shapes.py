@@ -46,7 +46,7 @@ def _inputs_of(args_class: type) -> dict[str, Any]:
 
 
 @cache
-def outputs_of(type_token: str) -> frozenset[str]:
+def get_outputs(type_token: str) -> frozenset[str]:
     """The wire names of a type's outputs, inputs among them."""
     classes = _sdk_classes(type_token)
     assert classes is not None, "Check has let it pass"

@@ -16,7 +16,7 @@ from gangway.bench.journal import Journal
 from gangway.bench.processes import Stop
 from gangway.bench.results import Caps, Rate
 from gangway.bench.runner import Guard, Runner
-from gangway.bench.suite import Item, SuiteConfig, items_of
+from gangway.bench.suite import Item, SuiteConfig, get_items
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -200,7 +200,7 @@ class Stage:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        return items_of(self.suite, local=False)
+        return get_items(self.suite, local=False)
 
     def rates(self) -> dict[str, Rate]:
         hours = self.suite.deadline_hours
@@ -223,10 +223,10 @@ class Stage:
             Runner(
                 items=self.items,
                 journal=journal,
-                environment_of=lambda item: self.cloud,
+                get_environment=lambda item: self.cloud,
                 rates=self.rates(),
                 caps=Caps.of(self.suite),
-                hours_of=lambda item: item.stack.deadline_hours or self.suite.deadline_hours,
+                get_hours=lambda item: item.stack.deadline_hours or self.suite.deadline_hours,
                 stop=self.stop,
                 pause=self.clock.sleep,
                 say=lambda *words: self.said.append(words),

@@ -35,7 +35,7 @@ def on_interrupt(number: int, frame: FrameType | None) -> None:
         fail("update canceled")
 
 
-def value_of(flag: str) -> str:
+def get_value(flag: str) -> str:
     return words[words.index(flag) + 1]
 
 
@@ -62,7 +62,7 @@ def report(config: str) -> str:
 
 words = [word for word in sys.argv[1:] if word not in ("--non-interactive", "--show-secrets")]
 given = json.loads((HOME / "orders.json").read_text()) if (HOME / "orders.json").exists() else {}
-name = value_of("--stack") if "--stack" in words else words[-1]
+name = get_value("--stack") if "--stack" in words else words[-1]
 file = HOME / f"{name}.stack.json"
 command = (
     " ".join(words[:2])

@@ -19,7 +19,7 @@ from components.core.findings import InputError
 from gangway.bench.cloud import Cloud, check_login
 from gangway.bench.processes import end_left_over, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, write_project
-from gangway.bench.suite import Item, SuiteConfig, items_of, run_id_of, stack_name
+from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.runs.errors import RunFailedError, StoreFailedError
 from trainer.records.run_record import RunRecord
 
@@ -28,7 +28,7 @@ STAMP = "20260101-000000-abcd"
 
 @pytest.fixture
 def item(make_suite: Callable[..., SuiteConfig]) -> Item:
-    return items_of(make_suite(), local=False)[0]
+    return get_items(make_suite(), local=False)[0]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_the_end_of_an_attempt_before_this_up_is_not_heeded(cloud: Cloud, item: 
     (tmp_path / "bucket").mkdir()
     ended = {
         "version": 1,
-        "run_id": run_id_of(item, STAMP),
+        "run_id": get_run_id(item, STAMP),
         "stack": "s",
         "node": "n",
         "code": 2,
@@ -114,7 +114,7 @@ def test_a_place_of_ones_own_is_no_region_of_a_bucket(
     fake: Any, tmp_path: Path, make_suite: Callable[..., SuiteConfig], repo: Path
 ) -> None:
     suite = make_suite(stacks=["hosts-lab"])
-    lab = items_of(suite, local=False)[0]
+    lab = get_items(suite, local=False)[0]
     write_project(project_dir(tmp_path / "run", lab), lab, suite, "dcgan-digits", STAMP, repo / "stacks")
     facts = up(Cloud(tmp_path / "run", STAMP, find_cli(install=False), {}, (0.0, 0.0)), lab)
     assert facts["region"] == ""
@@ -205,7 +205,7 @@ def reported(tmp_path: Path, item: Item, make_record: Callable[..., RunRecord]) 
     def put(**changes: Any) -> dict[str, Any]:
         folder = tmp_path / "bucket"
         folder.mkdir(exist_ok=True)
-        record = make_record(changes.pop("run_id", run_id_of(item, STAMP)), item.seed, **changes)
+        record = make_record(changes.pop("run_id", get_run_id(item, STAMP)), item.seed, **changes)
         (folder / "run.json").write_text(record.model_dump_json(), "utf-8")
         return {"runs_url": folder.as_uri(), "region": "", "cloud": ""}
 
@@ -221,7 +221,7 @@ def test_a_record_counts_when_it_is_done_and_this_runs(
     assert cloud.record(item, reported(run_id="somebody-else")) is None
     done = cloud.record(item, reported())
     assert done is not None
-    assert done.id == run_id_of(item, STAMP)
+    assert done.id == get_run_id(item, STAMP)
 
 
 def test_no_record_yet_and_one_that_cannot_be_read(cloud: Cloud, item: Item, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_the_runs_files_are_brought_here(
 ) -> None:
     facts = reported()
     cloud.collect(item, facts)
-    assert (run_dir / run_id_of(item, STAMP) / "run.json").exists()
+    assert (run_dir / get_run_id(item, STAMP) / "run.json").exists()
     with pytest.raises(RunFailedError, match="never up"):
         cloud.collect(item, {})
 
@@ -342,7 +342,7 @@ def test_a_project_holds_the_suites_training(run_dir: Path, item: Item, repo: Pa
     assert {key: job[key] for key in ("preset", "kimg", "seed", "max_hours", "keep_runs")} == {
         "preset": "dcgan-digits", "kimg": 2.0, "seed": 0, "max_hours": 4.0, "keep_runs": False,
     }  # fmt: skip
-    assert job["run_id"] == run_id_of(item, STAMP)
+    assert job["run_id"] == get_run_id(item, STAMP)
     assert job["terminate_when_done"] is True, "what the suite does not say is the stack file's"
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text("utf-8"))
     assert project["main"] == str(repo / "stacks")

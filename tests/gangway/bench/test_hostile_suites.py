@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from gangway.bench.suite import SuiteConfig, items_of, load_suite, preset_of, run_id_of, stack_name
+from gangway.bench.suite import SuiteConfig, get_items, get_preset, get_run_id, load_suite, stack_name
 from tests.hostile import HOSTILE, Loc, changed, text_places
 
 pytestmark = pytest.mark.attack("a suite's author", "texts of a suite that say more to a path or a terminal")
@@ -28,7 +28,7 @@ GOOD: dict[str, Any] = {
 def mistakes(values: dict[str, Any], path: Path, stacks_dir: Path) -> list[InputError]:
     path.write_text(yaml.safe_dump(values, allow_unicode=True), "utf-8", "surrogatepass")
     try:
-        preset_of(load_suite(path), str(path), stacks_dir)
+        get_preset(load_suite(path), str(path), stacks_dir)
     except InputError as mistake:
         return [mistake]
     except ExceptionGroup as group:
@@ -53,6 +53,6 @@ def test_a_suites_texts_stay_texts(name: str, repo: Path, tmp_path: Path) -> Non
         else:
             taken.append(place)
     assert set(taken) <= {("title",), ("stacks", 0, "set", "network.egress")}
-    for item in items_of(SuiteConfig.model_validate(changed(GOOD, *taken, text=text)), local=False):
-        names = run_id_of(item, "20260101"), stack_name(item, "20260101")
+    for item in get_items(SuiteConfig.model_validate(changed(GOOD, *taken, text=text)), local=False):
+        names = get_run_id(item, "20260101"), stack_name(item, "20260101")
         assert all(set(each) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for each in names)

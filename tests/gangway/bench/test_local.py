@@ -15,7 +15,7 @@ import pytest
 from components.core.job import JobSpec, Rendezvous
 from gangway.bench.local import Hardware, Local, describe, hardware
 from gangway.bench.processes import end_left_over, process_facts
-from gangway.bench.suite import Item, SuiteConfig, items_of, run_id_of
+from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.runs.errors import RunFailedError
 from trainer.records.run_record import RunContext, RunRecord
 
@@ -34,7 +34,7 @@ def suite(make_suite: Callable[..., SuiteConfig]) -> SuiteConfig:
 
 @pytest.fixture
 def item(suite: SuiteConfig) -> Item:
-    return items_of(suite, local=True)[1]
+    return get_items(suite, local=True)[1]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def launcher(local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
             processes_per_node=1,
             rendezvous=Rendezvous(standalone=True),
             module="fakejob",
-            argv=("trainer.launch", str(tmp_path / run_id_of(item, STAMP))),
+            argv=("trainer.launch", str(tmp_path / get_run_id(item, STAMP))),
             env={"PYTHONPATH": str(tmp_path)},
             shutdown_timeout_sec=5,
         )
@@ -85,13 +85,13 @@ WRITES = "import pathlib, shutil, sys; shutil.copy('{record}', pathlib.Path(sys.
 @pytest.fixture
 def record_file(tmp_path: Path, item: Item, make_record: Callable[..., RunRecord]) -> Path:
     file = tmp_path / "made.json"
-    file.write_text(make_record(run_id_of(item, STAMP), item.seed).model_dump_json(), "utf-8")
+    file.write_text(make_record(get_run_id(item, STAMP), item.seed).model_dump_json(), "utf-8")
     return file
 
 
 def test_the_job_is_the_suites_training(local: Local, item: Item, tmp_path: Path) -> None:
     job = local._job(item)
-    folder = tmp_path / run_id_of(item, STAMP)
+    folder = tmp_path / get_run_id(item, STAMP)
     assert job.argv == (
         "train", "--preset", "dcgan-digits", "--kimg", "2", "--seed", "1", "--checkpoint-kimg", "1",
         "--batch-size", "32", "--tf32", "false",
@@ -115,9 +115,9 @@ def test_a_run_ends_with_its_record(
     record = until(lambda: local.record(item, facts))
     assert record.seed == 1
     assert local.destroy(item, facts, no_note) == []
-    context = RunContext.read(tmp_path / run_id_of(item, STAMP) / "context.json")
+    context = RunContext.read(tmp_path / get_run_id(item, STAMP) / "context.json")
     assert (context.provider, context.machine_type) == ("local", "4 cores of Model 1, 15.6 GiB")
-    assert context.run_id == run_id_of(item, STAMP)
+    assert context.run_id == get_run_id(item, STAMP)
 
 
 def test_what_it_does_is_told(local: Local, launcher: Callable[[str], None], item: Item, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_what_it_does_is_told(local: Local, launcher: Callable[[str], None], ite
     assert local.doing(item) == "starting"
     facts = local.up(item, no_note, str)
     line = '{"images": 1024, "images_per_sec": 90.4, "loss_g": 1.0}\n'
-    (tmp_path / run_id_of(item, STAMP) / "stats.jsonl").write_text(line, "utf-8")
+    (tmp_path / get_run_id(item, STAMP) / "stats.jsonl").write_text(line, "utf-8")
     assert local.record(item, facts) is None
     assert local.doing(item) == "1,024 images, 90 a second"
     local.destroy(item, facts, no_note)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangway.bench.pulumi_cli import read_project, write_project
-from gangway.bench.suite import SuiteConfig, items_of
+from gangway.bench.suite import SuiteConfig, get_items
 from stacks.config.stack_config import StackConfig
 
 Written = Callable[..., StackConfig]
@@ -18,7 +18,7 @@ def written(tmp_path: Path, make_suite: Callable[..., SuiteConfig], repo: Path) 
 
     def write(stack: str, **changes: object) -> StackConfig:
         suite = make_suite(stacks=[{"stack": stack, "set": changes}], seeds=[0])
-        (item,) = items_of(suite, local=False)
+        (item,) = get_items(suite, local=False)
         write_project(tmp_path / stack, item, suite, "dcgan-digits", "20260101-000000-abcd", repo / "stacks")
         return read_project(tmp_path / stack, item, "suite.yaml")
 

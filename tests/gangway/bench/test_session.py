@@ -21,9 +21,9 @@ from gangway.bench import session
 from gangway.bench.journal import Journal
 from gangway.bench.processes import AbandonedError, Stop
 from gangway.bench.pulumi_cli import read_project, write_project
-from gangway.bench.results import Caps, Screen, rate_of, show_results
+from gangway.bench.results import Caps, Screen, get_rate, show_results
 from gangway.bench.session import Options, resume_suite, run_suite
-from gangway.bench.suite import Item, items_of, load_suite, preset_of, run_id_of
+from gangway.bench.suite import Item, get_items, get_preset, get_run_id, load_suite
 from gangway.cli import main
 from stacks.plan.plan import make_plan
 from trainer.data.shards import write_shards
@@ -55,7 +55,7 @@ class Instant:
         self.fails: set[str] = set()
 
     def up(self, item: Item, note: Any, guard: Any) -> Mapping[str, Any]:
-        folder = self._run_dir / run_id_of(item, self._stamp)
+        folder = self._run_dir / get_run_id(item, self._stamp)
         folder.mkdir(exist_ok=True)
         (folder / "run.json").write_text(self._make(folder.name, item.seed).model_dump_json(), "utf-8")
         return {}
@@ -64,7 +64,7 @@ class Instant:
         return {}
 
     def record(self, item: Item, facts: Any) -> RunRecord:
-        file = self._run_dir / run_id_of(item, self._stamp) / "run.json"
+        file = self._run_dir / get_run_id(item, self._stamp) / "run.json"
         return RunRecord.model_validate_json(file.read_bytes())
 
     def collect(self, item: Item, facts: Any) -> None:
@@ -409,14 +409,14 @@ def test_a_shipped_suite_can_go_up_within_its_budget(suite: str, tmp_path: Path,
     """Every stack of it plans without an error, and the caps have room for a run on each."""
     place = repo / "gangway/suites" / f"{suite}.yaml"
     loaded = load_suite(place)
-    preset = preset_of(loaded, str(place), repo / "stacks")
-    first = {item.stack.name: item for item in items_of(loaded, local=False) if not item.is_local}
+    preset = get_preset(loaded, str(place), repo / "stacks")
+    first = {item.stack.name: item for item in get_items(loaded, local=False) if not item.is_local}
     total = 0.0
     for name, item in first.items():
         write_project(tmp_path / name, item, loaded, preset, "20260101-000000-abcd", repo / "stacks")
         plan = make_plan(read_project(tmp_path / name, item, str(place)))
         assert not plan.has_errors
-        rate = rate_of(plan, item, loaded.deadline_hours, "")
+        rate = get_rate(plan, item, loaded.deadline_hours, "")
         assert rate.usd_run < Caps.of(loaded).by_stack.get(name, float("inf"))
         total += rate.usd_run
     assert loaded.budget is not None

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from gangway.bench.suite import find_suite, items_of, load_suite, preset_of, run_id_of, stack_name
+from gangway.bench.suite import find_suite, get_items, get_preset, get_run_id, load_suite, stack_name
 from stacks.loading.loader import from_file
 
 GOOD: dict[str, Any] = {
@@ -48,27 +48,27 @@ def mistake(path: Path) -> str:
 
 def test_items_are_stacks_by_arms_by_seeds(written: Callable[..., Path]) -> None:
     suite = load_suite(written())
-    names = [item.name for item in items_of(suite, local=False)]
+    names = [item.name for item in get_items(suite, local=False)]
     assert names[:4] == ["local-control-s0", "local-control-s1", "local-half-s0", "local-half-s1"]
     assert names[4:] == ["aws-control-s0", "aws-control-s1", "aws-half-s0", "aws-half-s1"]
-    assert [item.name for item in items_of(suite, local=True)] == names[:4]
-    half = items_of(suite, local=False)[2]
+    assert [item.name for item in get_items(suite, local=True)] == names[:4]
+    half = get_items(suite, local=False)[2]
     assert (half.arm, half.settings, half.is_local) == ("half", {"precision": "bf16"}, True)
 
 
 def test_an_arm_alone_has_no_name(written: Callable[..., Path]) -> None:
-    items = items_of(load_suite(written(arms=None, settings={"batch_size": 32})), local=False)
+    items = get_items(load_suite(written(arms=None, settings={"batch_size": 32})), local=False)
     assert [item.name for item in items] == ["local-s0", "local-s1", "aws-s0", "aws-s1"]
     assert {item.arm for item in items} == {""}
     assert items[0].settings == {"batch_size": 32}
 
 
 def test_names_are_nobody_elses(written: Callable[..., Path]) -> None:
-    items = items_of(load_suite(written()), local=False)
-    ids = {run_id_of(item, stamp) for item in items for stamp in ("a", "b")}
+    items = get_items(load_suite(written()), local=False)
+    ids = {get_run_id(item, stamp) for item in items for stamp in ("a", "b")}
     stacks = {stack_name(item, stamp) for item in items for stamp in ("a", "b")}
     assert len(ids) == len(stacks) == 16
-    long = items_of(load_suite(written(stacks=[{"stack": "aws-g5-dev", "label": "x" * 40}])), local=False)[0]
+    long = get_items(load_suite(written(stacks=[{"stack": "aws-g5-dev", "label": "x" * 40}])), local=False)[0]
     assert len(stack_name(long, "a")) <= 40
 
 
@@ -146,13 +146,13 @@ def test_an_odd_value_among_a_stacks_own_settings_is_told(written: Callable[...,
 def test_an_unknown_stack_is_told_with_the_nearest(written: Callable[..., Path], repo: Path) -> None:
     path = written(stacks=["local", "aws-g5-deb"])
     with pytest.raises(InputError, match="did you mean 'aws-g5-dev'") as told:
-        preset_of(load_suite(path), str(path), repo / "stacks")
+        get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.place.startswith(f"{path}: stacks[1]: stack 'aws-g5-deb'")
 
 
 def test_the_stacks_own_preset_counts_where_the_suite_says_none(written: Callable[..., Path], repo: Path) -> None:
     path = written(preset=None)
-    assert preset_of(load_suite(path), str(path), repo / "stacks") == "dcgan-digits"
+    assert get_preset(load_suite(path), str(path), repo / "stacks") == "dcgan-digits"
 
 
 def test_presets_that_differ_are_refused(written: Callable[..., Path], repo: Path, tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_presets_that_differ_are_refused(written: Callable[..., Path], repo: Pat
     other.write_text(source.replace("preset: dcgan-digits", "preset: dcgan-cifar10"), "utf-8")
     path = written(preset=None, stacks=["aws-g5-dev", str(other)])
     with pytest.raises(InputError, match="presets differ inside one table") as told:
-        preset_of(load_suite(path), str(path), repo / "stacks")
+        get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.value == "aws-g5-dev: dcgan-digits, other: dcgan-cifar10"
 
 
 def test_no_preset_at_all(written: Callable[..., Path], repo: Path) -> None:
     path = written(preset=None, stacks=["local"])
     with pytest.raises(InputError, match="preset: missing"):
-        preset_of(load_suite(path), str(path), repo / "stacks")
+        get_preset(load_suite(path), str(path), repo / "stacks")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_settings_that_do_not_fit_are_told_with_their_arm(
 ) -> None:
     path = written(arms=[{"name": "control"}, {"name": "bold", "settings": settings}])
     with pytest.raises(InputError, match=r"go together|not an accepted|not one of|no field|key of its own") as told:
-        preset_of(load_suite(path), str(path), repo / "stacks")
+        get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.place == f"{path}: arms[1].settings.{key}"
     assert said in str(told.value)
     assert told.value.fix
@@ -210,7 +210,7 @@ SHIPPED = sorted((Path(__file__).resolve().parents[3] / "gangway/suites").glob("
 def test_a_shipped_suite_names_stacks_there_are(path: Path, repo: Path) -> None:
     suite = load_suite(path)
     assert suite.name == path.stem
-    preset_of(suite, str(path), repo / "stacks")
+    get_preset(suite, str(path), repo / "stacks")
     for entry in suite.stacks:
         if entry.stack != "local":
             from_file(repo / "stacks" / f"Pulumi.{entry.stack}.yaml")
@@ -226,7 +226,7 @@ def test_the_example_of_the_documentation_is_a_suite(repo: Path, tmp_path: Path)
     example = tmp_path / "example.yaml"
     example.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     suite = load_suite(example)
-    assert preset_of(suite, str(example), repo / "stacks") == "dcgan-cifar10"
-    assert len(items_of(suite, local=False)) == 12
+    assert get_preset(suite, str(example), repo / "stacks") == "dcgan-cifar10"
+    assert len(get_items(suite, local=False)) == 12
     for key in ("usd_limit", "usd_per_hour", "deadline_hours"):
         assert getattr(suite.stacks[1], key) is not None

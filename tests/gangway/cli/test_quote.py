@@ -15,7 +15,7 @@ from components.estimate.offers import find_offers
 from components.estimate.quotes import Job, rank
 from components.estimate.quotes import quote as quote_one
 from gangway.cli import main
-from gangway.cli.quote import carriers, chosen_providers, hours_of
+from gangway.cli.quote import carriers, chosen_providers, get_hours
 from gangway.finops.quotes.quote_tables import Answer, answer_json
 
 ASK = ["quote", "--accelerator", "H100x8", "--nodes", "4", "--hours", "100"]
@@ -319,7 +319,7 @@ def test_a_mistake_names_its_place_its_value_and_its_fix(arguments: list[str], s
 
 @pytest.mark.parametrize(("text", "hours"), [("100", 100), ("130h", 130), ("1.5 d", 36), (" 2h", 2)])
 def test_lengths_of_time_as_people_write_them(text: str, hours: float) -> None:
-    assert hours_of(text, "--hours") == hours
+    assert get_hours(text, "--hours") == hours
 
 
 def test_providers_keep_their_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import Movable, Phase
-from gangway.jobs.environment import environment_of
+from gangway.jobs.environment import get_environment
 from gangway.jobs.hybrid.moves import Moved, move_job
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue
@@ -88,7 +88,7 @@ def test_in_a_slurm_and_from_there(
     by_another()
     middle = moved(here, job_id, slurm)
     until(slurm, middle.job_id, lambda found, log: "begun" in log)
-    assert environment_of(JobFolder(tmp_path / "queue" / middle.job_id))["MINE"] == "a b\nä=c"
+    assert get_environment(JobFolder(tmp_path / "queue" / middle.job_id))["MINE"] == "a b\nä=c"
     last = moved(slurm, middle.job_id, there)
     assert (over(there, last.job_id).phase, last.is_as_of_submit) == (Phase.DONE, True)
     run = tmp_path / "there" / last.job_id / "run"

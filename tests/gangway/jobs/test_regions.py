@@ -8,7 +8,7 @@ import pytest
 from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from gangway.jobs.base import Phase
-from gangway.jobs.engines.registry import VARIABLE, engine_of, sites_of
+from gangway.jobs.engines.registry import VARIABLE, get_engine, get_sites
 from gangway.jobs.hybrid.moves import move_job, traffic_cost
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
@@ -136,22 +136,22 @@ def test_what_a_gib_costs(tmp_path: Path, source: str | None, target: str | None
 
 
 def test_regions_behind_names_of_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = engine_of(f"local:{tmp_path}#aws:eu-central-1")
+    named = get_engine(f"local:{tmp_path}#aws:eu-central-1")
     assert (named.where, named.region) == (str(tmp_path), Place("aws", "eu-central-1"))
-    assert engine_of(f"slurm:{tmp_path}@gpu#hosts:lab/DE").where == f"{tmp_path}@gpu"
+    assert get_engine(f"slurm:{tmp_path}@gpu#hosts:lab/DE").where == f"{tmp_path}@gpu"
     monkeypatch.setenv(VARIABLE, "local#gcp:europe-west4")
-    assert engine_of(None).region == Place("gcp", "europe-west4")
-    assert engine_of(f"local:{tmp_path}").region is None
+    assert get_engine(None).region == Place("gcp", "europe-west4")
+    assert get_engine(f"local:{tmp_path}").region is None
     both = f"local:{tmp_path}#aws:eu-central-1,local:{tmp_path}"
     with pytest.raises(InputError, match="two regions"):
-        sites_of(both)
-    assert len(sites_of(f"{both}#aws:eu-central-1")) == 1
+        get_sites(both)
+    assert len(get_sites(f"{both}#aws:eu-central-1")) == 1
 
 
 @pytest.mark.parametrize("behind", ["#", "#eu-central-1", "#aws:eu-centrl-1", "#hosts:lab/Germany"])
 def test_mistakes_behind_names_of_engines(tmp_path: Path, behind: str) -> None:
     with pytest.raises(InputError) as refused:
-        engine_of(f"local:{tmp_path}{behind}")
+        get_engine(f"local:{tmp_path}{behind}")
     assert refused.value.place == "--on"
     assert refused.value.fix
 

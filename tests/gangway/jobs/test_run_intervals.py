@@ -9,7 +9,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.job_folder import OwnJobFolder
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, stretches_of, used_sec
+from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
 
 
 class Clocks:
@@ -37,7 +37,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 def test_what_has_ended_is_kept_and_what_goes_on_is_open(folder: OwnJobFolder, clocks: Clocks) -> None:
-    assert stretches_of(folder, runs=True) == ()
+    assert get_run_intervals(folder, runs=True) == ()
     running = RunningStretch(folder, 2)
     clocks.work(5)
     running.update()
@@ -45,7 +45,7 @@ def test_what_has_ended_is_kept_and_what_goes_on_is_open(folder: OwnJobFolder, c
     running = RunningStretch(folder, 3)
     clocks.work(7)
     running.update()
-    first, second = stretches_of(folder, runs=True)
+    first, second = get_run_intervals(folder, runs=True)
     assert (first.nodes, second.nodes, second.end) == (2, 3, None)
     assert first.end == second.start == first.start + timedelta(seconds=5)
     assert used_sec([first, second], second.start + timedelta(days=1)) == 12
@@ -59,12 +59,12 @@ def test_no_jump_of_the_clock_and_no_sleep_counts(folder: OwnJobFolder, clocks: 
     clocks.wall_sec += jump_sec
     clocks.work(7)
     running.update()
-    (going_on,) = stretches_of(folder, runs=True)
+    (going_on,) = get_run_intervals(folder, runs=True)
     assert used_sec([going_on], going_on.start + timedelta(seconds=12 + jump_sec)) == 12
-    (killed,) = stretches_of(folder, runs=False)
+    (killed,) = get_run_intervals(folder, runs=False)
     assert used_sec([killed], killed.start) == 12
     end_stretch(folder)
-    assert stretches_of(folder, runs=False) == (killed,)
+    assert get_run_intervals(folder, runs=False) == (killed,)
 
 
 def test_one_that_was_killed_came_as_far_as_it_said(folder: OwnJobFolder, clocks: Clocks) -> None:
@@ -72,12 +72,12 @@ def test_one_that_was_killed_came_as_far_as_it_said(folder: OwnJobFolder, clocks
     clocks.work(100)
     running.update()
     clocks.work(3)
-    (killed,) = stretches_of(folder, runs=False)
+    (killed,) = get_run_intervals(folder, runs=False)
     assert killed.end == killed.start + timedelta(seconds=100)
     end_stretch(folder)
-    assert stretches_of(folder, runs=True) == (killed,)
+    assert get_run_intervals(folder, runs=True) == (killed,)
     end_stretch(folder)
-    assert stretches_of(folder, runs=True) == (killed,), "there is none to end"
+    assert get_run_intervals(folder, runs=True) == (killed,), "there is none to end"
 
 
 @pytest.mark.parametrize(("touched_ms", "sec"), [(100_000, 99), (0, 0)])
@@ -85,7 +85,7 @@ def test_one_that_has_no_length_came_as_far_as_its_file_says(folder: OwnJobFolde
     """And no less than nothing, where the clock had gone back."""
     (folder.path / "on-nodes").write_text("1000 2\n")
     os.utime(folder.path / "on-nodes", ns=(touched_ms * 1_000_000,) * 2)
-    (found,) = stretches_of(folder, runs=False)
+    (found,) = get_run_intervals(folder, runs=False)
     assert (used_sec([found], found.start), found.nodes) == (sec, 2)
 
 
@@ -96,7 +96,7 @@ def test_one_that_was_half_written_down_is_counted_once(folder: OwnJobFolder, mo
         with pytest.raises(OSError, match="no"):
             end_stretch(folder)
     end_stretch(folder)
-    assert len(stretches_of(folder, runs=False)) == 1
+    assert len(get_run_intervals(folder, runs=False)) == 1
 
 
 def test_a_full_disk_leaves_what_was_there(folder: OwnJobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +112,11 @@ def test_a_full_disk_leaves_what_was_there(folder: OwnJobFolder, monkeypatch: py
             end_stretch(folder)
     assert folder.read("stretches") == before
     end_stretch(folder)
-    assert [each.nodes for each in stretches_of(folder, runs=False)] == [1, 2]
+    assert [each.nodes for each in get_run_intervals(folder, runs=False)] == [1, 2]
 
 
 @pytest.mark.parametrize("text", ["1 2\n", "a b c\n", "1 2 3 4\n", "1 99999999999999999999 1\n"])
 def test_what_somebody_else_wrote_is_told(folder: OwnJobFolder, text: str) -> None:
     (folder.path / "stretches").write_text(text)
     with pytest.raises(InputError, match="no stretches of a job"):
-        stretches_of(folder, runs=False)
+        get_run_intervals(folder, runs=False)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Sheet
 from gangway.render.drawing import PAGE
 from gangway.report.comparison.exports import figures_csv
 from gangway.report.comparison.groups import Member
-from gangway.report.decisions import Pace, counted, decided_of, decisions_drawing, pace_of
+from gangway.report.decisions import Pace, counted, decided_of, decisions_drawing, find_pace
 from trainer.records.decisions import DecisionRecord, Fate
 from trainer.records.run_record import RunRecord
 
@@ -60,7 +60,7 @@ def decided(record: RunRecord) -> Callable[..., RunRecord]:
 
 def test_a_decision_stands_at_its_line_also_where_a_run_went_back(decided: Callable[..., RunRecord]) -> None:
     stats = [*ticks(0, BEGUN, [10, 20, 30]), {"event": "resume", "images": 10}, *ticks(1, BEGUN + 100, [20, 30, 40])]
-    pace = pace_of(decided(made(1.0, 10), made(3.0, 30, "dropped"), made(102.0, 30)), stats)
+    pace = find_pace(decided(made(1.0, 10), made(3.0, 30, "dropped"), made(102.0, 30)), stats)
     assert pace is not None
     assert [pace.seconds[place] for place in pace.places] == [0.5, 2.5, 4.0]
     assert [pace.images_per_sec[place] for place in pace.places] == [100.0, 300.0, 200.0]

@@ -18,7 +18,7 @@ from components.core.visible import leaves, visible
 from gangway.cli.main import app
 from gangway.finops.bill.focus import focus_rows, without_rows
 from gangway.report.comparison.exports import figures_csv, focus_csv
-from gangway.report.comparison.groups import members_of
+from gangway.report.comparison.groups import get_members
 from gangway.report.comparison.write import comparison_report
 from gangway.runs.run_folders import Run, find_runs
 from tests.hostile import HOSTILE, SEEN, UNSEEN, Loc, changed, text_places
@@ -97,7 +97,7 @@ def test_a_records_texts_stay_texts(
     for _, leaf in leaves(run.record.model_dump()):
         assert not isinstance(leaf, str) or leaf.replace("\n", "").isprintable()
 
-    exported = [figures_csv(members_of([run]).members)]
+    exported = [figures_csv(get_members([run]).members)]
     if not without_rows(run.record):
         exported.append(focus_csv(focus_rows(run.record, text)))
     for document in exported:

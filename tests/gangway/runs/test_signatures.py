@@ -12,8 +12,8 @@ from components.core.findings import InputError
 from components.core.signing_key import new_signing_key, public_half
 from gangway.cli.main import app
 from gangway.runs.run_folders import find_runs, not_covered
-from gangway.runs.signatures import ForgedError, read_private_key, read_public_key, sign, signature_of
-from trainer.records.file_hashes import sums_of
+from gangway.runs.signatures import ForgedError, get_signature, read_private_key, read_public_key, sign
+from trainer.records.file_hashes import get_sums
 from trainer.records.run_record import RunRecord
 
 RECORDED = Path(__file__).parents[1] / "report" / "comparison" / "recorded"
@@ -41,15 +41,15 @@ def signed(keys: dict[str, Path], tmp_path: Path) -> Path:
 def test_valid_by_the_named_key_and_signed_by_one_that_nobody_compared(signed: Path, keys: dict[str, Path]) -> None:
     own = read_public_key(keys["own.pub"], "--key")
     assert own == read_public_key(keys["own"], "--key"), "either half names the key"
-    assert signature_of(signed, signed.read_bytes(), own) == (own, True)
-    assert signature_of(signed, signed.read_bytes(), None) == (own, False)
+    assert get_signature(signed, signed.read_bytes(), own) == (own, True)
+    assert get_signature(signed, signed.read_bytes(), None) == (own, False)
 
 
 @pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 def test_anothers_signature_is_refused(signed: Path, keys: dict[str, Path]) -> None:
     """Whoever changes a record can sign it with a key of his own."""
     with pytest.raises(ForgedError, match="signature of another key"):
-        signature_of(signed, signed.read_bytes(), read_public_key(keys["other.pub"], "--key"))
+        get_signature(signed, signed.read_bytes(), read_public_key(keys["other.pub"], "--key"))
 
 
 @pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
@@ -63,13 +63,13 @@ def test_any_change_is_seen(change: int, bits: int, tmp_path_factory: pytest.Tem
     sign(record, read_private_key(key, "--key"))
     content[change] ^= bits
     with pytest.raises(ForgedError, match="changed after it was signed"):
-        signature_of(record, bytes(content), None)
+        get_signature(record, bytes(content), None)
 
 
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_signature_is_none(signed: Path, text: str) -> None:
     signed.with_name("run.json.sig").write_text(text)
-    assert signature_of(signed, signed.read_bytes(), None).state == "unsigned"
+    assert get_signature(signed, signed.read_bytes(), None).state == "unsigned"
 
 
 @pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
@@ -77,7 +77,7 @@ def test_an_empty_signature_is_none(signed: Path, text: str) -> None:
 def test_what_is_no_signature_is_refused(signed: Path, text: str) -> None:
     signed.with_name("run.json.sig").write_text(text)
     with pytest.raises(ForgedError):
-        signature_of(signed, signed.read_bytes(), None)
+        get_signature(signed, signed.read_bytes(), None)
 
 
 @pytest.mark.parametrize("text", ["", "PRIVATE KEY", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
@@ -109,7 +109,7 @@ def whole(keys: dict[str, Path], tmp_path: Path) -> Path:
     folder = tmp_path / "whole"
     shutil.copytree(RECORDED, folder)
     record = RunRecord.read(folder / "run.json")
-    record.model_copy(update={"files": sums_of(folder)}).write(folder / "run.json")
+    record.model_copy(update={"files": get_sums(folder)}).write(folder / "run.json")
     sign(folder / "run.json", read_private_key(keys["own"], "--key"))
     return folder
 

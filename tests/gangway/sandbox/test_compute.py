@@ -65,13 +65,13 @@ def built(cloud: MotoCloud) -> dict[str, Any]:
     return dict(record(program, cloud, "demo").result)
 
 
-def rows_of(cloud: MotoCloud) -> dict[str, SandboxRow]:
+def get_rows(cloud: MotoCloud) -> dict[str, SandboxRow]:
     return {row.type: row for row in cloud.read_back() if row.type in HEAD_HANDLERS}
 
 
 @pytest.mark.slow
 def test_the_machine_is_held_as_declared(cloud: MotoCloud, built: dict[str, Any]) -> None:
-    row = rows_of(cloud)[INSTANCE]
+    row = get_rows(cloud)[INSTANCE]
     assert (row.status, row.calls) == (Status.ACCEPTED, ("ec2:RunInstances",))
     fields = set(row.fields_compared)
     assert {"InstanceType", "SubnetId", "Tags[gangway:role].Value", "Tags[team].Value"} <= fields
@@ -93,12 +93,12 @@ def test_its_disk_is_its_templates(cloud: MotoCloud, built: dict[str, Any]) -> N
     disk = "LaunchTemplateData.BlockDeviceMappings[0]"
     fields = {f"{disk}.DeviceName", f"{disk}.Ebs.Encrypted", f"{disk}.Ebs.VolumeSize"}
     assert fields < set(template.fields_compared)
-    assert "BlockDeviceMappings" not in rows_of(cloud)[INSTANCE].note, "the machine declares none of its own"
+    assert "BlockDeviceMappings" not in get_rows(cloud)[INSTANCE].note, "the machine declares none of its own"
 
 
 @pytest.mark.slow
 def test_its_address_is_what_the_name_leads_to(cloud: MotoCloud, built: dict[str, Any]) -> None:
-    row = rows_of(cloud)[RECORD]
+    row = get_rows(cloud)[RECORD]
     assert (row.status, row.calls, row.note) == (
         Status.READ_BACK_EQUAL, ("route53:ChangeResourceRecordSets",), "",
     )  # fmt: skip
@@ -112,7 +112,7 @@ def test_its_address_is_what_the_name_leads_to(cloud: MotoCloud, built: dict[str
 
 @pytest.mark.slow
 def test_the_image_is_checked_and_not_built(cloud: MotoCloud, built: dict[str, Any]) -> None:
-    row = rows_of(cloud)[IMAGE]
+    row = get_rows(cloud)[IMAGE]
     assert (row.status, row.calls, row.fields_compared) == (Status.VALIDATED, (), ())
     assert "images/locks/, trainer/ are in the build context" in row.note
     assert built["image"] == f"registry.example.com/demo@sha256:{'0' * 64}"
@@ -136,7 +136,7 @@ def test_tampering_is_found(cloud: MotoCloud, built: dict[str, Any]) -> None:
     clients["route53"].change_resource_record_sets(
         HostedZoneId=zone["Id"], ChangeBatch={"Changes": [{"Action": "UPSERT", "ResourceRecordSet": wrong}]}
     )
-    rows = rows_of(cloud)
+    rows = get_rows(cloud)
     assert rows[INSTANCE].status is rows[RECORD].status is Status.DIFFERENT
     assert "Tags[team].Value: declared 'ml', held 'other'" in rows[INSTANCE].note
     assert "10.9.9.9" in rows[RECORD].note
@@ -160,6 +160,6 @@ def test_a_machine_in_no_subnet_is_refused(cloud: MotoCloud) -> None:
         return {}
 
     record(alone, cloud, "demo")
-    row = rows_of(cloud)[INSTANCE]
+    row = get_rows(cloud)[INSTANCE]
     assert row.status is Status.REFUSED
     assert row.note

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.core.job import JobSpec, Volume
-from images.hosts import HostSpec, digest_of, host_env_text, host_job_env_text, render_host_installer
+from images.hosts import HostSpec, get_digest, host_env_text, host_job_env_text, render_host_installer
 from images.shell import bash_array
 from images.specs import RdmaSetup
 
@@ -74,7 +74,7 @@ class Owned:
         path = self.root / "home" / ".gangway-lab.sh"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        return path, digest_of(text)
+        return path, get_digest(text)
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Runs bash with the fakes first on PATH."""

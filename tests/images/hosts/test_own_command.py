@@ -16,9 +16,9 @@ JobOf = Callable[..., JobSpec]
 
 
 @pytest.fixture(scope="session")
-def own(first: HostSpec, job_of: JobOf) -> HostSpec:
+def own(first: HostSpec, get_job: JobOf) -> HostSpec:
     """The first machine, alone with a command."""
-    job = job_of("/shared/gangway/runs/lab", "python", "train.py", processes=8, workdir="/work")
+    job = get_job("/shared/gangway/runs/lab", "python", "train.py", processes=8, workdir="/work")
     return replace(
         first,
         job=job,
@@ -87,14 +87,14 @@ def test_the_first_of_several_is_golden_and_holds_the_store(
 
 
 @pytest.fixture
-def machine(host: Any, job_of: JobOf) -> Callable[..., Any]:
+def machine(host: Any, get_job: JobOf) -> Callable[..., Any]:
     """A machine on which docker runs the command here."""
 
     def made(script: str, bucket_uri: str) -> Any:
         host.runs_commands()
         host.fake("chown")
         run_dir = str(host.root / "run")
-        job = job_of(run_dir, "sh", "-c", script)
+        job = get_job(run_dir, "sh", "-c", script)
         more = {"fabric": None, "shared_dir": None, "port": None, "member_key": None, "allowed": None}
         host.plan(job=job, run_dir=run_dir, bucket_uri=bucket_uri, **more)
         return host

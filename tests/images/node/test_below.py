@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from images.node.below import UnsafeNameError, folder_of, new_file, parts_of, size_of
+from images.node.below import UnsafeNameError, find_size, get_folder, get_parts, new_file
 
 pytestmark = pytest.mark.attack("a bucket's writer", "object names and links that lead out of the data folder")
 
@@ -15,12 +15,12 @@ PARTS = st.sampled_from(["a", "b", "..", ".", "", "c d", "\n", "$(id)", "~", "a\
 
 
 def write(root: Path, name: str, content: bytes) -> None:
-    with folder_of(root, name) as (at, last), new_file(at, last) as file:
+    with get_folder(root, name) as (at, last), new_file(at, last) as file:
         file.write(content)
 
 
 def write_half(root: Path, name: str) -> None:
-    with folder_of(root, name) as (at, last), new_file(at, last) as file:
+    with get_folder(root, name) as (at, last), new_file(at, last) as file:
         file.write(b"22")
         raise OSError("cut")
 
@@ -30,7 +30,7 @@ def write_half(root: Path, name: str) -> None:
 def test_a_name_is_below_or_refused(name: str) -> None:
     root = Path("/root")
     try:
-        parts = parts_of(name)
+        parts = get_parts(name)
     except UnsafeNameError:
         return
     path = root.joinpath(*parts)
@@ -41,7 +41,7 @@ def test_a_name_is_below_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["..", ".", "", "/a", "a/", "a//b", "../a", "a/../b", "a/..", "a\0"])
 def test_what_leads_out_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnsafeNameError, match="no name of a file"), folder_of(tmp_path, name):
+    with pytest.raises(UnsafeNameError, match="no name of a file"), get_folder(tmp_path, name):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -94,6 +94,12 @@ def test_only_a_regular_file_has_a_size(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     at = os.open(tmp_path, os.O_RDONLY)
     try:
-        assert [size_of(at, name) for name in ("file", "link", "folder", "fifo", "none")] == [2, None, None, None, None]
+        assert [find_size(at, name) for name in ("file", "link", "folder", "fifo", "none")] == [
+            2,
+            None,
+            None,
+            None,
+            None,
+        ]
     finally:
         os.close(at)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from images.node.outbox import Owned, main, results_of
+from images.node.outbox import Owned, get_results, main
 
 pytestmark = pytest.mark.attack("a job (uid 10001)", "names in the run's folder that lead root elsewhere")
 
@@ -63,7 +63,7 @@ def test_statistics_that_cannot_be_read_keep_no_record_back(
     def broken(of: Owned) -> str:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "stats.jsonl")
 
-    monkeypatch.setattr("images.node.outbox.progress_of", broken)
+    monkeypatch.setattr("images.node.outbox.get_progress", broken)
     files, said = put()
     assert files == {"run.json": RUN["run.json"], **KEPT}
     assert "the progress is left out" in said
@@ -221,7 +221,7 @@ def test_a_record_of_gigabytes_is_none(run: Path, put: Callable[..., tuple[dict[
 
 def test_the_newest_checkpoint_that_is_one_is_put(run: Path) -> None:
     (run / "checkpoints/zzz.pt").symlink_to("/etc/shadow")
-    kept = results_of(Owned(os.open(run, os.O_RDONLY), os.getuid()))
+    kept = get_results(Owned(os.open(run, os.O_RDONLY), os.getuid()))
     assert "checkpoints/000000019072.pt" in kept.names
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from images.hosts import digest_of
+from images.hosts import get_digest
 from images.render import NodeFile
 from images.slurm.conf import slurm_conf
 from images.slurm.hosts import MUNGE_SOCKET, SlurmHostSpec, render_slurm_host_installer, slurm_host_files
@@ -99,7 +99,7 @@ def installed(tmp_path: Path, *, own_slurm: bool) -> subprocess.CompletedProcess
     text = render_slurm_host_installer(FIRST)
     (tmp_path / "installer.sh").write_text(text)
     env = {"PATH": f"{fake}:{os.environ['PATH']}", "GANGWAY_ROOT": str(root)}
-    words = ["bash", str(tmp_path / "installer.sh"), "install", digest_of(text), "dgx-1"]
+    words = ["bash", str(tmp_path / "installer.sh"), "install", get_digest(text), "dgx-1"]
     return subprocess.run(words, env=env, capture_output=True, text=True)
 
 

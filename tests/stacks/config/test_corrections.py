@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.corrections import Span, moment_for, number_for, range_of, text_for, truth_of, unit_of
+from stacks.config.corrections import Span, find_range, find_truth, get_unit, moment_for, number_for, text_for
 from stacks.loading.loader import from_file
 
 ABOVE_0, WHOLE = Span(above=0), Span(above=0, whole=True)
@@ -67,7 +67,7 @@ def test_a_number_is_read_in_the_unit_of_its_setting(name: str, value: object, s
 
 
 def test_other_values() -> None:
-    assert [truth_of(value) for value in ("yes", "true", 1, "off", 0, "maybe")] == [
+    assert [find_truth(value) for value in ("yes", "true", 1, "off", 0, "maybe")] == [
         True,
         True,
         True,
@@ -75,7 +75,7 @@ def test_other_values() -> None:
         False,
         None,
     ]
-    assert [range_of(value) for value in ("2-4", "2 to 4", [3, 8], 5, "5", "x")] == [
+    assert [find_range(value) for value in ("2-4", "2 to 4", [3, 8], 5, "5", "x")] == [
         (2, 4), (2, 4), (3, 8), (5, 5), (5, 5), None,
     ]  # fmt: skip
     assert text_for("2*4*4", r"^[0-9]+(x[0-9]+){1,2}$") == "2x4x4"
@@ -83,8 +83,8 @@ def test_other_values() -> None:
     assert text_for("none", r"^\d$") is None
     assert moment_for("2026-12-01") == "2026-12-01T00:00:00Z"
     assert moment_for("2026-12-01T10:00:00Z") is None
-    assert (unit_of("max_hours"), unit_of("capacity_gib"), unit_of("preset")) == ("hours", "GiB", "")
-    assert (unit_of("images_per_sec"), unit_of("usd_per_hour")) == ("", "US dollars"), "a rate is no length of time"
+    assert (get_unit("max_hours"), get_unit("capacity_gib"), get_unit("preset")) == ("hours", "GiB", "")
+    assert (get_unit("images_per_sec"), get_unit("usd_per_hour")) == ("", "US dollars"), "a rate is no length of time"
     assert number_for("images_per_sec", "5 minutes", Span(above=0)) is None
 
 

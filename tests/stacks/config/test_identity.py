@@ -68,11 +68,11 @@ def planned(file: Path, project: str, folder: Path) -> tuple[str, Found]:
     config = from_file(copied)
     resources = [resource for resource in make_plan(config).resources if resource.custom]
     assert {r.name for r in resources if r.type.startswith("pulumi:providers:")} <= {config.stack}
-    found = ((place_of(r.inputs) + r.type, *each) for r in resources for each in texts({"": r.name, **r.inputs}))
+    found = ((get_place(r.inputs) + r.type, *each) for r in resources for each in texts({"": r.name, **r.inputs}))
     return config.stack, frozenset(found)
 
 
-def place_of(inputs: Mapping[str, Any]) -> str:
+def get_place(inputs: Mapping[str, Any]) -> str:
     """What stands before a resource's type where it is in a group that the stack makes."""
     return OWN_GROUP if "${" in str(inputs.get("resourceGroupName", "")) else ""
 

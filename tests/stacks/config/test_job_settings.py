@@ -82,7 +82,7 @@ def test_every_field_of_the_trainer_can_be_said_once() -> None:
     )
 
 
-def bucket_of(config: StackConfig, type_token: str) -> dict[str, Any]:
+def get_bucket(config: StackConfig, type_token: str) -> dict[str, Any]:
     (bucket,) = [r for r in make_plan(config).resources if r.type == type_token and r.name.endswith("-runs")]
     return dict(bucket.inputs)
 
@@ -93,9 +93,9 @@ def bucket_of(config: StackConfig, type_token: str) -> dict[str, Any]:
 )
 def test_a_bucket_goes_with_its_records_where_that_is_said(repo: Any, stack: str, type_token: str) -> None:
     config = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
-    assert "forceDestroy" not in bucket_of(config, type_token)
+    assert "forceDestroy" not in get_bucket(config, type_token)
     job = config.training.model_copy(update={"keep_runs": False})
-    assert bucket_of(config.model_copy(update={"job": job}), type_token)["forceDestroy"] is True
+    assert get_bucket(config.model_copy(update={"job": job}), type_token)["forceDestroy"] is True
 
 
 def test_elsewhere_the_runs_stay_anyway(repo: Any, tmp_path: Any) -> None:

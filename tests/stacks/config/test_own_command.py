@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from components.core.findings import InputError
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.job_file import read_job_file
 from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
 from stacks.config.sections import CommandConfig, JobConfig
@@ -131,9 +131,9 @@ def test_several_nodes_run_one(own_file: Callable[..., Path]) -> None:
 def test_where_nodes_do_not_meet_several_are_refused(
     own_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = provider_of("gcp")
+    there = get_provider("gcp")
     without = replace(there, settings=replace(there.settings, joins_commands=False))
-    monkeypatch.setattr(command_settings, "provider_of", lambda _: without)
+    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
     (mistake,) = [one for one in mistakes(own_file("gcp-a3-spot")) if one.place.endswith("gangway:cluster.nodes")]
     assert "{min: 1, max: 1}" in mistake.fix
     assert "provider: aws" in (mistake.allowed or "")
@@ -142,9 +142,9 @@ def test_where_nodes_do_not_meet_several_are_refused(
 def test_a_provider_without_them_refuses_it_by_name(
     own_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = provider_of("aws")
+    there = get_provider("aws")
     without = replace(there, settings=replace(there.settings, runs_commands=False))
-    monkeypatch.setattr(command_settings, "provider_of", lambda _: without)
+    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
     (mistake,) = mistakes(own_file())
     assert mistake.place.endswith("gangway:job.command")
     assert "hosts" in (mistake.allowed or "")

@@ -9,7 +9,7 @@ import pytest
 from components.catalog.loader import load
 from components.core.findings import Finding, InputError, Severity
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import autoscale_findings, curve_of, wanted_nodes
+from stacks.estimates.autoscale import autoscale_findings, find_curve, wanted_nodes
 from stacks.estimates.run_costs import rung_in_use, rung_lines
 from stacks.plan.plan import make_plan
 
@@ -39,20 +39,20 @@ def begins_with(config: StackConfig, now: datetime = NOW) -> int:
 
 def test_the_curve_is_the_plans_own_and_grows_with_the_nodes(edited: Edited) -> None:
     config = edited(asking({"images_per_sec": 1}))
-    curve = curve_of(config, H100X8)
+    curve = find_curve(config, H100X8)
     assert [*curve] == list(range(1, 9))
     assert all(rate.low < rate.mid < rate.high for rate in curve.values())
     assert curve[8].mid > 2 * curve[1].mid
 
 
 def test_what_was_measured_is_the_level_and_the_projection_the_shape(edited: Edited) -> None:
-    plain = curve_of(edited(asking({"images_per_sec": 1})), H100X8)
+    plain = find_curve(edited(asking({"images_per_sec": 1})), H100X8)
 
     def measure(values: dict[str, Any]) -> None:
         asking({"images_per_sec": 1})(values)
         values["gangway:estimate"] = {"images_per_second": 5000}
 
-    curve = curve_of(edited(measure), H100X8)
+    curve = find_curve(edited(measure), H100X8)
     assert curve[8].low == curve[8].mid == curve[8].high
     assert 4000 < curve[8].mid <= 5000, "less what checkpoints and interruptions take"
     assert curve[1].mid / curve[8].mid == pytest.approx(plain[1].mid / plain[8].mid, rel=0.1)
@@ -68,7 +68,7 @@ def test_a_nearer_deadline_begins_with_more_nodes(edited: Edited) -> None:
 
 
 def test_what_cannot_be_reached_is_an_error_and_what_is_not_expected_a_warning(edited: Edited) -> None:
-    curve = curve_of(edited(asking({"images_per_sec": 1})), H100X8)
+    curve = find_curve(edited(asking({"images_per_sec": 1})), H100X8)
     slow = told(edited(asking({"images_per_sec": curve[8].high * 1.01})))
     assert slow["autoscale.missed"].severity is Severity.ERROR
     unsure = told(edited(asking({"images_per_sec": curve[8].mid * 1.01})))
@@ -98,7 +98,7 @@ def test_an_hours_bound_of_the_controller_holds_back_nodes(edited: Edited) -> No
 def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -> None:
     job = {"controller": {"bounds": {"usd_per_hour": 200}}}
     config = edited(asking({"images_per_sec": 1e9}, **job))
-    curve = curve_of(config, H100X8)
+    curve = find_curve(config, H100X8)
     for present, nodes in ((None, 1), (3, 3)):
         wanted = wanted_nodes(config, H100X8, None, curve, NOW, present=present)
         assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
@@ -109,7 +109,7 @@ def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -
 def test_an_hours_bound_of_some_nodes_price_pays_so_many(edited: Edited, nodes: int) -> None:
     """Whatever the last bit of the quotient says: 1.2 is three times 0.4, and 1.2 / 0.4 is less than 3."""
     plain = edited(asking({"images_per_sec": 1e9}))
-    cost, curve = make_plan(plain).cost, curve_of(plain, H100X8)
+    cost, curve = make_plan(plain).cost, find_curve(plain, H100X8)
     assert cost is not None
     price = sum(line.hourly or 0.0 for line in rung_lines(plain, cost.components, rung_in_use(plain, cost))) / 8
     bound = {"controller": {"bounds": {"usd_per_hour": price * nodes * (1 - 1e-12)}}}
@@ -123,7 +123,7 @@ def test_an_hours_bound_gives_up_no_node_that_is_paid_for_anyway(edited: Edited)
         values["gangway:cluster"]["capacity"] = [{"kind": "reservation", "id": "cr-0123456789abcdef0"}]
 
     config = edited(edit)
-    curve = curve_of(config, H100X8)
+    curve = find_curve(config, H100X8)
     assert wanted_nodes(config, H100X8, None, curve, NOW, present=8).nodes == 8
 
 

@@ -19,7 +19,7 @@ from stacks.config.job_settings import control_flags
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.plan.plan import Plan, make_plan, run_program
-from stacks.program import program_of
+from stacks.program import get_program
 from stacks.recording import PlaceholderCloud
 from trainer.config.values.control import Bounds, ControlSettings
 
@@ -181,7 +181,7 @@ def test_a_fix_mends_it(stack: str, name: str, bound: object, changed: Change) -
 
 def test_the_engine_prices_nothing_and_knows_the_machine(changed: Change) -> None:
     def under_the_engine(config: StackConfig) -> tuple[Finding, ...]:
-        program = program_of(config.provider)
+        program = get_program(config.provider)
         return tuple(program.findings(config, program.plan(config), None))
 
     cheap = from_file(changed("aws-demo", {"bounds": {"usd_per_hour": 1}}))

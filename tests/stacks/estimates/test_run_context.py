@@ -15,7 +15,7 @@ from trainer.records.quantity import Quantity
 def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) -> None:
     catalog = load()
     machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
-    context = cloud_context(demo_config, machine, region, catalog.prices_of("p5.48xlarge"), "sha256:ab")
+    context = cloud_context(demo_config, machine, region, catalog.get_prices("p5.48xlarge"), "sha256:ab")
     assert (context.stack, context.provider, context.machine_type) == ("aws-demo", "aws", "p5.48xlarge")
     assert (context.capacity, context.num_nodes) == (("spot", "on-demand"), 2)
     price, pue, intensity = context.usd_per_hour, context.pue, context.intensity_g_per_kwh
@@ -33,7 +33,7 @@ def test_the_clouds_figures_come_from_the_catalogue(demo_config: StackConfig) ->
 def test_each_kind_of_capacity_has_its_price_and_each_card_its_emissions(demo_config: StackConfig) -> None:
     catalog = load()
     machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
-    context = cloud_context(demo_config, machine, region, catalog.prices_of("p5.48xlarge"), "sha256:ab")
+    context = cloud_context(demo_config, machine, region, catalog.get_prices("p5.48xlarge"), "sha256:ab")
     prices = context.usd_per_hour_by_kind
     assert {kind: price.value for kind, price in prices.items()} == {"spot": 14.0818, "on-demand": 55.04}
     assert prices["spot"] == context.usd_per_hour
@@ -56,7 +56,7 @@ def test_a_block_costs_what_was_paid_for_it(edited: Callable[[Callable[[Any], ob
     owned = {"kind": "capacity-block", "id": "cr-0123456789abcdef0", "ends_at": "2026-07-01T11:30:00Z"}
     catalog = load()
     machine, region = catalog.machine("p5.48xlarge"), catalog.region("us-east-2", "aws")
-    prices = catalog.prices_of("p5.48xlarge")
+    prices = catalog.get_prices("p5.48xlarge")
 
     def of(rung: dict[str, Any]) -> Quantity:
         config = edited(lambda values: values["gangway:cluster"].update(capacity=[rung, {"kind": "on-demand"}]))

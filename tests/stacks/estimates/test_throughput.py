@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from components.catalog.loader import PROVIDERS, load, load_provider
 from components.catalog.schema import MachineType
 from components.core.findings import InputError
-from components.estimate.scaling import Links, links_of, slices_of
+from components.estimate.scaling import Links, get_links, get_slices
 from components.gcp.slices import plan_slice, slice_machine
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.throughput import (
@@ -23,17 +23,17 @@ from stacks.estimates.throughput import (
     Step,
     Work,
     about,
-    course_of,
+    find_course,
+    get_step,
     project,
     rates,
-    step_of,
     step_time,
     throughput,
     trained_on,
     worker_peak,
 )
 from stacks.loading.loader import from_file
-from stacks.program import program_of
+from stacks.program import get_program
 from trainer.config.network_size import (
     discriminator_size,
     generator_size,
@@ -113,7 +113,7 @@ PUBLISHED = [
     of_stylegan2(1024, "A100", 8, 32, 14.57, SG3),
     Published(
         "R3GAN's CIFAR-10, our preset's networks, on 8 x L40",
-        step_of(R3GAN, 8),
+        get_step(R3GAN, 8),
         181.0,
         Links(8, 252 * 0.7, 100, 3e-6, 3e-5),
         8,
@@ -135,7 +135,7 @@ def test_a_step_of_one_worker_by_hand() -> None:
     flop, operations = step_flop(DIGITS), step_operations(DIGITS)
     assert flop == pytest.approx(108.136e6, rel=1e-3)
     assert operations == 10 * 8 * 2 + 30 * 4 / 16
-    times = [step_time(step_of(DIGITS, 1), 494.5, None, 1, assumed) for assumed in (SLOW, USUAL, FAST)]
+    times = [step_time(get_step(DIGITS, 1), 494.5, None, 1, assumed) for assumed in (SLOW, USUAL, FAST)]
     products = [64 * flop / (494.5e12 * share) for share in (0.02, 0.08, 0.3)]
     assert [time.products_sec for time in times] == pytest.approx(products)
     assert times[0].whole_sec == pytest.approx(products[0] + 344 * 50e-6)
@@ -146,16 +146,16 @@ def test_a_step_of_one_worker_by_hand() -> None:
 def test_gradients_travel_over_the_machines_links() -> None:
     """Ring all-reduces of 16 H100s in two nodes: by the model's own formula, nothing hidden at the slow end."""
     machine = load().machine("p5.48xlarge")
-    links, step = links_of(machine), step_of(DIGITS, 16)
+    links, step = get_links(machine), get_step(DIGITS, 16)
     gradients = 4 * (generator_size(DIGITS).parameters + discriminator_size(DIGITS).parameters)
     alone, together = (step_time(step, 494.5, network, 16, SLOW).whole_sec for network in (None, links))
     assert together - alone == pytest.approx(links.all_reduce_sec(16, gradients))
 
 
 def test_micro_batches_start_operations_anew_and_graphs_replay_them() -> None:
-    whole, parts = (step_of(DIGITS.replace({"batch_gpu": size}), 1).starts for size in (0, 16))
+    whole, parts = (get_step(DIGITS.replace({"batch_gpu": size}), 1).starts for size in (0, 16))
     assert (whole, parts) == (1, 4)
-    assert step_of(DIGITS.replace({"cuda_graphs": True, "compile": "on"}), 1).starts == pytest.approx(0.2)
+    assert get_step(DIGITS.replace({"cuda_graphs": True, "compile": "on"}), 1).starts == pytest.approx(0.2)
 
 
 @given(
@@ -169,19 +169,19 @@ def test_bands_are_in_order_and_more_nodes_are_slower_by_their_links_alone(
 ) -> None:
     config, links = (
         PRESETS[name].replace({"batch_size": batch, "batch_gpu": 0, "minibatch_std": 0}),
-        links_of(load().machine("p4d.24xlarge")),
+        get_links(load().machine("p4d.24xlarge")),
     )
-    found = [rates([Leg(1.0, step_of(config, 8 * n), tflops)], links, 8 * n) for n in (nodes, nodes + 1)]
+    found = [rates([Leg(1.0, get_step(config, 8 * n), tflops)], links, 8 * n) for n in (nodes, nodes + 1)]
     for band in found:
         assert 0 < band.low <= band.mid <= band.high
     for assumed in (SLOW, USUAL, FAST):
         less, more = (
-            step_time(step_of(config, 8 * n), tflops, network, 8 * n, assumed)
+            step_time(get_step(config, 8 * n), tflops, network, 8 * n, assumed)
             for n, network in ((nodes, None), (nodes + 1, None))
         )
         assert more.whole_sec <= less.whole_sec
         assert more.products_sec <= less.products_sec
-        travel = step_time(step_of(config, 8 * nodes + 8), tflops, links, 8 * nodes + 8, assumed)
+        travel = step_time(get_step(config, 8 * nodes + 8), tflops, links, 8 * nodes + 8, assumed)
         assert travel.whole_sec >= more.whole_sec
 
 
@@ -220,7 +220,7 @@ def test_a_run_takes_as_long_as_its_segments(num_nodes: int) -> None:
     workers = 8 * num_nodes
     assert f"{128 // workers} of 128, then {4096 // workers} of 4096 images on each of {workers}" in found.source
     assert "494.5 TFLOP/s (tf32, the vendor's data sheet), then 989.5 TFLOP/s (bf16" in found.source
-    course = course_of(changing, h100, workers)
+    course = find_course(changing, h100, workers)
     assert course is not None
     assert course.least_sec * 1e12 == pytest.approx(
         least_flop(base) * (2 * third / 494.5 + (changing.total_images - 2 * third) / 989.5) / changing.total_images
@@ -230,7 +230,7 @@ def test_a_run_takes_as_long_as_its_segments(num_nodes: int) -> None:
 def test_sizes_and_segments_that_come_together_are_as_each_alone() -> None:
     """A progressive run whose batch changes where its networks grow."""
     h100, config = load().machine("p5.48xlarge"), PRESETS["progan-celebahq512"]
-    course = course_of(config, h100, 8)
+    course = find_course(config, h100, 8)
     assert course is not None
     assert [leg.step.images for leg in course.legs] == [512, 256, 128, 64, 32]
     assert sum(leg.share for leg in course.legs) == pytest.approx(1)
@@ -275,13 +275,13 @@ def test_what_nobody_can_project_is_unknown_with_the_reason(edited: Edited) -> N
 
 def test_slices_average_inside_and_then_between(edited: Edited) -> None:
     """Two of v5p-64, 32 chips of 50 Gbit/s each to the other slice, 0.7 of that."""
-    two, one = (slices_of("v5p", plan_slice(accelerator_type="v5p-64").topology, 32, n) for n in (2, 1))
+    two, one = (get_slices("v5p", plan_slice(accelerator_type="v5p-64").topology, 32, n) for n in (2, 1))
     assert one.all_reduce_sec(32, 1e9) == one.torus.all_reduce_sec(32, 1e9)
     assert two.all_reduce_sec(64, 1e9) - one.all_reduce_sec(32, 1e9) == pytest.approx(
         8 / (50 * 32 * 0.7) + 2 * two.between_latency_sec
     )
     with pytest.raises(InputError, match="no bandwidth of the network between its slices"):
-        slices_of("v4", "2x2x4", 16, 2)
+        get_slices("v4", "2x2x4", 16, 2)
 
 
 def test_a_tpu_multiplies_in_bf16_and_an_h100_in_what_is_asked_for() -> None:
@@ -303,7 +303,7 @@ def test_a_tpu_multiplies_in_bf16_and_an_h100_in_what_is_asked_for() -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_shipped_stack_has_a_band(repo: Path, stack: str) -> None:
     config = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
-    machine = program_of(config.provider).plan(config).machine
+    machine = get_program(config.provider).plan(config).machine
     found = throughput(config, machine)
     assert found.provenance == "projected"
     assert found.images_per_second is not None
@@ -314,7 +314,7 @@ def test_every_shipped_stack_has_a_band(repo: Path, stack: str) -> None:
 def test_every_accelerator_with_a_peak_is_projected_alone() -> None:
     for provider in PROVIDERS:
         for machine in load_provider(provider).machines.values():
-            if (course := course_of(DIGITS, machine, 1)) is not None:
+            if (course := find_course(DIGITS, machine, 1)) is not None:
                 band = rates(course.legs, None, 1)
                 assert 500 < band.low < band.mid < band.high < 1e6, machine.name
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import stack_model
 from stacks.loading.unsupported_settings import provider_mistakes
@@ -239,7 +239,7 @@ def test_examples_of_a_provider_stand_beside_each_other_in_a_stack(
     gcp_edited: GcpEdited, provider: str, name: str
 ) -> None:
     """Who follows the fixes one by one ends with a file that is accepted."""
-    examples = provider_of(provider).settings.examples
+    examples = get_provider(provider).settings.examples
     assert len(examples) >= 10
     config = gcp_edited(name).model_dump()
     followed = {**config, **{section: examples[section] for section in ("region", "cluster", "storage")}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.catalog.loader import load
-from components.estimate.offers import Offer, carriers_of, find_offers
+from components.estimate.offers import Offer, find_offers, get_carriers
 from components.estimate.quotes import Job, quote
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
@@ -46,14 +46,14 @@ def waiting_plan(edited: Edited) -> Plan:
 
 
 def offered(plan: Plan) -> Offer:
-    offers = find_offers(carriers_of("H100x8", {"aws": load()}))
+    offers = find_offers(get_carriers("H100x8", {"aws": load()}))
     return next(each for each in offers if (each.region, each.kind) == (plan.config.region, "on-demand"))
 
 
 def recorded(plan: Plan) -> tuple[EnergyRecord, CarbonRecord]:
     """By the trainer's own arithmetic, of nodes that draw what their launcher says and no meter measures."""
     machine, region = load().machine("p5.48xlarge"), load().region(plan.config.region, "aws")
-    context = cloud_context(plan.config, machine, region, load().prices_of(machine.name), "sha256:0")
+    context = cloud_context(plan.config, machine, region, load().get_prices(machine.name), "sha256:0")
     hours, nodes = plan.energy.hours or 0.0, plan.config.cluster.nodes.max
     assert context.accelerator_watts is not None
     assert context.accelerator_utilisation is not None

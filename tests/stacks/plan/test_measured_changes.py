@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.plan.replacement import Effect, Update
 from stacks.recording import PlannedResource
 
@@ -98,7 +98,7 @@ def gravest(changes: Any, change: Any, module: Any) -> Effect:
     now = changes._record(config)
     before = plain(changes._declared, module)
     moves = config.region != changes._config.region
-    update = Update(provider_of(config.provider), before, plain(now, module), now, moves=moves)
+    update = Update(get_provider(config.provider), before, plain(now, module), now, moves=moves)
     found = {one.effect for urn in update.changed() for one in update.properties(urn)}
     found |= {update.effect_of_removal(urn) for urn in before.keys() - {one.urn for one in now}}
     return max(found, default=Effect.IN_PLACE)

@@ -10,7 +10,7 @@ import pytest
 from components.catalog.billing import load_billing
 from components.catalog.loader import load
 from components.core.findings import Finding
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
 from stacks.estimates.run_costs import dearest_rung
@@ -25,7 +25,7 @@ IN_CLOUDS = [path for path in FILES if from_file(path).site is None]
 @cache
 def found_in(path: Path) -> tuple[StackConfig, tuple[Finding, ...]]:
     config = from_file(path)
-    program: Any = provider_of(config.provider).program()
+    program: Any = get_provider(config.provider).program()
     return config, program.findings(config, program.plan(config), None)
 
 

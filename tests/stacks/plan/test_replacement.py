@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.catalog.replaces.table import load
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
@@ -31,7 +31,7 @@ def one(type_: str, name: str, /, **inputs: Any) -> Resources:
 
 def effects(before: Resources, now: Resources, provider: str = "aws", **options: Any) -> dict[str, Effect]:
     """By resource and path."""
-    update = Update(provider_of(provider), before, now, **options)
+    update = Update(get_provider(provider), before, now, **options)
     return {f"{now[urn]['name']} {p.path}": p.effect for urn in update.changed() for p in update.properties(urn)}
 
 
@@ -103,7 +103,7 @@ def test_another_region_replaces_everything_in_the_cloud() -> None:
 
 def test_removed_machines_and_data() -> None:
     before = {**one(FSX, "fs"), **one(INSTANCE, "s-head"), **one(VPC, "net"), **one(BUCKET, "b", forceDestroy=True)}
-    update = Update(provider_of("aws"), before, {})
+    update = Update(get_provider("aws"), before, {})
     found = {before[urn]["name"]: update.effect_of_removal(urn) for urn in before}
     kept = {"net": Effect.IN_PLACE, "b": Effect.IN_PLACE}
     assert found == {"fs": Effect.DATA_LOST, "s-head": Effect.NODES_RESTARTED, **kept}
@@ -124,7 +124,7 @@ def test_options_of_the_resource_count() -> None:
 def test_tags_with_another_input_are_no_tags_only() -> None:
     before = {**one(VPC, "net", tags={"a": "1"}), **one(FSX, "fs", tags={"a": "1"}, storageCapacity=2)}
     now = {**one(VPC, "net", tags={"a": "2"}), **one(FSX, "fs", tags={"a": "2"}, storageCapacity=4)}
-    update = Update(provider_of("aws"), before, now)
+    update = Update(get_provider("aws"), before, now)
     assert {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()} == {"net": True, "fs": False}
 
 
@@ -148,7 +148,7 @@ def test_a_template_that_gets_other_tags_rolls_over_managed_nodes_alone() -> Non
         }
 
     now = stack("b")
-    update = Update(provider_of("aws"), stack("a"), now)
+    update = Update(get_provider("aws"), stack("a"), now)
     tags_only = {now[urn]["name"]: update.is_tags_only(urn) for urn in update.changed()}
     assert tags_only == {"nodes": True, "group": True, "pool": False}
 

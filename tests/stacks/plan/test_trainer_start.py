@@ -22,7 +22,7 @@ from components.catalog.loader import load_provider
 from components.catalog.schema import MachineType
 from components.core.findings import InputError, Severity
 from stacks.plan.plan import Plan
-from stacks.program import program_of
+from stacks.program import get_program
 from trainer.__main__ import train_config
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -49,14 +49,14 @@ OLD = {"aws-g5-dev": ("g4dn.xlarge", "g4dn.metal", "p3.2xlarge", "p3.16xlarge", 
 """Machines of another age, for a stack that does without a fabric."""
 
 
-def model_of(machine: MachineType) -> str:
+def get_model(machine: MachineType) -> str:
     return machine.accelerator.rpartition("x")[0].partition("-")[0]
 
 
 def test_every_gpu_of_the_catalogue_has_its_age() -> None:
     """Else the plan would take a new name for a new GPU, and this test for none."""
     machines = [machine for name in ("aws", "azure", "gcp") for machine in load_provider(name).machines.values()]
-    nvidia = {model_of(machine) for machine in machines if machine.backend == "nccl"} - {"MI300X"}
+    nvidia = {get_model(machine) for machine in machines if machine.backend == "nccl"} - {"MI300X"}
     assert nvidia <= CAPABILITY.keys()
 
 
@@ -64,7 +64,7 @@ def test_every_gpu_of_the_catalogue_has_its_age() -> None:
 def pretended(machine: MachineType) -> Iterator[None]:
     """The machine's memory, and its GPU's age and memory, where torch and the kernel would say them."""
     memory_gib = machine.accelerator_memory_gib.value
-    capability = CAPABILITY[model_of(machine)] if machine.backend == "nccl" else (0, 0)
+    capability = CAPABILITY[get_model(machine)] if machine.backend == "nccl" else (0, 0)
     properties = SimpleNamespace(total_memory=float("inf") if memory_gib is None else memory_gib * (1 << 30))
     tpu = SimpleNamespace(memory_bytes=lambda _: properties.total_memory)
     with (
@@ -173,7 +173,7 @@ def test_what_the_trainer_refuses_is_an_error_of_the_plan(
         event("not planned")
         assert made
         return
-    machine = program_of(made.config.provider).plan(made.config).machine
+    machine = get_program(made.config.provider).plan(made.config).machine
     nodes, argv = made.config.cluster.nodes, made.job["argv"]
     reasons = {num: reason for num in range(nodes.min, nodes.max + 1) if (reason := refused(argv, machine, num))}
     errors = [finding for finding in made.findings if finding.severity is Severity.ERROR]

@@ -45,7 +45,7 @@ class Report:
         self.said.append(message)
 
 
-def policy_of(code: str, found: tuple[Finding, ...] | None = None) -> Policy:
+def get_policy(code: str, found: tuple[Finding, ...] | None = None) -> Policy:
     return next(policy for policy in pack.policies(found) if policy.name == code)
 
 
@@ -83,7 +83,7 @@ def test_limits_can_be_configured_with_the_plans_as_default() -> None:
 
 
 def test_a_resource_is_judged_by_its_rule(validate: Validate) -> None:
-    tags = policy_of("tags.missing")
+    tags = get_policy("tags.missing")
     topic = "aws:sns/topic:Topic"
     (message,) = validate(tags, topic, {"tags": {"team": "a"}})
     assert message == (
@@ -107,7 +107,7 @@ def test_the_grid_of_a_site_is_judged_by_the_organisations_limit(validate: Valid
 
 
 def test_a_setting_that_no_rule_has_is_told_once(validate: Validate) -> None:
-    region, config = policy_of("region.carbon-intensity"), {"max": 3.0, "max_g_per_kwh": 100.0}
+    region, config = get_policy("region.carbon-intensity"), {"max": 3.0, "max_g_per_kwh": 100.0}
     told = "max: region.carbon-intensity has no such setting; allowed: max_g_per_kwh, allowed_regions"
     assert validate(region, "pulumi:pulumi:Stack", {}, config) == [told]
     (breach,) = validate(region, "pulumi:providers:aws", {"region": "us-west-2"}, config)
@@ -116,7 +116,7 @@ def test_a_setting_that_no_rule_has_is_told_once(validate: Validate) -> None:
 
 def test_an_unknown_value_hides_no_other(validate: Validate) -> None:
     instance = {"ami": UNKNOWN_STRING_VALUE, "associatePublicIpAddress": True, "userData": UNKNOWN_STRING_VALUE}
-    assert len(validate(policy_of("address.public"), "aws:ec2/instance:Instance", instance)) == 1
+    assert len(validate(get_policy("address.public"), "aws:ec2/instance:Instance", instance)) == 1
 
 
 def test_values_of_the_engine_become_plain_ones() -> None:
@@ -127,20 +127,20 @@ def test_values_of_the_engine_become_plain_ones() -> None:
 def test_what_the_plan_has_found_is_said_of_the_stack(validate: Validate) -> None:
     old = Finding.warning("prices.stale", "gangway:region", "prices are old", "refresh them")
     found = (old, Finding.info("placement.zone", "gangway:cluster.zone", "a zone was chosen"))
-    said = validate(policy_of("prices.stale", found), "pulumi:pulumi:Stack", {})
+    said = validate(get_policy("prices.stale", found), "pulumi:pulumi:Stack", {})
     assert said == ["gangway:region: prices are old\nfix: refresh them"]
-    assert validate(policy_of("budget.fallback", found), "pulumi:pulumi:Stack", {}) == []
-    assert validate(policy_of("prices.stale", found), "aws:sns/topic:Topic", {}) == [], "once, not for each resource"
+    assert validate(get_policy("budget.fallback", found), "pulumi:pulumi:Stack", {}) == []
+    assert validate(get_policy("prices.stale", found), "aws:sns/topic:Topic", {}) == [], "once, not for each resource"
 
 
 def test_without_a_stack_file_its_rules_do_not_apply(validate: Validate) -> None:
     with pytest.raises(Exception) as raised:  # noqa: PT011 - the SDK's own way out, which it does not export
-        validate(policy_of("prices.stale", None), "pulumi:pulumi:Stack", {})
+        validate(get_policy("prices.stale", None), "pulumi:pulumi:Stack", {})
     assert vars(raised.value)["reason"] == "this project has no gangway: settings"
 
 
 def test_a_stack_is_judged_as_a_whole() -> None:
-    report, policy = Report(), policy_of("budget.missing")
+    report, policy = Report(), get_policy("budget.missing")
     assert isinstance(policy, StackValidationPolicy)
     props = unknown_checking_proxy({"id": UNKNOWN_STRING_VALUE})
     group = PolicyResource("aws:autoscaling/group:Group", props, URN, "made", OPTIONS, None, None, [], {})

@@ -10,12 +10,12 @@ import pytest
 from pydantic import BaseModel
 
 from stacks.base.provider import Provider
-from stacks.base.registry import PROVIDERS, all_providers, provider_of
+from stacks.base.registry import PROVIDERS, all_providers, get_provider
 from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import make_plan
-from stacks.program import program_of
+from stacks.program import get_program
 
 REPO = Path(__file__).resolve().parents[3]
 SITES = {"openstack", "hosts"}
@@ -23,7 +23,7 @@ SITES = {"openstack", "hosts"}
 
 @pytest.fixture(params=PROVIDERS)
 def provider(request: pytest.FixtureRequest) -> Provider:
-    return provider_of(request.param)
+    return get_provider(request.param)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_its_shipped_stacks_are_planned_priced_and_found_fault_with(
     provider: Provider, configs: list[StackConfig]
 ) -> None:
     assert configs, "a provider ships a stack"
-    program = program_of(provider.name)
+    program = get_program(provider.name)
     for config in configs:
         planned, made = program.plan(config), make_plan(config)
         assert made.energy.pue == planned.region.pue.value

@@ -12,7 +12,7 @@ import pytest
 from components.core.findings import InputError
 from components.core.retention import Retention
 from stacks import recording
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
@@ -125,7 +125,7 @@ def test_every_kept_name_is_looked_for(stack: str, encryption: str, services: Ma
         resources = record(lambda: build(config), account, stack).resources
     except InputError:
         pytest.skip("this stack takes no key of its own")
-    stay = kept(resources, provider_of(config.provider).retention)
+    stay = kept(resources, get_provider(config.provider).retention)
     names = {fixed_name(one, services) for one in resources if one.urn in stay} - {""}
     assert names <= {each for each in account.asked if isinstance(each, str)}
     has_alias = config.provider == "aws" and encryption == "customer-key"

@@ -38,7 +38,7 @@ def codes(made: Plan) -> set[str]:
     return {finding.code for finding in made.findings}
 
 
-def job_of(made: Plan) -> JobSpec:
+def get_job(made: Plan) -> JobSpec:
     return JobSpec.model_validate(made.job)
 
 
@@ -48,7 +48,7 @@ def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str,
     config = own(provider)
     made = make_plan(config)
     assert not made.has_errors, made.errors
-    job, nodes = job_of(made), config.cluster.nodes
+    job, nodes = get_job(made), config.cluster.nodes
     assert nodes.max > 1
     assert job.command_meets
     assert not job.rendezvous.standalone
@@ -80,7 +80,7 @@ def test_without_torchrun_they_meet_nowhere(provider: str, own: Own) -> None:
     head = {"head": None, "openstack": {"head_image": None}} if provider == "openstack" else {}
     made = make_plan(own(provider, None, **head))
     assert not made.has_errors, made.errors
-    job = job_of(made)
+    job = get_job(made)
     assert job.rendezvous.standalone
     assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in job.env
     assert "NCCL_NET" not in job.env
@@ -100,7 +100,7 @@ def test_openstack_needs_a_head_for_those_that_meet_alone(own: Own) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["azure", "openstack", "hosts"])
 def test_nccl_is_told_of_the_fabric_and_of_nothing_else(provider: str, own: Own) -> None:
-    job = job_of(make_plan(own(provider)))
+    job = get_job(make_plan(own(provider)))
     assert job.env["NCCL_NET"] == "IB"
     if provider == "azure":
         assert {volume.target for volume in job.volumes} >= {"/etc/nccl.conf", "/opt/microsoft"}
@@ -110,13 +110,13 @@ def test_who_says_otherwise_is_heard(own: Own) -> None:
     config = own("openstack")
     assert config.own_command is not None
     mine = config.own_command.model_copy(update={"env": {"NCCL_NET": "Socket"}})
-    assert job_of(make_plan(config.model_copy(update={"job": mine}))).env["NCCL_NET"] == "Socket"
+    assert get_job(make_plan(config.model_copy(update={"job": mine}))).env["NCCL_NET"] == "Socket"
 
 
 @pytest.mark.slow
 def test_on_google_cloud_gradients_go_over_tcp_and_the_plan_says_so(own: Own) -> None:
     made = make_plan(own("gcp"))
-    assert "NCCL_NET" not in job_of(made).env
+    assert "NCCL_NET" not in get_job(made).env
     assert "fabric.not-for-commands" in codes(made)
     assert "fabric.not-for-commands" not in codes(make_plan(own("gcp", cluster={"nodes": {"min": 1, "max": 1}})))
 

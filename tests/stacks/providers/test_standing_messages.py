@@ -9,12 +9,12 @@ import pytest
 
 from components.core.capacity import CapacityBlock, FlexStart
 from components.core.findings import InputError
-from stacks.base.registry import provider_of
+from stacks.base.registry import get_provider
 from stacks.config.sections import CommandConfig, JobConfig
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.loading.unsupported_settings import provider_mistakes
-from stacks.program import program_of
+from stacks.program import get_program
 
 FILES = sorted((Path(__file__).resolve().parents[3] / "stacks").glob("Pulumi.*.yaml"))
 STANDING = {config.stack: config for config in map(from_file, FILES) if config.engine.standing}
@@ -35,7 +35,7 @@ def changed(config: StackConfig) -> Iterator[StackConfig]:
 
 def messages(config: StackConfig) -> Iterator[str]:
     yield from map(str, provider_mistakes(config, "stack"))
-    program = program_of(config.provider)
+    program = get_program(config.provider)
     try:
         for one in program.findings(config, program.plan(config), None):
             yield f"{one.path}: {one.message}: {one.fix}"
@@ -51,7 +51,7 @@ def test_no_message_names_a_job_setting(stack: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stack", [name for name in STANDING if not provider_of(STANDING[name].provider).settings.deletes_runs]
+    "stack", [name for name in STANDING if not get_provider(STANDING[name].provider).settings.deletes_runs]
 )
 def test_records_that_always_stay_are_a_setting_of_the_engine(stack: str) -> None:
     _, config, *_ = changed(STANDING[stack])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tools.drill.__main__ import BEGIN, CONFIG, END, Outcome, main, problem_of, put, row_of
+from tools.drill.__main__ import BEGIN, CONFIG, END, Outcome, get_problem, get_row, main, put
 
 UNDISTURBED = Outcome(40.0, CONFIG.total_images, 0, 0, ((0,), (0,)), {"generator": "a"}, (2,))
 
@@ -16,20 +16,20 @@ def outcome(images_lost: int = 0, saved_lost: int = 0, **other: Any) -> Outcome:
 
 
 def test_a_saved_image_that_is_lost_is_a_problem() -> None:
-    assert problem_of("store killed", UNDISTURBED) == ""
-    assert problem_of("store killed", outcome(256, 0)) == "", "what was not saved yet may be made again"
-    assert problem_of("store killed", outcome(256, 64)) == "64 saved images lost"
-    assert problem_of("newest checkpoint damaged", outcome(2048, 2048)) == "", "it was the disk that lost them"
-    assert problem_of("newest checkpoint damaged", outcome(4096, 4096)) == "4,096 saved images lost"
-    assert problem_of("store killed", outcome(images=64)) == f"ended at 64 of {CONFIG.total_images:,} images"
+    assert get_problem("store killed", UNDISTURBED) == ""
+    assert get_problem("store killed", outcome(256, 0)) == "", "what was not saved yet may be made again"
+    assert get_problem("store killed", outcome(256, 64)) == "64 saved images lost"
+    assert get_problem("newest checkpoint damaged", outcome(2048, 2048)) == "", "it was the disk that lost them"
+    assert get_problem("newest checkpoint damaged", outcome(4096, 4096)) == "4,096 saved images lost"
+    assert get_problem("store killed", outcome(images=64)) == f"ended at 64 of {CONFIG.total_images:,} images"
 
 
 def test_a_row_says_whether_the_run_is_the_undisturbed_one() -> None:
     other = {"generator": "b"}
     codes = ((1, 0), (-9, 0))
-    assert row_of("f", outcome(256, codes=codes, wall_sec=47.4), UNDISTURBED) == ("f", "256", "7", "1 0; -9 0", "yes")
-    assert row_of("f", outcome(state=other), UNDISTURBED)[-1] == "no"
-    assert row_of("f", outcome(state=other, workers=(2, 1)), UNDISTURBED)[-1].startswith("no: one worker's sums")
+    assert get_row("f", outcome(256, codes=codes, wall_sec=47.4), UNDISTURBED) == ("f", "256", "7", "1 0; -9 0", "yes")
+    assert get_row("f", outcome(state=other), UNDISTURBED)[-1] == "no"
+    assert get_row("f", outcome(state=other, workers=(2, 1)), UNDISTURBED)[-1].startswith("no: one worker's sums")
 
 
 def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:

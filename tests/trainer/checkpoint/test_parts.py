@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import parts, store
-from trainer.checkpoint.parts import Piece, blocks_of, part_name, pieces_of, without_numbers, write_part
+from trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, without_numbers, write_part
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
@@ -28,7 +28,7 @@ def _save(folder: Path, config: TrainConfig, images: int, state: dict[str, Any])
     """As two workers would: the first writes the first rows of the weight, and all else."""
     path, numbers = folder / f"{images:012d}.pt", dict(parts.tensors(state))
     rows = [parts.Block("g/weight", (first, 0), (2, 3)) for first in (0, 2)]
-    alike = [block for block in blocks_of(state, split=True, whole=True) if block.name != "g/weight"]
+    alike = [block for block in get_blocks(state, split=True, whole=True) if block.name != "g/weight"]
     written = []
     for number, blocks in enumerate(([rows[0], *alike], [rows[1]])):
         part = {**numbers, "g/weight": numbers["g/weight"][2 * number : 2 * number + 2]}
@@ -97,9 +97,9 @@ def test_pieces_that_cannot_be_are_refused(
     found = store.load(_save(tmp_path, tiny_config, 80, _state()))
     plain = [tuple(piece) for piece in found.pieces]
     assert plain[0] == Piece("g/weight", (0, 0), (2, 3), 0, 0)
-    assert pieces_of(plain, found.state, found.manifest.parts) == list(found.pieces)
+    assert get_pieces(plain, found.state, found.manifest.parts) == list(found.pieces)
     with pytest.raises(ValueError, match=why):
-        pieces_of(change(plain), found.state, found.manifest.parts)
+        get_pieces(change(plain), found.state, found.manifest.parts)
 
 
 def test_a_part_outside_the_folder_is_none(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_part_outside_the_folder_is_none(tmp_path: Path) -> None:
     part = parts.Part(
         file="../secret", sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", bytes=0
     )
-    assert parts.damage_of(folder, part) == "../secret is missing"
+    assert parts.get_damage(folder, part) == "../secret is missing"
 
 
 FULL_DISK = """

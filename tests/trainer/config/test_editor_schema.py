@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
 from trainer.__main__ import main
-from trainer.config.editor_schema import config_schema, settings_schema, union_of
+from trainer.config.editor_schema import config_schema, get_union, settings_schema
 from trainer.config.parts.architectures import ARCHITECTURES
 from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice
@@ -25,7 +25,7 @@ from trainer.config.values.segments import Segment
 from trainer.core.errors import TrainerError
 
 WHOLE, SETTINGS = (Draft202012Validator(json.loads(made())) for made in (config_schema, settings_schema))
-UNIONS = {choice.by: TypeAdapter[Any](union_of(choice)) for choice in (ARCHITECTURES, LOSSES)}
+UNIONS = {choice.by: TypeAdapter[Any](get_union(choice)) for choice in (ARCHITECTURES, LOSSES)}
 
 
 def _values(name: str) -> st.SearchStrategy[Any]:

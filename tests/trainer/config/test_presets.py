@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from trainer.config.presets import CATALOGUE, PRESETS, preset
-from trainer.config.sources import value_of
+from trainer.config.sources import get_value
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.summaries import in_words
 from trainer.core.errors import TrainerError
@@ -86,7 +86,7 @@ def test_each_value_is_the_sources_or_a_departure_says_why_not(name: str) -> Non
     assert entry.published
     for field, known in entry.published.items():
         assert known.source
-        value = value_of(config, field)
+        value = get_value(config, field)
         same = value == known.value and type(value) in {type(known.value), float, int}
         assert same != bool(known.instead), f"{field}: a reason where the preset differs, and only there"
         if known.instead:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from trainer.config.values.control import ControlSettings, Objective
-from trainer.control.decide import Outcome, next_decision, policy_of
+from trainer.control.decide import Outcome, get_policy, next_decision
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Interval, Knobs, Value, efficiency, score
 from trainer.control.policy import Policy
@@ -118,7 +118,7 @@ class Loop:
     def run(self) -> Run:
         """Trains."""
         draw, history, outcomes = random.Random(self.seed), list[Interval](), list[Outcome]()
-        policy = self.policy or policy_of(self.settings)
+        policy = self.policy or get_policy(self.settings)
         machine = Machine(
             self.plant.cores,
             on_cpu=not self.plant.device,

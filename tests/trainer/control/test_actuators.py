@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.presets import preset
-from trainer.control.actuators import OF_SEGMENTS, Actuators, changes_of
+from trainer.control.actuators import OF_SEGMENTS, Actuators, get_changes
 from trainer.control.interval import Decision, Knobs
 from trainer.core.errors import TrainerError
 from trainer.data.images_in_memory import ImagesInMemory
@@ -109,15 +109,15 @@ def test_step_sizes_follow_the_batch_by_its_square_root(sizes: list[int]) -> Non
     """Over any way there, and back at the first batch they are the first ones."""
     factor, was = 1.0, 32
     for size in [*sizes, 32]:
-        changes = changes_of(_decision("batch_size", size, was), factor)
+        changes = get_changes(_decision("batch_size", size, was), factor)
         assert changes["batch_size"] == size
         factor, was = float(changes["lr_factor"]), size
         assert factor == pytest.approx(math.sqrt(size / 32))
 
 
 def test_what_is_no_batch_changes_itself_alone() -> None:
-    assert changes_of(_decision("precision", "bf16", "fp32"), 3.0) == {"precision": "bf16"}
-    assert changes_of(_decision("batch_gpu", 8, 0), 3.0) == {"batch_gpu": 8}
+    assert get_changes(_decision("precision", "bf16", "fp32"), 3.0) == {"precision": "bf16"}
+    assert get_changes(_decision("batch_gpu", 8, 0), 3.0) == {"batch_gpu": 8}
 
 
 def test_every_knob_is_of_the_process_of_a_segment_or_of_the_cluster() -> None:

@@ -13,7 +13,7 @@ from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.fatal import Fatal, fatal_changes, may_come_of_a_change, takes_less, to_undo
 from trainer.control.guardrails import Machine, allowed
 from trainer.control.interval import Decision, Interval, Knobs, Value
-from trainer.control.watch import history_of
+from trainer.control.watch import get_history
 from trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
 
 SEC = 5.0
@@ -114,7 +114,7 @@ def test_it_counts_as_failed_and_the_knobs_are_those_before() -> None:
     lines = [*BEFORE, begun(60), done(60), *AFTER]
     fatal = fatal_changes(lines, SEC)
     (plain, *_), (found, *_) = (
-        history_of(lines, SEC, 60, failed) for failed in ((), [(each.session, each.images) for each in fatal])
+        get_history(lines, SEC, 60, failed) for failed in ((), [(each.session, each.images) for each in fatal])
     )
     assert (plain.decision, plain.after.loader_threads) == (TRIED, 4), "what would be restored without it"
     assert (found.decision, found.failed, found.after.loader_threads) == (None, TRIED, 1)

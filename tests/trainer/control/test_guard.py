@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainer.config.train_config import TrainConfig
-from trainer.control.watch import history_of
+from trainer.control.watch import get_history
 from trainer.preemption.notices import Interruption
 from trainer.records.run_record import RunContext
 from trainer.run.loop import train
@@ -32,5 +32,5 @@ def test_a_run_that_computes_it_is_guarded_by_it(
     lines = lines_of(tmp_path)
     told = [line["quality"]["trained"]["value"] for line in lines if line.get("event") == "quality"]
     assert told
-    found = [each.guard for each in history_of(lines, 1e-6) if each.guard is not None]
+    found = [each.guard for each in get_history(lines, 1e-6) if each.guard is not None]
     assert found == (told[:1] if guards else []), "no interval follows the last one"

@@ -262,10 +262,10 @@ def test_the_same_history_gives_the_same_decision() -> None:
     history: Any = Loop(Plant(read_sec=0.006), START, intervals=30).run().history
     for name in ("rules", "model", "learned"):
         asked = ControlSettings(policy=name)
-        from trainer.control.decide import policy_of
+        from trainer.control.decide import get_policy
 
-        found = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
-        again = [next_decision(history[:n], policy_of(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
+        found = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
+        again = [next_decision(history[:n], get_policy(asked), asked, START, Machine(4), seed=3) for n in (5, 17, 30)]
         assert found == again
 
 

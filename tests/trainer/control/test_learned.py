@@ -10,7 +10,7 @@ from tests.trainer.control import rooms
 from tests.trainer.control.closed_loop import SECONDS, Loop
 from trainer.config.values.control import JUDGE, ControlSettings, Objective
 from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.learned import Learned, Trial, context_of, trials_of
+from trainer.control.learned import Learned, Trial, context_of, get_trials
 from trainer.control.policy import Room
 
 START = Knobs(batch_size=128, loader_threads=1, threads=4)
@@ -44,7 +44,7 @@ def test_it_loses_little_where_all_is_right(seed: int) -> None:
 
 def test_a_reward_is_measured_from_both_sides_of_a_change() -> None:
     history = _changed([100.0, 102.0, 100.0], [10.0, 150.0, 150.0, 90.0])
-    there, back = trials_of(history, rooms.room(START))
+    there, back = get_trials(history, rooms.room(START))
     assert (there.arm.knob, there.arm.was, there.arm.value, there.arm.up) == ("loader_threads", 1, 2, True)
     assert there.reward == pytest.approx(150 / 101 - 1)
     assert (back.arm.was, back.arm.value, back.arm.up) == (2, 1, False)
@@ -56,28 +56,28 @@ def test_what_a_change_cost_counts_until_it_is_undone() -> None:
     history = _changed([100.0, 100.0], [80.0, 80.0, 80.0])
     history[-1] = history[-1]._replace(decision=_decision(1, 2, by=JUDGE))
     history += _intervals([100.0], START)
-    assert _lost_sec(trials_of(history, rooms.room(START))) == pytest.approx(0.2 * 3 * SECONDS)
+    assert _lost_sec(get_trials(history, rooms.room(START))) == pytest.approx(0.2 * 3 * SECONDS)
 
 
 def test_undoing_is_no_trial_of_its_own() -> None:
     history = _intervals([80.0, 80.0], START.turned("loader_threads", 2))
     history[-1] = history[-1]._replace(decision=_decision(1, 2, by=JUDGE))
-    assert trials_of([*history, *_intervals([100.0], START)], rooms.room(START)) == []
+    assert get_trials([*history, *_intervals([100.0], START)], rooms.room(START)) == []
 
 
 def test_an_estimate_of_the_noise_that_moves_is_no_reward() -> None:
     history = _changed([100.0, 100.0], [100.0, 100.0])
     moved = [each._replace(noise_scale=(number + 1) * 100.0) for number, each in enumerate(history)]
     start = START._replace(batch_size=32)
-    assert trials_of(moved, rooms.room(start))[0].reward == pytest.approx(0.0)
+    assert get_trials(moved, rooms.room(start))[0].reward == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("meanwhile", [{"neighbour_cores": 2.0}, {"resolution": 64}, {"workers": 3}])
 def test_what_came_meanwhile_is_no_reward(meanwhile: dict[str, Any]) -> None:
     history = _changed([100.0, 100.0], [40.0, 40.0, 40.0])
-    assert len(trials_of(history, rooms.room(START))) == 2
+    assert len(get_trials(history, rooms.room(START))) == 2
     told = [*history[:2], *(each._replace(**meanwhile) for each in history[2:])]
-    assert trials_of(told, rooms.room(START)) == []
+    assert get_trials(told, rooms.room(START)) == []
 
 
 def test_only_what_a_knob_hangs_on_tells_contexts_apart() -> None:
@@ -107,7 +107,7 @@ def test_beyond_its_budget_it_takes_only_what_it_knows_to_pay() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_it_loses_no_more_than_its_budget_and_one_trial(seed: int) -> None:
     history = loop_of(rooms.RIGHT, 300, seed=seed, lost_sec=5.0).run().history
-    trials = trials_of(history, rooms.room(rooms.RIGHT[1], seed=seed))
+    trials = get_trials(history, rooms.room(rooms.RIGHT[1], seed=seed))
     assert _lost_sec(trials) <= 5.0 + max((each.lost_sec for each in trials), default=0.0)
 
 
@@ -167,5 +167,5 @@ def test_the_whole_share_is_the_most_images_at_once(was: int, value: int, up: bo
     made = Decision("batch_gpu", value, was, "learned", "", 0.1, "")
     after = _intervals([100.0, 100.0, 100.0], start._replace(batch_gpu=value))
     before = _intervals([100.0, 100.0], start)
-    there, back = trials_of([before[0], before[1]._replace(decision=made), *after], rooms.room(start))
+    there, back = get_trials([before[0], before[1]._replace(decision=made), *after], rooms.room(start))
     assert (there.arm.up, back.arm.up) == (up, not up)

@@ -7,7 +7,7 @@ from trainer.config.presets import preset
 from trainer.config.values.control import Bounds
 from trainer.control.actuators import Actuators
 from trainer.control.guardrails import Machine
-from trainer.control.machine import machine_of
+from trainer.control.machine import get_machine
 from trainer.data.loader import AS_SUITS
 from trainer.distributed.world import World
 from trainer.networks import precision
@@ -18,7 +18,7 @@ ALL = Bounds(precision=("fp32", "bf16", "fp16"))
 
 def _machine(device: str, bounds: Bounds = ALL) -> Machine:
     world = World(0, 0, 1, 0, 1, torch.device(device), "none", "")
-    return machine_of(world, CONFIG, Actuators(CONFIG, AS_SUITS, world, None), bounds, ())
+    return get_machine(world, CONFIG, Actuators(CONFIG, AS_SUITS, world, None), bounds, ())
 
 
 def test_an_old_gpu_is_never_asked_for_bf16(monkeypatch: pytest.MonkeyPatch) -> None:

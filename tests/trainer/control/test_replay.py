@@ -17,7 +17,7 @@ from trainer.control.fatal import fatal_changes
 from trainer.control.guardrails import Machine
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.replay import UNKNOWN, Recorded, recorded, shown
-from trainer.control.watch import history_of
+from trainer.control.watch import get_history
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
 
@@ -103,7 +103,7 @@ def live(log: Log, session: int, settings: ControlSettings, folder: Path, until_
     machine = MACHINE._replace(fatal=tuple(each.limit for each in fatal))
     asked = {"settings": settings.model_dump(mode="json"), "machine": machine._asdict(), "seed": 3}
     event("controller", first, **asked)
-    history = history_of(log, settings.interval_sec, failed=[(each.session, each.images) for each in fatal])
+    history = get_history(log, settings.interval_sec, failed=[(each.session, each.images) for each in fatal])
     world = World(0, 0, 1, 0, 1, torch.device("cpu"), "none", "")
     start = Knobs(batch_size=32, loader_threads=1)
     controller = Controller(settings, world, machine, start, 3, folder, history, event, lambda _: None)
@@ -130,7 +130,7 @@ def test_a_run_with_a_change_that_no_session_has_outlived_is_decided_the_same_ag
     own = recorded(log, "stats.jsonl")
     assert own is not None
     (ended,) = own.fatal
-    found = shown(history_of(log, 5.0, failed=[(ended.session, ended.images)]), settings, own)
+    found = shown(get_history(log, 5.0, failed=[(ended.session, ended.images)]), settings, own)
     assert ended.decision in [row.did for row in found.rows]
     assert found.same == len(found.rows) > 15
     own_changes, all_own = found.agreed

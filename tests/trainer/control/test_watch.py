@@ -11,7 +11,7 @@ from tests.trainer.control.lines import KNOBS, line
 from trainer.config.values.control import ControlSettings, Objective
 from trainer.config.values.metric_names import FD_ENL0
 from trainer.control.guardrails import failures, mistrusted
-from trainer.control.watch import Watch, history_of, interval
+from trainer.control.watch import Watch, get_history, interval
 
 
 def test_an_interval_is_what_has_grown_between_its_lines() -> None:
@@ -133,7 +133,7 @@ def decision(images: int, outcome: str = "done", **more: Any) -> dict[str, Any]:
 
 def test_a_record_has_decisions_where_they_were_done() -> None:
     lines = [line(0, 0), line(6, 60), decision(60), line(12, 120), decision(120, "observed"), line(18, 180)]
-    history = history_of(lines, 5.0)
+    history = get_history(lines, 5.0)
     assert [each.images for each in history] == [60, 120, 180]
     assert [each.decision is not None for each in history] == [True, False, False]
     assert all(each.failed is None for each in history)
@@ -143,7 +143,7 @@ def test_a_record_has_decisions_where_they_were_done() -> None:
 
 def test_a_record_has_what_failed_so_a_resumed_run_asks_no_more_often() -> None:
     lines = [line(0, 0), line(6, 60), decision(60, "failed", why="no"), line(12, 120), decision(120, "failed")]
-    history = history_of(lines, 5.0)
+    history = get_history(lines, 5.0)
     assert [each.failed is not None for each in history] == [True, True]
     assert failures(history, "loader_threads") == 2
     assert all(each.decision is None for each in history)
@@ -155,13 +155,13 @@ def test_what_a_resumed_run_makes_again_is_left_out() -> None:
         {"event": "resume", "images": 60, "session": 1},
         *({**line(0, 70), "session": 1}, {**line(7, 140), "session": 1}),
     ]
-    assert [each.images for each in history_of(lines, 5.0)] == [60, 140]
-    assert [each.images for each in history_of(lines[:5], 5.0, images=60)] == [60]
+    assert [each.images for each in get_history(lines, 5.0)] == [60, 140]
+    assert [each.images for each in get_history(lines[:5], 5.0, images=60)] == [60]
 
 
 def test_lines_of_an_older_trainer_say_nothing() -> None:
     old = [{name: value for name, value in line(9.0 * n, 90 * n).items() if name != "knobs"} for n in range(4)]
-    assert history_of(old, 5.0) == []
+    assert get_history(old, 5.0) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -178,7 +178,7 @@ def test_intervals_cover_what_was_trained_and_a_record_gives_the_same(
         lines.append(line(wall_sec, images))
     watch = Watch(interval_sec)
     live = [found for each in lines if (found := watch.see(each)) is not None]
-    assert live == history_of(lines, interval_sec)
+    assert live == get_history(lines, interval_sec)
     assert all(found.seconds >= interval_sec * (1 - 1e-9) for found in live)
     assert sum(found.images_per_sec * found.seconds for found in live) == pytest.approx(
         live[-1].images if live else 0, abs=1e-6

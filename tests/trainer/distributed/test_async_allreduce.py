@@ -20,7 +20,7 @@ from trainer.distributed import async_allreduce
 from trainer.distributed.world import start_world
 from trainer.steps.state import TrainState
 from trainer.phases.batch import Batch
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import new_game, get_phases, step
 from trainer.phases.updates import Accumulator
 
 async_allreduce._LARGEST_MB = float(sys.argv[3])
@@ -32,7 +32,7 @@ with start_world("gloo") as world:
         with record_function("the generator's pass"):
             return forward(*inputs)
     generator.forward = named
-    batch, phases = Batch(config, world, open_matching(config, Path(sys.argv[2]))), phases_of(state)
+    batch, phases = Batch(config, world, open_matching(config, Path(sys.argv[2]))), get_phases(state)
     # As the loop has it: an update that waits for averages is made when the next phase needs it.
     game, sums = new_game(phases, config, world, at_once=lambda: False), Accumulator(phases, world.device)
     for _ in range(2):  # buckets are as large as they stay from the second on

@@ -25,14 +25,14 @@ from trainer.distributed.world import start_world
 from trainer.steps.state import TrainState
 from trainer.phases.batch import Batch
 from trainer.steps.compilation import compile_losses
-from trainer.steps.step import phases_of
+from trainer.steps.step import get_phases
 
 config = TrainConfig.from_file(Path(sys.argv[1]))
 with start_world("gloo") as world:
     found, events = {}, []
     for mode in ("off", "on"):
         state = TrainState.create(config, world.device)
-        batch, phases = Batch(config, world, open_matching(config, Path(sys.argv[2]))), phases_of(state)
+        batch, phases = Batch(config, world, open_matching(config, Path(sys.argv[2]))), get_phases(state)
         compiled = compile_losses(phases, state, batch, config.replace({"compile": mode}), world)
         for phase in phases:
             networks = [state.roles[name].network for name in phase.roles]

@@ -98,7 +98,7 @@ def phases(config, networks):
     return first, Together(config, networks)
 
 
-state.family_of = step.family_of = lambda config: Family(roles, phases)
+state.get_family = step.get_family = lambda config: Family(roles, phases)
 '''
 PARTS = ["images", "step", "augment_p", "g", "d", "e", "b", "ema", "ema_e", "opt_g", "opt_d", "opt_e"]
 
@@ -108,8 +108,8 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its file; this process plays by it until the test ends."""
     path = tmp_path / "family.py"
     path.write_text(FAMILY)
-    monkeypatch.setattr("trainer.steps.state.family_of", None)
-    monkeypatch.setattr("trainer.steps.step.family_of", None)  # so that both are put back
+    monkeypatch.setattr("trainer.steps.state.get_family", None)
+    monkeypatch.setattr("trainer.steps.step.get_family", None)  # so that both are put back
     spec = importlib.util.spec_from_file_location("family", path)
     assert spec is not None
     assert spec.loader is not None

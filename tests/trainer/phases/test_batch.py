@@ -38,7 +38,7 @@ from trainer.phases.batch import Batch
 from trainer.config.train_config import TrainConfig
 from trainer.data.dataset import open_matching
 from trainer.steps.state import TrainState
-from trainer.steps.step import phases_of
+from trainer.steps.step import get_phases
 
 def doubled(inputs):
     # In float64, but for labels.
@@ -49,7 +49,7 @@ def gradients(config, data, world, step):
     state = TrainState.create(config, world.device)
     state.load_state_dict({**state.state_dict(), "images": step * config.step_images})
     networks = {name: role.network.double() for name, role in state.roles.items()}
-    phases, batch = phases_of(state), Batch(config, world, data)
+    phases, batch = get_phases(state), Batch(config, world, data)
     losses = {phase.key: world.wrap(phase.loss) for phase in phases}
     for phase in phases:
         loss, penalised = losses[phase.key], step % config.r1_interval == 0

@@ -10,7 +10,7 @@ import torch
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.world import World
 from trainer.phases.losses import DLoss, GLoss
-from trainer.phases.updates import update_of
+from trainer.phases.updates import get_update
 from trainer.records.run_record import RunRecord
 from trainer.steps.state import TrainState
 
@@ -98,7 +98,7 @@ def test_an_update_is_made_once_and_when_it_is_asked_for(tiny_config: TrainConfi
     for parameter in network.parameters():
         parameter.grad = torch.ones_like(parameter)
     before = [parameter.clone() for parameter in network.parameters()]
-    update = update_of(world, loss, [state.roles["discriminator"]])
+    update = get_update(world, loss, [state.roles["discriminator"]])
     assert all(torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True))
     update()
     after = [parameter.clone() for parameter in network.parameters()]
@@ -125,7 +125,7 @@ def test_layers_that_join_after_the_step_take_no_part_in_its_update(
         for parameter in state.generator.parameters():
             parameter.grad = torch.zeros_like(parameter)
         loss = GLoss(state.generator, state.discriminator, config)
-        update = update_of(world, loss, [state.roles["generator"]])
+        update = get_update(world, loss, [state.roles["generator"]])
         state.advance()
         update()
         assert ages(idle) == before

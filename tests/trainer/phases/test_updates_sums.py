@@ -8,7 +8,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.phases.phase import Terms
 from trainer.phases.updates import Accumulator
 from trainer.steps.state import TrainState
-from trainer.steps.step import phases_of
+from trainer.steps.step import get_phases
 
 CPU = torch.device("cpu")
 
@@ -19,7 +19,7 @@ def _terms(*means: float) -> Terms:
 
 def _sums(config: TrainConfig) -> Accumulator:
     small = config.replace({"ngf": 8, "ndf": 8, "z_dim": 2})
-    return Accumulator(phases_of(TrainState.create(small, CPU)), CPU)
+    return Accumulator(get_phases(TrainState.create(small, CPU)), CPU)
 
 
 def test_means_are_per_step_and_penalties_per_step_that_has_one() -> None:

@@ -35,7 +35,7 @@ class Meter:
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch, nvml: Any, gpu: Gpu, notes: Path) -> None:
     """Makes the trainer believe that it has the stand-in's GPU, and the search content with moments."""
-    monkeypatch.setattr(loop, "gpu_of", lambda _: gpu)
+    monkeypatch.setattr(loop, "find_gpu", lambda _: gpu)
     monkeypatch.setattr(node, "load_nvml", lambda _: nvml)
     monkeypatch.setattr(meters, "choose_readers", lambda *_: [Meter(nvml)])
     monkeypatch.setattr(search, "_SETTLE_SEC", 0.0)

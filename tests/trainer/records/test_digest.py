@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from trainer.config.presets import PRESETS
 from trainer.core.errors import TrainerError
-from trainer.records.digest import DIGEST, WRONG_DIGEST, digest_of, with_digest
+from trainer.records.digest import DIGEST, WRONG_DIGEST, get_digest, with_digest
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import CarbonRecord, CostRecord, DatasetRecord, EnergyRecord, RunRecord, schema
 
@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_digest_by_hand() -> None:
     text = '{"a":1.5,"b":["ü",null]}'
     expected = hashlib.sha256(text.encode()).hexdigest()
-    assert digest_of({"b": ["ü", None], "digest": "whatever", "a": 1.5}) == expected
+    assert get_digest({"b": ["ü", None], "digest": "whatever", "a": 1.5}) == expected
     assert with_digest({"b": ["ü", None], "a": 1.5}) == {"b": ["ü", None], "a": 1.5, "digest": expected}
 
 
@@ -74,18 +74,18 @@ def test_a_digest_by_hand() -> None:
 def test_any_change_of_content_changes_the_digest(values: dict[str, Any], key: str, other: Any) -> None:
     changed = {**values, key: other}
     same = json.dumps(changed, sort_keys=True) == json.dumps(values, sort_keys=True)
-    assert (digest_of(changed) == digest_of(values)) == (same or key == DIGEST)
+    assert (get_digest(changed) == get_digest(values)) == (same or key == DIGEST)
 
 
 @given(OBJECTS)
 def test_layout_and_order_are_no_content(values: dict[str, Any]) -> None:
     written = json.loads(json.dumps(values, indent=4, sort_keys=True))
-    assert digest_of(written) == digest_of(values)
+    assert get_digest(written) == get_digest(values)
 
 
 def test_what_is_written_is_sealed_and_read_back(file: Path) -> None:
     record = RunRecord.read(file)
-    assert record.digest == digest_of(json.loads(file.read_text()))
+    assert record.digest == get_digest(json.loads(file.read_text()))
     assert RunRecord.model_validate_json(file.read_bytes()) == record
     Draft202012Validator(json.loads(schema())).validate(json.loads(file.read_text()))
     again = file.with_name("again.json")
@@ -99,7 +99,7 @@ def test_a_changed_file_is_refused_with_both_digests(file: Path, change: dict[st
     values = json.loads(file.read_text())
     sealed = {**values, **change}[DIGEST]
     file.write_text(json.dumps({**values, **change}))
-    found = digest_of({**values, **change})
+    found = get_digest({**values, **change})
     with pytest.raises(TrainerError, match=r"run\.json: was changed after it was written") as caught:
         RunRecord.read(file)
     assert found in str(caught.value)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.records.file_hashes import FileSum, changed_since, sums_of
+from trainer.records.file_hashes import FileSum, changed_since, get_sums
 
 LINES = b'{"images": 16}\n{"images": 32}\n'
 
@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_file_that_is_shown_or_compared_has_its_sum(folder: Path) -> None:
-    sums = sums_of(folder)
+    sums = get_sums(folder)
     assert set(sums) == {"stats.jsonl", "samples.png", "samples/000001kimg.png", "checkpoints/000000000032.json"}
     assert sums["stats.jsonl"].bytes == len(LINES)
     assert changed_since(folder, sums, done=True) == []
@@ -30,14 +30,14 @@ def test_every_file_that_is_shown_or_compared_has_its_sum(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["stats.jsonl", "samples.png", "samples/000001kimg.png"])
 @pytest.mark.parametrize("done", [True, False])
 def test_a_changed_file_is_named(folder: Path, name: str, done: bool) -> None:
-    sums = sums_of(folder)
+    sums = get_sums(folder)
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-2] + b"9\n")
     assert changed_since(folder, sums, done=done) == [name]
 
 
 def test_a_run_that_was_not_done_may_have_gone_on(folder: Path) -> None:
-    sums = sums_of(folder)
+    sums = get_sums(folder)
     (folder / "stats.jsonl").write_bytes(LINES + b'{"images": 48}\n')
     (folder / "checkpoints/000000000048.json").write_text("{}")
     assert changed_since(folder, sums, done=False) == []
@@ -48,15 +48,15 @@ def test_a_run_that_was_not_done_may_have_gone_on(folder: Path) -> None:
 
 @pytest.mark.attack("a bucket's writer", "a record that is changed, or signed with a key of his own")
 def test_what_is_away_is_no_change_and_a_link_is_one(folder: Path) -> None:
-    sums = sums_of(folder)
+    sums = get_sums(folder)
     (folder / "samples.png").unlink()
     assert changed_since(folder, sums, done=True) == []
     (folder / "samples.png").symlink_to("/dev/zero")
     assert changed_since(folder, sums, done=True) == ["samples.png"]
-    assert "samples.png" not in sums_of(folder)
+    assert "samples.png" not in get_sums(folder)
 
 
 def test_a_records_names_open_nothing(folder: Path) -> None:
     """They are a stranger's: files are looked for by the names that a run has."""
-    stranger = {"../../etc/passwd": FileSum(bytes=1, sha256="0" * 64), **sums_of(folder)}
+    stranger = {"../../etc/passwd": FileSum(bytes=1, sha256="0" * 64), **get_sums(folder)}
     assert changed_since(folder, stranger, done=True) == []

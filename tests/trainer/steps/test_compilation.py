@@ -24,7 +24,7 @@ from trainer.run.loop import train
 from trainer.steps import compilation
 from trainer.steps.compilation import check_graphs, compile_losses
 from trainer.steps.state import TrainState
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import get_phases, new_game, step
 
 Tried = tuple[str, DLossOnFakes, GLoss, TrainState]
 
@@ -50,7 +50,7 @@ def attempt(digits_dir: Path) -> Callable[[TrainConfig], Tried]:
         with start_world("gloo") as world:
             state = TrainState.create(config, world.device)
             batch = Batch(config, world, open_matching(config, digits_dir))
-            phases = phases_of(state)
+            phases = get_phases(state)
             d_loss, g_loss = (phase.loss for phase in phases)
             assert isinstance(d_loss, DLossOnFakes)
             assert isinstance(g_loss, GLoss)
@@ -222,7 +222,7 @@ def test_what_was_compiled_can_be_switched_off_and_on_again(
     config = tiny_config.replace({"compile": "on"})
     with start_world("gloo") as world:
         state, images = TrainState.create(config, world.device), open_matching(config, digits_dir)
-        phases = phases_of(state)
+        phases = get_phases(state)
         batch = Batch(config, world, images)
         compiled = compile_losses(phases, state, batch, config, world)
         game, sums = new_game(phases, config, world)._replace(losses=compiled.losses), Accumulator(phases, world.device)
@@ -246,7 +246,7 @@ def test_what_runs_uncompiled_cannot_be_switched(tiny_config: TrainConfig, digit
     with start_world("gloo") as world:
         state = TrainState.create(tiny_config, world.device)
         batch = Batch(tiny_config, world, open_matching(tiny_config, digits_dir))
-        assert not compile_losses(phases_of(state), state, batch, tiny_config, world).can_switch
+        assert not compile_losses(get_phases(state), state, batch, tiny_config, world).can_switch
         batch.close()
 
 

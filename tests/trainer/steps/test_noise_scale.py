@@ -20,7 +20,7 @@ from trainer.phases.batch import Batch
 from trainer.phases.updates import Accumulator
 from trainer.steps.noise_scale import Looks, NoiseProbe, NoiseScale
 from trainer.steps.state import TrainState
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import get_phases, new_game, step
 
 SIZE = 4000
 TRUE = 60.0
@@ -126,7 +126,7 @@ def test_a_look_changes_no_bit_of_a_run(name: str, families: dict[str, tuple[Tra
 def trained(config: TrainConfig, data: Path, looks: int) -> dict[str, Any]:
     """Digests of the state after four steps, before each of which it was looked at so often."""
     state, world = TrainState.create(config, CPU), World.alone(CPU)
-    shards, phases = ShardedImages.open(data), phases_of(state)
+    shards, phases = ShardedImages.open(data), get_phases(state)
     game, sums, probe = new_game(phases, config, world), Accumulator(phases, CPU), NoiseProbe(config, world, phases)
     torch.manual_seed(0)
     batch = Batch(config, world, shards)

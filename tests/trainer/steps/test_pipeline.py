@@ -33,7 +33,7 @@ from trainer.distributed.world import start_world
 from trainer.steps.state import TrainState
 from trainer.phases.batch import Batch
 from trainer.networks.precision import choose
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import new_game, get_phases, step
 from trainer.phases.updates import Accumulator
 from trainer.telemetry.meters import _grad_norm
 
@@ -58,7 +58,7 @@ def train(world, config, out):
             parameter.data += 0.02 * torch.randn(parameter.shape, generator=drawn)
     said = divide(state, config, world)
     state.use(choose(config.precision, world.device))
-    phases = phases_of(state)
+    phases = get_phases(state)
     batch, game = Batch(config, world, data), new_game(phases, config, world)
     lines = []
     for _ in range(4):

@@ -112,11 +112,11 @@ def test_one_bit_is_enough_on_two_real_workers(torchrun: Callable[..., Any], tmp
 FOUR_WORKERS = """
 import dataclasses, torch
 from torch.distributed.tensor import distribute_tensor, Replicate, Shard
-from trainer.distributed.world import mesh_of, start_world
+from trainer.distributed.world import get_mesh, start_world
 from trainer.steps.replica_check import first_difference
 
 with start_world("gloo") as world:
-    world = dataclasses.replace(world, mesh=mesh_of(4, 2, world.device, "hsdp"))
+    world = dataclasses.replace(world, mesh=get_mesh(4, 2, world.device, "hsdp"))
     assert world.first_with_part == [0, 1, 0, 1] and world.dp_rank == world.rank and world.dp_size == 4
     split = distribute_tensor(torch.arange(6.0), world.mesh, [Replicate(), Shard(0)])
     assert first_difference(world, [("split", split)]) is None

@@ -21,12 +21,12 @@ from trainer.data.images_in_memory import ImagesInMemory
 from trainer.distributed.gathered_window import GatheredWindow
 from trainer.distributed.sharded_modules import local, whole
 from trainer.steps.sharding import shard
-from trainer.distributed.world import mesh_of, start_world
+from trainer.distributed.world import get_mesh, start_world
 from trainer.records.digest import RunIdentity
 from trainer.steps.state import TrainState
 from trainer.phases import batch as batches
 from trainer.networks.precision import choose
-from trainer.steps.step import new_game, phases_of, step
+from trainer.steps.step import new_game, get_phases, step
 from trainer.phases.updates import Accumulator
 
 def bytes_of(tensors):
@@ -73,7 +73,7 @@ def check_saved(state, world, config, folder):
     found = load(folder / f"{state.images:012d}.pt")
     assert state_digests(found.read()) == digests
     other = "hsdp" if config.shard == "fsdp2" else "fsdp2"
-    world = dataclasses.replace(world, mesh=mesh_of(world.world_size, 2, world.device, other))
+    world = dataclasses.replace(world, mesh=get_mesh(world.world_size, 2, world.device, other))
     again = TrainState.create(config, world.device)
     for role in again.roles.values():
         for network in filter(None, (role.network, role.ema)):
@@ -107,7 +107,7 @@ def train(world, config, out):
     GatheredWindow._unpack = peaks(windows, gathered)
     to_floats = batches.to_floats
     batches.to_floats = lambda *pixels: to_floats(*pixels).to(torch.float64 if exact else torch.float32)
-    phases = phases_of(state)
+    phases = get_phases(state)
     batch, game = batches.Batch(config, world, data), new_game(phases, config, world)
     lines = []
     for _ in range(3):
@@ -134,7 +134,7 @@ def train(world, config, out):
 with start_world("gloo") as world:
     for name, preset, changes in json.loads(sys.argv[2]):
         for how, nodes in (("ddp", 1), ("fsdp2", 1), ("hsdp", 2)):
-            mesh = mesh_of(world.world_size, nodes, world.device, how)
+            mesh = get_mesh(world.world_size, nodes, world.device, how)
             config = PRESETS[preset].replace({**changes, "shard": how})
             train(dataclasses.replace(world, mesh=mesh), config, f"{sys.argv[1]}/{name}-{how}")
 """

@@ -22,7 +22,7 @@ from trainer.phases.batch import Batch
 from trainer.phases.updates import Accumulator
 from trainer.steps import step_graph
 from trainer.steps.state import TrainState
-from trainer.steps.step import new_game, phases_of
+from trainer.steps.step import get_phases, new_game
 from trainer.steps.step_graph import TIMED, WARM_UP, StepGraph, _Snapshot, cuda_recorder
 
 Families = dict[str, tuple[TrainConfig, Path]]
@@ -58,7 +58,7 @@ class Run:
     ) -> None:
         self.state = TrainState.create(config, device)
         self.state.use(choose(config.precision, device))
-        world, phases = world or World.alone(device), phases_of(self.state)
+        world, phases = world or World.alone(device), get_phases(self.state)
         self.batch, self.game = Batch(config, world, open_matching(config, folder)), new_game(phases, config, world)
         self.sums = Accumulator(phases, device)
         record = cuda_recorder() if device.type == "cuda" else stand_in(self.state)

@@ -12,7 +12,7 @@ import torch
 from trainer.core.cgroups import GroupMemory, memory_of_groups
 from trainer.distributed.world import World
 from trainer.power.energy import Gpu
-from trainer.telemetry.devices import device_name, free_host_memory_gib, gpu_of, load
+from trainer.telemetry.devices import device_name, find_gpu, free_host_memory_gib, load
 
 
 def world_on(device: str) -> World:
@@ -23,7 +23,7 @@ def test_a_cpu_has_no_gpus_figures() -> None:
     found = load(world_on("cpu"))
     assert found.rss_gib > 0.01
     assert (found.gpu_gib, found.gpu_utilisation) == (None, None)
-    assert gpu_of(world_on("cpu")) is None
+    assert find_gpu(world_on("cpu")) is None
     assert device_name(world_on("cpu")).startswith("cpu, ")
 
 
@@ -35,18 +35,18 @@ def test_a_nodes_cores_and_memory_are_counted_once() -> None:
     assert 0 < first.cpu_sec <= second.cpu_sec
 
 
-def groups_of(monkeypatch: pytest.MonkeyPatch, *groups: GroupMemory) -> None:
+def get_groups(monkeypatch: pytest.MonkeyPatch, *groups: GroupMemory) -> None:
     monkeypatch.setattr("trainer.telemetry.devices.memory_of_groups", lambda: iter(groups))
 
 
 def test_what_the_limits_of_control_groups_leave_bounds_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups_of(monkeypatch)
+    get_groups(monkeypatch)
     assert free_host_memory_gib() > 0.1
-    groups_of(monkeypatch, GroupMemory(0, 1 << 60))
+    get_groups(monkeypatch, GroupMemory(0, 1 << 60))
     assert free_host_memory_gib() > 0.1
-    groups_of(monkeypatch, GroupMemory(10 << 20, 60 << 20), GroupMemory(980 << 20, 1000 << 20))
+    get_groups(monkeypatch, GroupMemory(10 << 20, 60 << 20), GroupMemory(980 << 20, 1000 << 20))
     assert free_host_memory_gib() == 20 / 1024, "the one with the least room"
-    groups_of(monkeypatch, GroupMemory(70 << 20, 60 << 20))
+    get_groups(monkeypatch, GroupMemory(70 << 20, 60 << 20))
     assert free_host_memory_gib() == 0
 
 
@@ -77,7 +77,7 @@ def test_a_gpu_is_named_and_its_use_is_a_share(monkeypatch: pytest.MonkeyPatch) 
     first, second = load(world), load(world)
     assert (first[1:3], first.gpu_memory_share) == ((3.0, 0.97), 0.75)
     assert (second.gpu_gib, second.gpu_memory_share) == (1.0, 0.25), "what is held now, after less was taken"
-    assert gpu_of(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
+    assert find_gpu(world) == Gpu("NVIDIA H100", "GPU-0123", 0)
     assert device_name(world) == "NVIDIA H100"
 
 
@@ -115,11 +115,11 @@ def test_a_quota_bounds_the_cores_that_count(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_node_is_as_full_as_the_fullest_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups_of(monkeypatch)
+    get_groups(monkeypatch)
     machine = load(world_on("cpu")).host_memory_share
     assert machine is not None
     assert 0 < machine < 1
-    groups_of(monkeypatch, GroupMemory(1, 1000), GroupMemory(995, 1000), GroupMemory(0, 1 << 60))
+    get_groups(monkeypatch, GroupMemory(1, 1000), GroupMemory(995, 1000), GroupMemory(0, 1 << 60))
     assert load(world_on("cpu")).host_memory_share == pytest.approx(0.995)
 
 

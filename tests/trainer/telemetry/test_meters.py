@@ -14,7 +14,7 @@ from trainer.phases.updates import Accumulator
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import RunContext
 from trainer.steps.state import TrainState
-from trainer.steps.step import phases_of
+from trainer.steps.step import get_phases
 from trainer.telemetry.devices import Load
 from trainer.telemetry.flops import StepFlops
 from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
@@ -63,7 +63,7 @@ def _line(
     meters = Meters(config, world, RunContext(), 0, StepFlops(WORK, PEAK))
     clock[0] += 0.5
     state.images, state.step = 160, 10
-    line: dict[str, Any] = meters.line(state, Accumulator(phases_of(state), torch.device("cpu")), stalls)
+    line: dict[str, Any] = meters.line(state, Accumulator(get_phases(state), torch.device("cpu")), stalls)
     return line
 
 
@@ -90,7 +90,7 @@ def test_time_that_went_into_metrics_is_none_of_the_steps(
     for metrics_sec in (0.0, 10.0, 10.0, 15.0):  # since the session began
         clock[0] += 0.5 + metrics_sec - (found[-1]["metrics_sec"] if found else 0.0)
         state.images += 160
-        sums = Accumulator(phases_of(state), torch.device("cpu"))
+        sums = Accumulator(get_phases(state), torch.device("cpu"))
         found.append(meters.line(state, sums, Stalls(0.0, 0.0, 0.0, metrics_sec)))
     assert [line["images_per_sec"] for line in found] == pytest.approx([320] * 4)
     assert [line["mfu"] for line in found] == pytest.approx([320 * 1e6 / 1e12] * 4)
@@ -127,7 +127,7 @@ def test_whoever_is_the_slowest_since_the_last_line_counts(
         late = 30.0 * minute
         others.append(Stalls(late, late, late, allreduce=6.0 * minute if minute > 1 else None))
         own = Stalls(100.0, 100.0, 100.0, allreduce=20.0)
-        found.append(meters.line(state, Accumulator(phases_of(state), torch.device("cpu")), own))
+        found.append(meters.line(state, Accumulator(get_phases(state), torch.device("cpu")), own))
     for name in ("loader_stall_sec", "checkpoint_stall_sec", "telemetry_sec"):
         assert [line[name] for line in found] == [100.0, 130.0, 160.0, 190.0]
     assert [line["allreduce_wait_sec"] for line in found] == [20.0, 20.0, 32.0, 38.0]

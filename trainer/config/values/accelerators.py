@@ -32,7 +32,7 @@ class Peak(NamedTuple):
     tflops: float
 
 
-def peak_of(device: str, precision: str) -> Peak | None:
+def find_peak(device: str, precision: str) -> Peak | None:
     """Of "NVIDIA H100 80GB HBM3", say, or "H100-NVL"; `precision` is fp32, tf32, bf16 or fp16. None: not published."""
     words = set(device.replace("-", " ").split())
     for name in sorted(PEAK_TFLOPS, key=len, reverse=True):

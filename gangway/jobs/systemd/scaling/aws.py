@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, tags_of, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, get_tags, told_by
 
 _FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
 
@@ -19,7 +19,7 @@ class AwsScaler:
     def __init__(self, region: str) -> None:
         self._region = region
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         """By one question for all."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -27,7 +27,7 @@ class AwsScaler:
             answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
         except (BotoCoreError, ClientError) as error:
             raise InputError(", ".join(names), f"cannot be read: {error}", fix=_FIX) from None
-        found = {group["AutoScalingGroupName"]: _state_of(group) for group in answer["AutoScalingGroups"]}
+        found = {group["AutoScalingGroupName"]: _get_state(group) for group in answer["AutoScalingGroups"]}
         if lacking := [name for name in names if name not in found]:
             raise InputError(
                 f"Auto Scaling group {lacking[0]}",
@@ -49,7 +49,7 @@ class AwsScaler:
                 "Value": value,
                 "PropagateAtLaunch": False,
             }
-            for key, value in tags_of(change, now).items()
+            for key, value in get_tags(change, now).items()
         ]
         try:
             # First what holds the next change back: one that is not made costs its time, one too many might cost nodes.
@@ -69,7 +69,7 @@ class AwsScaler:
         return boto3.client("autoscaling", region_name=self._region)
 
 
-def _state_of(group: Any) -> GroupState:
+def _get_state(group: Any) -> GroupState:
     changed_at, changed_why = told_by({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
     return GroupState(
         name=group["AutoScalingGroupName"],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, tags_of, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, get_tags, told_by
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.azure.api import COMPUTE_VERSION
 from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
@@ -62,7 +62,7 @@ class AzureScaler:
         self._place = f"/subscriptions/{subscription_id}/resourceGroups/{resource_group}/providers/{_SETS}"
         self._together, self._is_held = together, is_held
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         """What is asked of the first is what its tags say, and of the others the size that the head has set."""
         sets = [self._read(name) for name in names]
         first = sets[0]
@@ -85,7 +85,7 @@ class AzureScaler:
 
     def carry_out(self, change: Change, now: datetime) -> str:
         """By tags of the first, in one call."""
-        tags = {WANTED_TAG: str(change.nodes), **tags_of(change, now)}
+        tags = {WANTED_TAG: str(change.nodes), **get_tags(change, now)}
         # By the tags' own API: a PATCH of the scale set itself would take the right to change it.
         self._rest.call(
             f"scale set {change.group}, tags for {change.nodes} nodes",

@@ -58,7 +58,7 @@ class Change(NamedTuple):
     why: str
 
 
-def nodes_of(groups: Sequence[GroupState]) -> int | None:
+def find_nodes(groups: Sequence[GroupState]) -> int | None:
     """Nodes that the job has; None before the first."""
     return sum(group.in_service for group in groups) or None
 
@@ -69,7 +69,7 @@ def since_change_sec(groups: Sequence[GroupState], now: datetime) -> float:
     return float("inf") if at is None else max(0.0, (now - at).total_seconds())
 
 
-def change_of(
+def get_change(
     groups: Sequence[GroupState], wanted: Decision, least: int, hold_sec: float, now: datetime
 ) -> Change | str:
     """The change that brings the job to the wanted number, or why there is none. `groups`: in the ladder's order;
@@ -96,7 +96,7 @@ def change_of(
 class Scaler(Protocol):
     """A provider's calls, as whoever runs the command may make them."""
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         """The groups as the provider has them, in this order, which is the ladder's. InputError: they cannot be read,
         or one is not there.
         """
@@ -109,7 +109,7 @@ class Scaler(Protocol):
         ...
 
 
-def tags_of(change: Change, now: datetime) -> dict[str, str]:
+def get_tags(change: Change, now: datetime) -> dict[str, str]:
     """When a change is asked for, and why, as a group's tags."""
     why = f"{change.was} to {change.nodes}: {change.why}"
     said = {AT_TAG: now.astimezone(UTC).isoformat(timespec="seconds"), WHY_TAG: why}
@@ -118,10 +118,10 @@ def tags_of(change: Change, now: datetime) -> dict[str, str]:
 
 def told_by(tags: Mapping[str, str]) -> tuple[datetime | None, str]:
     """When a group's number was last changed, and why, by its tags."""
-    return time_of(tags.get(AT_TAG, "")), tags.get(WHY_TAG, "")
+    return find_time(tags.get(AT_TAG, "")), tags.get(WHY_TAG, "")
 
 
-def time_of(text: str) -> datetime | None:
+def find_time(text: str) -> datetime | None:
     """Of a tag that a person may have written anew: what is no time with its zone counts as none."""
     try:
         found = datetime.fromisoformat(text)

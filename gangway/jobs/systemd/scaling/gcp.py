@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gangway.jobs.systemd.scaling.base import Change, GroupState, time_of
+from gangway.jobs.systemd.scaling.base import Change, GroupState, find_time
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.gcp.notices import LEAVE_TAG
 
@@ -80,7 +80,7 @@ class GcpScaler:
         self._rest = Rest(session, api_url, _FIX)
         self._project, self._zones, self._most, self._is_held = project, dict(zones), most, is_held
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         """A node that was asked to leave counts no more."""
         first = self._read(names[0])
         changed_at, changed_why = self._last_change(names[0], first.base_name)
@@ -151,7 +151,7 @@ class GcpScaler:
                 is_group = kind.endswith("/instanceGroupManagers") and target == name
                 if is_group or (kind.endswith("/instances") and target.startswith(f"{base_name}-")):
                     what = "another size" if is_group else "nodes were asked to leave"
-                    return time_of(one.get("insertTime", "")), f"{what}, by {one.get('user', 'nobody knows whom')}"
+                    return find_time(one.get("insertTime", "")), f"{what}, by {one.get('user', 'nobody knows whom')}"
             if not page.get("nextPageToken"):
                 return None, ""
             params = {**params, "pageToken": page["nextPageToken"]}

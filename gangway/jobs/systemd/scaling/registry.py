@@ -6,7 +6,7 @@ from typing import Any
 from components.core.findings import InputError
 from gangway.jobs.systemd.scaling.base import Scaler
 from stacks.config.stack_config import StackConfig
-from stacks.program import program_of
+from stacks.program import get_program
 
 
 def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
@@ -19,7 +19,7 @@ def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
     return [str(name) for name in names]
 
 
-def scaler_of(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
+def get_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
     """`outputs`: of the stack's program; `is_held`: whether nodes hold launches by the run's bucket. InputError: nobody
     is logged in.
     """
@@ -38,7 +38,7 @@ def _azure(config: StackConfig, outputs: Mapping[str, Any], *, is_held: bool) ->
     from gangway.jobs.systemd.scaling.azure import AzureScaler
     from gangway.sessions.azure import open_session
 
-    planned = program_of(config.provider).plan(config)
+    planned = get_program(config.provider).plan(config)
     return AzureScaler(
         open_session(planned.subscription_id),
         planned.subscription_id,
@@ -53,7 +53,7 @@ def _gcp(config: StackConfig, names: Sequence[str], *, is_held: bool) -> Scaler:
     from components.gcp.tpu.api import TpuError, open_session
     from gangway.jobs.systemd.scaling.gcp import API_URL, GcpScaler
 
-    planned = program_of(config.provider).plan(config)
+    planned = get_program(config.provider).plan(config)
     try:
         session = open_session(API_URL)
     except TpuError as problem:

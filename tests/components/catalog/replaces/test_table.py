@@ -9,7 +9,7 @@ import pytest
 from pulumi._types import input_type_py_to_pulumi_names
 
 from components.catalog.replaces.table import FOLDER, Changed, load
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 
 REPOSITORY = Path(__file__).parents[4]
 FSX = "aws:fsx:LustreFileSystem"
@@ -25,7 +25,7 @@ def inputs_of(kind: str) -> set[str]:
 
 def classified(provider: str) -> list[str]:
     """The types that the provider's components declare; test_retention.py compares them with the sources."""
-    return sorted({type_ for each in provider_of(provider).retention.classes for type_ in each})
+    return sorted({type_ for each in get_provider(provider).retention.classes for type_ in each})
 
 
 @pytest.mark.parametrize("provider", [one.name for one in all_providers() if one.retention.data])

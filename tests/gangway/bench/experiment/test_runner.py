@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from gangway.bench.experiment.neighbour import BusyNeighbour
-from gangway.bench.experiment.runner import FailedRunError, is_reached, job_of, run_item
-from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached, items_of
+from gangway.bench.experiment.runner import FailedRunError, get_job, is_reached, run_item
+from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached, get_items
 from gangway.bench.processes import Stop
 
 _TRAINER = """
@@ -43,7 +43,7 @@ _FOREVER = 10**9
 
 @pytest.fixture
 def item(values: dict[str, Any]) -> Item:
-    return items_of(ExperimentConfig.model_validate(values))[0]
+    return get_items(ExperimentConfig.model_validate(values))[0]
 
 
 @pytest.fixture
@@ -134,9 +134,11 @@ def test_a_neighbour_ends_with_an_error_of_whoever_began_it() -> None:
 
 
 def test_both_arms_are_the_same_job_but_for_their_own_arguments(values: dict[str, Any], tmp_path: Path) -> None:
-    one, other = items_of(ExperimentConfig.model_validate(values))[:2]
+    one, other = get_items(ExperimentConfig.model_validate(values))[:2]
     control, treatment = sorted((one, other), key=lambda item: item.arm.name)
-    words = [[word.replace(item.name, "NAME") for word in job_of(item, tmp_path).argv] for item in (control, treatment)]
+    words = [
+        [word.replace(item.name, "NAME") for word in get_job(item, tmp_path).argv] for item in (control, treatment)
+    ]
     place = words[1].index("--mirror")
     assert words[0] == words[1][:place] + words[1][place + 2 :]
     assert json.dumps(words[0]).count("--seed") == 1
@@ -144,6 +146,6 @@ def test_both_arms_are_the_same_job_but_for_their_own_arguments(values: dict[str
 
 def test_an_arm_has_its_own_threads(values: dict[str, Any], tmp_path: Path) -> None:
     values["scenarios"][0] |= {"threads": 2, "static_threads": 1}
-    items = items_of(ExperimentConfig.model_validate({**values, "static": {"name": "static"}}))
-    threads = {item.arm.name: job_of(item, tmp_path).env["OMP_NUM_THREADS"] for item in items}
+    items = get_items(ExperimentConfig.model_validate({**values, "static": {"name": "static"}}))
+    threads = {item.arm.name: get_job(item, tmp_path).env["OMP_NUM_THREADS"] for item in items}
     assert threads == {"control": "2", "static": "1", "treatment": "2"}

@@ -10,7 +10,7 @@ import yaml
 
 from components.core.findings import InputError
 from components.estimate.statistics import FEWEST_PAIRS
-from gangway.bench.experiment.suite import ExperimentConfig, arms_of, is_experiment, items_of, load_experiment
+from gangway.bench.experiment.suite import ExperimentConfig, get_arms, get_items, is_experiment, load_experiment
 from gangway.bench.suite import find_suite
 
 REPO = Path(__file__).resolve().parents[4]
@@ -23,12 +23,12 @@ def test_shipped_experiments_are_found_and_read(path: Path) -> None:
     assert is_experiment(path)
     suite = load_experiment(path)
     assert suite.name == path.stem
-    small, full = items_of(suite, small=True), items_of(suite)
+    small, full = get_items(suite, small=True), get_items(suite)
     assert sum(item.kimg for item in small) < sum(item.kimg for item in full)
     assert len({item.name for item in full}) == len(full)
     for items in (small, full):
         runs = Counter((item.scenario.name, item.arm.name) for item in items)
-        assert set(runs) == {(one.name, arm.name) for one in suite.scenarios for arm in arms_of(suite, "")}
+        assert set(runs) == {(one.name, arm.name) for one in suite.scenarios for arm in get_arms(suite, "")}
         assert min(runs.values()) >= FEWEST_PAIRS, "or nothing can be claimed"
 
 
@@ -42,8 +42,8 @@ def test_no_other_suite_is_an_experiment() -> None:
 def test_arms_take_turns_in_pairs_of_one_seed(order_seed: int, values: dict[str, Any]) -> None:
     values["scenarios"][0]["seeds"] = list(range(6))
     suite = ExperimentConfig.model_validate({**values, "order_seed": order_seed})
-    items = items_of(suite)
-    assert items == items_of(suite), "the same draw"
+    items = get_items(suite)
+    assert items == get_items(suite), "the same draw"
     names = [item.arm.name for item in items]
     pairs = [tuple(names[place : place + 2]) for place in range(0, 12, 2)]
     assert all(set(pair) == {"control", "treatment"} for pair in pairs)
@@ -57,7 +57,7 @@ def test_arms_take_turns_in_pairs_of_one_seed(order_seed: int, values: dict[str,
 def test_three_arms_meet_every_order_once_in_six_seeds(order_seed: int, values: dict[str, Any]) -> None:
     values["scenarios"][0]["seeds"] = list(range(6))
     suite = ExperimentConfig.model_validate({**values, "order_seed": order_seed, "static": {"name": "static"}})
-    names = [item.arm.name for item in items_of(suite)]
+    names = [item.arm.name for item in get_items(suite)]
     assert {tuple(names[place : place + 3]) for place in range(0, 18, 3)} == {
         *itertools.permutations(("control", "static", "treatment"))
     }
@@ -65,22 +65,22 @@ def test_three_arms_meet_every_order_once_in_six_seeds(order_seed: int, values: 
 
 def test_who_comes_first_is_drawn(values: dict[str, Any]) -> None:
     suites = [ExperimentConfig.model_validate({**values, "order_seed": seed}) for seed in range(40)]
-    assert set(Counter(items_of(suite)[0].arm.name for suite in suites)) == {"control", "treatment"}
+    assert set(Counter(get_items(suite)[0].arm.name for suite in suites)) == {"control", "treatment"}
 
 
 def test_the_treatment_can_be_chosen(values: dict[str, Any]) -> None:
     suite = ExperimentConfig.model_validate({**values, "arms": [*values["arms"], {"name": "other"}]})
-    assert [arm.name for arm in arms_of(suite, "")] == ["control", "treatment"]
-    assert [arm.name for arm in arms_of(suite, "other")] == ["control", "other"]
+    assert [arm.name for arm in get_arms(suite, "")] == ["control", "treatment"]
+    assert [arm.name for arm in get_arms(suite, "other")] == ["control", "other"]
     for wrong in ("control", "othr"):
         with pytest.raises(InputError) as told:
-            arms_of(suite, wrong)
+            get_arms(suite, wrong)
         assert (told.value.place, told.value.value, told.value.allowed) == ("--treatment", wrong, "treatment, other")
 
 
 def test_what_a_scenario_gives_to_the_treatment_is_not_the_controls(values: dict[str, Any]) -> None:
     changes = {"args": ["--loader-threads", "1"], "treatment_args": ["--mirror", "false"]}
-    items = items_of(ExperimentConfig.model_validate(_with(values, **changes)))
+    items = get_items(ExperimentConfig.model_validate(_with(values, **changes)))
     told = {item.arm.name: item.args for item in items}
     both = ("--loader-threads", "1")
     assert told == {"control": both, "treatment": (*both, "--mirror", "true", "--mirror", "false")}
@@ -89,7 +89,7 @@ def test_what_a_scenario_gives_to_the_treatment_is_not_the_controls(values: dict
 def test_fixed_settings_are_the_static_arms_alone(values: dict[str, Any]) -> None:
     changes = {"threads": 2, "static_threads": 1, "static_args": ["--loader-threads", "2"]}
     static = {"name": "fixed", "args": ["--controller", "off"]}
-    items = items_of(ExperimentConfig.model_validate({**_with(values, **changes), "static": static}))
+    items = get_items(ExperimentConfig.model_validate({**_with(values, **changes), "static": static}))
     assert {item.arm.name: (item.threads, "--loader-threads" in item.args) for item in items} == {
         "control": (2, False),
         "fixed": (1, True),
@@ -133,4 +133,4 @@ def test_the_example_of_the_documentation_is_an_experiment(tmp_path: Path) -> No
     path = tmp_path / "example.yaml"
     path.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     assert is_experiment(path)
-    assert len(items_of(load_experiment(path))) == 18
+    assert len(get_items(load_experiment(path))) == 18

@@ -11,7 +11,7 @@ import pytest
 from components.core.findings import InputError
 from components.estimate.statistics import compare_pairs, correct
 from gangway.bench.experiment.page import write_page
-from gangway.bench.experiment.table import COLUMNS, findings_of
+from gangway.bench.experiment.table import COLUMNS, get_findings
 
 Times = dict[tuple[str, int], float]
 
@@ -84,7 +84,7 @@ CLEAR = [(100 + n, 60 + n % 3) for n in range(6)]
 
 
 def test_a_clear_gain_is_claimed_with_its_interval(recorded: Callable[..., Path]) -> None:
-    findings = findings_of(recorded(_times(*CLEAR)))
+    findings = get_findings(recorded(_times(*CLEAR)))
     scenario = findings.scenarios[0]
     assert scenario.time is not None
     assert scenario.time.change == pytest.approx(math.prod(b / a for a, b in CLEAR) ** (1 / 6) - 1)
@@ -106,7 +106,7 @@ def test_a_clear_gain_is_claimed_with_its_interval(recorded: Callable[..., Path]
 
 
 def test_no_difference_is_called_that(recorded: Callable[..., Path]) -> None:
-    scenario = findings_of(recorded(_times(*((100, 90 + 4 * n) for n in range(6))))).scenarios[0]
+    scenario = get_findings(recorded(_times(*((100, 90 + 4 * n) for n in range(6))))).scenarios[0]
     assert "no difference shown" in scenario.verdict
     assert not any("*" in cell for cell in scenario.rows[-1].cells)
 
@@ -114,7 +114,7 @@ def test_no_difference_is_called_that(recorded: Callable[..., Path]) -> None:
 def test_the_page_is_one_family_of_claims(recorded: Callable[..., Path]) -> None:
     """Of time, energy, its double, quality, CPU use and the total: what would be claimed alone is not claimed there."""
     times = _times(*((100, 100 + gain) for gain in (-1, -9, -3, -8, 1, -7)))
-    time = findings_of(recorded(times)).scenarios[0].time
+    time = get_findings(recorded(times)).scenarios[0].time
     assert time is not None
     assert time.high is not None
     assert time.high < 0
@@ -123,14 +123,14 @@ def test_the_page_is_one_family_of_claims(recorded: Callable[..., Path]) -> None
 
 @pytest.mark.parametrize("pairs", range(1, 6))
 def test_fewer_than_six_pairs_prove_nothing(pairs: int, recorded: Callable[..., Path]) -> None:
-    scenario = findings_of(recorded(_times(*CLEAR[:pairs]))).scenarios[0]
+    scenario = get_findings(recorded(_times(*CLEAR[:pairs]))).scenarios[0]
     assert scenario.time is not None
     assert (scenario.time.low, scenario.time.high, scenario.time.direction) == (None, None, 0)
     assert f"{pairs} of 6" in scenario.verdict
 
 
 def test_runs_without_their_other_half_are_in_no_change(recorded: Callable[..., Path]) -> None:
-    time = findings_of(recorded({("control", 0): 100, ("rules", 0): 80, ("control", 1): 300})).scenarios[0].time
+    time = get_findings(recorded({("control", 0): 100, ("rules", 0): 80, ("control", 1): 300})).scenarios[0].time
     assert time is not None
     assert time.change == pytest.approx(-0.2)
     assert (time.pairs, time.missing) == (1, 1)
@@ -139,14 +139,14 @@ def test_runs_without_their_other_half_are_in_no_change(recorded: Callable[..., 
 @pytest.mark.parametrize(("slower", "word"), [(101, "kept"), (105, "broken")])
 def test_what_was_asked_of_a_right_run_is_judged(slower: float, word: str, recorded: Callable[..., Path]) -> None:
     folder = recorded(_times((100, slower), (100, slower)), most_slower=0.02)
-    assert word in findings_of(folder).scenarios[0].verdict
+    assert word in get_findings(folder).scenarios[0].verdict
 
 
 @pytest.mark.parametrize(("pairs", "claimed"), [(5, False), (9, True)])
 def test_quality_that_is_worse_is_said(pairs: int, claimed: bool, recorded: Callable[..., Path]) -> None:
     """The same in each pair, so that sign flips decide; the page has five changes."""
     times = _times(*((100 + n, 60 + n % 3) for n in range(pairs)))
-    assert ("worse" in findings_of(recorded(times, quality=150.0)).scenarios[0].verdict) is claimed
+    assert ("worse" in get_findings(recorded(times, quality=150.0)).scenarios[0].verdict) is claimed
 
 
 def _three_arms(pairs: int = 8) -> Times:
@@ -161,7 +161,7 @@ def _three_arms(pairs: int = 8) -> Times:
 
 def test_the_static_arm_is_compared_with_both(recorded: Callable[..., Path]) -> None:
     times = _three_arms()
-    findings = findings_of(recorded(times, static="static"))
+    findings = get_findings(recorded(times, static="static"))
     assert (findings.control, findings.static, findings.treatment) == ("control", "static", "rules")
     rows = findings.scenarios[0].rows
     assert [row.label.partition(",")[0] for row in rows] == [
@@ -178,7 +178,7 @@ def test_the_static_arm_is_compared_with_both(recorded: Callable[..., Path]) -> 
 
 
 def test_totals_are_given_without_the_largest_scenario_too(recorded: Callable[..., Path]) -> None:
-    findings = findings_of(recorded(_three_arms(), static="static", scenarios=("large", "little")))
+    findings = get_findings(recorded(_three_arms(), static="static", scenarios=("large", "little")))
     assert [total.without for total in findings.totals] == ["", "large"] * 3
     times = {one.name: one.time for one in findings.scenarios}
     whole, rest = (total.time for total in findings.totals[:2])
@@ -192,7 +192,7 @@ def test_totals_are_given_without_the_largest_scenario_too(recorded: Callable[..
 def test_all_contrasts_and_totals_are_one_family(recorded: Callable[..., Path]) -> None:
     """The same treatment and control claim less beside a third arm."""
     times = _three_arms()
-    three = findings_of(recorded(times, static="static")).totals[0].time
+    three = get_findings(recorded(times, static="static")).totals[0].time
     assert three is not None
     assert three.p_value is not None
     alone = compare_pairs([[(times["control", seed], times["rules", seed]) for seed in range(8)]])
@@ -210,7 +210,7 @@ def test_an_experiment_that_is_stopped_after_its_first_run_has_a_page(recorded: 
 
 
 def test_the_papers_rows_are_theirs(recorded: Callable[..., Path]) -> None:
-    theirs = findings_of(recorded(_times((100, 60)))).theirs
+    theirs = get_findings(recorded(_times((100, 60)))).theirs
     assert {row.kind for row in theirs} == {"theirs"}
     assert any("48 h" in row.cells for row in theirs)
 
@@ -228,4 +228,4 @@ def test_the_page_shows_rows_and_decisions_and_escapes(recorded: Callable[..., P
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"experiment\.json"):
-        findings_of(tmp_path)
+        get_findings(tmp_path)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from components.core.findings import InputError
 from gangway.cli.audit import audited
 from gangway.cli.main import app
-from gangway.finops.audit.aws import DETAILS, list_aws, regions_of, state_keys
+from gangway.finops.audit.aws import DETAILS, get_regions, list_aws, state_keys
 from gangway.finops.audit.classify_orphans import Billed, CloudResource
 from gangway.finops.audit.state import State, StateResource
 
@@ -216,10 +216,10 @@ def test_regions_are_asked_one_by_one() -> None:
 
 @pytest.mark.slow
 def test_which_regions() -> None:
-    assert regions_of(client, None, REGION) == [REGION, "us-east-1"]
-    assert regions_of(client, None, "us-east-1") == ["us-east-1"]
-    assert regions_of(client, "eu-north-1, us-east-1,eu-north-1", REGION) == ["eu-north-1", "us-east-1"]
-    every = regions_of(client, "all", REGION)
+    assert get_regions(client, None, REGION) == [REGION, "us-east-1"]
+    assert get_regions(client, None, "us-east-1") == ["us-east-1"]
+    assert get_regions(client, "eu-north-1, us-east-1,eu-north-1", REGION) == ["eu-north-1", "us-east-1"]
+    every = get_regions(client, "all", REGION)
     assert len(every) > 10
     assert REGION in every
 
@@ -228,7 +228,7 @@ def test_which_regions() -> None:
 def test_no_region_is_no_question(words: str) -> None:
     """Else nothing would be asked, and nothing be left over."""
     with pytest.raises(InputError, match=f"--regions: names no region(.|\\n)*write --regions {REGION}"):
-        regions_of(client, words, REGION)
+        get_regions(client, words, REGION)
 
 
 def test_a_region_that_nobody_could_have_and_a_profile_that_is_not_there_are_named(

@@ -66,7 +66,7 @@ def report_samples(repo: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def record_of(report_samples: ModuleType) -> Callable[..., RunRecord]:
+def get_record(report_samples: ModuleType) -> Callable[..., RunRecord]:
     """A record of some sessions, with the dollars and emissions that they come to."""
     whole: RunRecord = report_samples.build_record()
 
@@ -112,9 +112,9 @@ def record_of(report_samples: ModuleType) -> Callable[..., RunRecord]:
 
 
 @pytest.fixture(scope="session")
-def run_1(record_of: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]) -> RunRecord:
+def run_1(get_record: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]) -> RunRecord:
     """Two spot nodes from 10:00 to 13:30."""
-    return record_of([session_of(10, 13.5, "spot", "spot")])
+    return get_record([session_of(10, 13.5, "spot", "spot")])
 
 
 @pytest.fixture(scope="session")

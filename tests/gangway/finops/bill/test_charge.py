@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from gangway.finops.bill.charge import amount, moment, optional_amount, provider_key, tag_key, tags_of, value_of, word
+from gangway.finops.bill.charge import amount, get_tags, get_value, moment, optional_amount, provider_key, tag_key, word
 
 TEN = datetime(2026, 10, 5, 10, tzinfo=UTC)
 
@@ -66,19 +66,19 @@ def test_numbers() -> None:
     ],
 )
 def test_one_tag_in_every_spelling(value: Any) -> None:
-    assert tags_of(value) == {"gangway_stack": "Demo"}
+    assert get_tags(value) == {"gangway_stack": "Demo"}
 
 
 def test_tags_without_a_value_and_no_tags() -> None:
-    assert tags_of('{"a": null, "b": true}') == {"a": "", "b": "True"}
+    assert get_tags('{"a": null, "b": true}') == {"a": "", "b": "True"}
     nothing: tuple[Any, ...] = (None, "", "{}", [], " ")
-    assert [tags_of(value) for value in nothing] == [{}] * 5
+    assert [get_tags(value) for value in nothing] == [{}] * 5
 
 
 @pytest.mark.parametrize("value", ["{", "3", '["a"]', 3, [("a", "b", "c")]])
 def test_what_is_no_tags_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"Expecting|neither|no key"):
-        tags_of(value)
+        get_tags(value)
 
 
 def test_a_stack_named_user_keeps_its_name() -> None:
@@ -93,4 +93,4 @@ def test_providers_as_records_spell_them() -> None:
 
 def test_a_bad_value_is_named_with_its_column() -> None:
     with pytest.raises(InputError, match=r"BilledCost: cannot be read: could not convert(.|\n)*got: +'x'"):
-        value_of({"BilledCost": "x"}, "BilledCost", amount)
+        get_value({"BilledCost": "x"}, "BilledCost", amount)

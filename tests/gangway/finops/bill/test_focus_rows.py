@@ -79,8 +79,8 @@ def test_a_row_by_hand(run_1: RunRecord) -> None:
     assert (row["x_cost_provenance"], row["x_cost_source"]) == ("estimated", "catalogue, 2026-09-06")
 
 
-def test_kinds_of_capacity_have_rows_of_their_own(record_of: Records, session_of: Sessions) -> None:
-    record = record_of([session_of(1, 2, "spot", "spot", "on-demand"), session_of(3, 4, "on-demand")])
+def test_kinds_of_capacity_have_rows_of_their_own(get_record: Records, session_of: Sessions) -> None:
+    record = get_record([session_of(1, 2, "spot", "spot", "on-demand"), session_of(3, 4, "on-demand")])
     rows = focus_rows(record, "1")
     assert [(row["x_session"], row["x_capacity"], row["PricingCategory"]) for row in rows] == [
         ("0", "spot", "Dynamic"),
@@ -95,9 +95,9 @@ def test_kinds_of_capacity_have_rows_of_their_own(record_of: Records, session_of
     assert [row["x_energy_kwh"] for row in rows] == pytest.approx([1.25 * 2 / 3, 1.25 / 3, 1.25])
 
 
-def test_a_session_over_midnight_of_a_month_is_two_rows(record_of: Records, session_of: Sessions) -> None:
+def test_a_session_over_midnight_of_a_month_is_two_rows(get_record: Records, session_of: Sessions) -> None:
     """From 22:00 on the 31st of October to 04:00 on the 1st of November."""
-    rows = focus_rows(record_of([session_of(26 * 24 + 22, 27 * 24 + 4, "spot")]), "1")
+    rows = focus_rows(get_record([session_of(26 * 24 + 22, 27 * 24 + 4, "spot")]), "1")
     assert [(row["ChargePeriodStart"], row["ChargePeriodEnd"]) for row in rows] == [
         ("2026-10-31T22:00:00Z", "2026-11-01T00:00:00Z"),
         ("2026-11-01T00:00:00Z", "2026-11-01T04:00:00Z"),
@@ -118,10 +118,10 @@ def test_a_session_over_midnight_of_a_month_is_two_rows(record_of: Records, sess
     )
 )
 def test_rows_add_up_to_the_record(
-    record_of: Records, session_of: Sessions, given_sessions: list[tuple[float, float, list[str]]]
+    get_record: Records, session_of: Sessions, given_sessions: list[tuple[float, float, list[str]]]
 ) -> None:
     sessions = [session_of(start, start + hours, *kinds) for start, hours, kinds in given_sessions]
-    record = record_of(sessions)
+    record = get_record(sessions)
     rows = focus_rows(record, "1")
     assert problems(exported_columns(), rows) == []
     assert sum(row["x_cost_usd"] for row in rows) == pytest.approx(record.cost.total_usd.value, abs=1e-9)
@@ -136,9 +136,9 @@ def test_rows_add_up_to_the_record(
         )
 
 
-def test_sessions_keep_their_energy_where_one_before_is_lost(record_of: Records, session_of: Sessions) -> None:
+def test_sessions_keep_their_energy_where_one_before_is_lost(get_record: Records, session_of: Sessions) -> None:
     """A damaged diary leaves sessions 1 and 4: the second in the record, and no fifth."""
-    record = record_of([session_of(1, 2, "spot", joules=7.2e6), session_of(3, 4, "on-demand")])
+    record = get_record([session_of(1, 2, "spot", joules=7.2e6), session_of(3, 4, "on-demand")])
     numbers = {0: 1, 1: 4}
     uses = tuple(use.model_copy(update={"session": numbers[use.session]}) for use in record.cost.uses)
     torn = record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses})})
@@ -146,13 +146,13 @@ def test_sessions_keep_their_energy_where_one_before_is_lost(record_of: Records,
     assert [(row["x_session"], row["x_energy_kwh"]) for row in rows] == [("1", 2.5), ("4", 1.25)]
 
 
-def test_unknown_energy_is_null(record_of: Records, session_of: Sessions) -> None:
-    (row,) = focus_rows(record_of([session_of(1, 2, "spot", joules=None)]), "1")
+def test_unknown_energy_is_null(get_record: Records, session_of: Sessions) -> None:
+    (row,) = focus_rows(get_record([session_of(1, 2, "spot", joules=None)]), "1")
     assert (row["x_energy_kwh"], row["x_gco2e"], row["x_energy_provenance"]) == (None, None, "absent")
 
 
-def test_without_a_price_there_is_no_row(record_of: Records, session_of: Sessions) -> None:
-    record = record_of([session_of(1, 3, "spot"), session_of(4, 5, "")], context=RunContext())
+def test_without_a_price_there_is_no_row(get_record: Records, session_of: Sessions) -> None:
+    record = get_record([session_of(1, 3, "spot"), session_of(4, 5, "")], context=RunContext())
     assert without_rows(record).startswith("no dollars recorded (the launcher gave no price of spot nodes)")
     (first, second) = focus_rows(priced(record, 3.0), "1")
     assert (first["x_cost_usd"], second["x_cost_usd"]) == (6, 3)

@@ -1,13 +1,13 @@
 """The columns of FOCUS: what a reader of ours needs is among them, and what breaks the rules is told."""
 
 from gangway.finops.bill import focus
-from gangway.finops.bill.focus import ALLOWED, COLUMNS, MANDATORY, Version, columns_of, mandatory, problems
+from gangway.finops.bill.focus import ALLOWED, COLUMNS, MANDATORY, Version, get_columns, mandatory, problems
 
 
 def test_the_dataset_has_the_specifications_columns() -> None:
     assert (len(MANDATORY), len(COLUMNS)) == (21, 65)
     assert {"ProviderName", "PublisherName"}.isdisjoint(COLUMNS), "taken out in 1.4"
-    assert (len(mandatory(Version.V1_2)), len(columns_of(Version.V1_2))) == (21, 57)
+    assert (len(mandatory(Version.V1_2)), len(get_columns(Version.V1_2))) == (21, 57)
     assert set(ALLOWED) <= COLUMNS
     assert all(set(names) & COLUMNS for names in focus.NEEDED)
 

@@ -44,8 +44,8 @@ def test_on_aws_by_hand(samples: Path, run_1: RunRecord) -> None:
     assert result.notes == ()
 
 
-def test_on_google_cloud_by_hand(samples: Path, record_of: Records, session_of: Sessions) -> None:
-    record = record_of([session_of(10, 13.5, "spot")], stack="gcp-a3-spot", provider="gcp")
+def test_on_google_cloud_by_hand(samples: Path, get_record: Records, session_of: Sessions) -> None:
+    record = get_record([session_of(10, 13.5, "spot")], stack="gcp-a3-spot", provider="gcp")
     result = reconcile(Bills([samples / "gcp_detailed.jsonl"]), [run(record)])
     (line,) = result.runs
     assert line.billed.usd == pytest.approx(4 * (30 + 6 - 1.5) - 2)
@@ -55,9 +55,9 @@ def test_on_google_cloud_by_hand(samples: Path, record_of: Records, session_of: 
     assert parts(result) == pytest.approx(result.total.usd)
 
 
-def test_on_azure_by_hand(samples: Path, record_of: Records, session_of: Sessions) -> None:
+def test_on_azure_by_hand(samples: Path, get_record: Records, session_of: Sessions) -> None:
     """The account pays in euros; without a rate nothing can be compared, and that is said."""
-    record = record_of([session_of(10, 13.5, "spot")], stack="azure-ndv5-spot", provider="azure")
+    record = get_record([session_of(10, 13.5, "spot")], stack="azure-ndv5-spot", provider="azure")
     silent = reconcile(Bills([samples / "azure_focus.csv"]), [run(record)])
     assert silent.foreign == {"EUR": 78.5}
     assert (silent.total.num_charges, silent.runs[0].why_nothing) == (
@@ -99,12 +99,12 @@ def test_a_plan_that_no_run_is_of_is_told(samples: Path, run_1: RunRecord) -> No
     assert "the plan of stack 'aws-p5-spto' is of no use: no run is of it, or each has a plan of its own" in notes
 
 
-def test_three_clouds_at_once(samples: Path, record_of: Records, session_of: Sessions, run_1: RunRecord) -> None:
+def test_three_clouds_at_once(samples: Path, get_record: Records, session_of: Sessions, run_1: RunRecord) -> None:
     names = ("aws_focus.csv", "gcp_detailed.jsonl", "azure_focus.csv")
     runs = [
         run(run_1),
-        run(record_of([session_of(10, 12, "spot")], "run-2", "gcp-a3-spot", "gcp")),
-        run(record_of([session_of(10, 12, "spot")], "run-3", "azure-ndv5-spot", "azure")),
+        run(get_record([session_of(10, 12, "spot")], "run-2", "gcp-a3-spot", "gcp")),
+        run(get_record([session_of(10, 12, "spot")], "run-3", "azure-ndv5-spot", "azure")),
     ]
     result = reconcile(Bills([samples / name for name in names]), runs, rates={"EUR": 1.1})
     assert [line.why_nothing for line in result.runs] == ["", "", ""]
@@ -112,12 +112,12 @@ def test_three_clouds_at_once(samples: Path, record_of: Records, session_of: Ses
     assert set(result.untagged) == {"aws", "azure", "gcp"}
 
 
-def test_why_a_run_is_not_in_the_bill(samples: Path, record_of: Records, session_of: Sessions) -> None:
+def test_why_a_run_is_not_in_the_bill(samples: Path, get_record: Records, session_of: Sessions) -> None:
     here = [session_of(10, 12, "spot")]
     runs = [
-        run(record_of(here, "elsewhere", "another-stack")),
-        run(record_of([session_of(240, 242, "spot")], "later")),
-        run(record_of(here, "at-home", provider="local")),
+        run(get_record(here, "elsewhere", "another-stack")),
+        run(get_record([session_of(240, 242, "spot")], "later")),
+        run(get_record(here, "at-home", provider="local")),
     ]
     result = reconcile(Bills([samples / "aws_focus.csv"]), runs)
     reasons = {line.run_id: line.why_nothing for line in result.runs}
@@ -158,8 +158,8 @@ def test_a_plan_given_apart(samples: Path, run_1: RunRecord) -> None:
     assert line.estimated.value == 200
 
 
-def test_a_run_without_recorded_dollars(samples: Path, record_of: Records, session_of: Sessions) -> None:
-    record = record_of([session_of(10, 12, "spot")], context=RunContext())
+def test_a_run_without_recorded_dollars(samples: Path, get_record: Records, session_of: Sessions) -> None:
+    record = get_record([session_of(10, 12, "spot")], context=RunContext())
     (line,) = reconcile(Bills([samples / "aws_focus.csv"]), [run(record)]).runs
     assert line.recorded == Quantity.absent("USD", "the launcher gave no price of spot nodes")
     assert line.percent is None
@@ -183,12 +183,12 @@ def test_one_run_with_charges_by_the_day_is_told_beside_others_by_the_hour(
     write_csv: Callable[..., Path],
     focus_row: Callable[..., dict[str, str]],
     run_1: RunRecord,
-    record_of: Records,
+    get_record: Records,
     session_of: Sessions,
 ) -> None:
     hourly = focus_row(ChargePeriodStart="2026-10-05T10:00:00Z", ChargePeriodEnd="2026-10-05T11:00:00Z")
     daily = {"ChargePeriodStart": "2026-10-05T00:00:00Z", "ChargePeriodEnd": "2026-10-06T00:00:00Z"}
-    other = record_of([session_of(10, 12, "spot")], "run-2", "by-the-day")
+    other = get_record([session_of(10, 12, "spot")], "run-2", "by-the-day")
     said = "charges of runs are longer than an hour: what stood idle within their period counts for the run"
 
     def notes(**stack: str) -> tuple[str, ...]:
@@ -201,8 +201,8 @@ def test_one_run_with_charges_by_the_day_is_told_beside_others_by_the_hour(
     assert notes(Tags='{"gangway:stack": "nobody"}') == ()
 
 
-def test_as_json_it_is_plain_data(samples: Path, run_1: RunRecord, record_of: Records, session_of: Sessions) -> None:
-    other = record_of([session_of(10, 12, "spot")], "run-2", "another-stack")
+def test_as_json_it_is_plain_data(samples: Path, run_1: RunRecord, get_record: Records, session_of: Sessions) -> None:
+    other = get_record([session_of(10, 12, "spot")], "run-2", "another-stack")
     data = reconcile(Bills([samples / "aws_focus.csv"]), [run(run_1, PLAN), run(other)]).to_json()
     assert (data["currency"], data["cost"], data["num_rows"]) == ("USD", "effective", 38)
     first, second = data["runs"]

@@ -66,10 +66,10 @@ def test_at_home_no_bill_is_missed(
     gangway: Gangway,
     samples: Path,
     tmp_path: Path,
-    record_of: Callable[..., RunRecord],
+    get_record: Callable[..., RunRecord],
     session_of: Callable[..., SessionRecord],
 ) -> None:
-    record_of([session_of(1, 2, "")], provider="local").write(tmp_path / "run.json")
+    get_record([session_of(1, 2, "")], provider="local").write(tmp_path / "run.json")
     code, text = gangway("reconcile", "--bill", samples / "gcp_detailed.jsonl", "--runs", tmp_path)
     assert code == 0
     assert "ran on local: no cloud bills it" in text

@@ -36,11 +36,11 @@ def gangway() -> Gangway:
 
 
 @pytest.fixture
-def two_runs(run_dir: Path, record_of: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]) -> Path:
+def two_runs(run_dir: Path, get_record: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]) -> Path:
     """A folder of run-1 and of one that has no meter."""
     other = run_dir.parent / "run-2"
     other.mkdir()
-    record_of([session_of(20, 21, "spot", joules=None)], "run-2").write(other / "run.json")
+    get_record([session_of(20, 21, "spot", joules=None)], "run-2").write(other / "run.json")
     return run_dir.parent
 
 

@@ -14,12 +14,12 @@ from trainer.records.run_record import RunRecord, SessionRecord
 
 
 def test_each_run_once_and_of_copies_the_longest(
-    tmp_path: Path, record_of: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]
+    tmp_path: Path, get_record: Callable[..., RunRecord], session_of: Callable[..., SessionRecord]
 ) -> None:
     first, more = session_of(1, 2, "spot"), session_of(3, 4, "spot")
     for name, sessions, run_id in (("a", [first], "run-1"), ("b", [first, more], "run-1"), ("c", [more], "run-2")):
         (tmp_path / name).mkdir()
-        record_of(sessions, run_id).write(tmp_path / name / "run.json")
+        get_record(sessions, run_id).write(tmp_path / name / "run.json")
     (tmp_path / "latest").symlink_to("c")
     (tmp_path / "b" / "plan.json").write_text('{"stack": "x"}')
     runs = find_runs([tmp_path, tmp_path / "latest", tmp_path / "c" / "run.json"])
@@ -32,9 +32,9 @@ def test_each_run_once_and_of_copies_the_longest(
 
 @pytest.mark.parametrize("differs", ["seed", "start", "data", "weights"])
 def test_two_runs_with_one_id_are_refused(
-    tmp_path: Path, record_of: Callable[..., RunRecord], session_of: Callable[..., SessionRecord], differs: str
+    tmp_path: Path, get_record: Callable[..., RunRecord], session_of: Callable[..., SessionRecord], differs: str
 ) -> None:
-    first = record_of([session_of(1, 2, "spot")])
+    first = get_record([session_of(1, 2, "spot")])
     changes: dict[str, dict[str, Any]] = {
         "seed": {"seed": first.seed + 1},
         "start": {"sessions": (session_of(5, 6, "spot"),)},

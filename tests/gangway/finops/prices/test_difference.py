@@ -9,7 +9,7 @@ from components.catalog.overlay import Overlay, overlay_text
 from components.catalog.schema import Fact, MachinePrice, TpuPrice
 from components.catalog.validators import PRICE_FIELDS
 from components.core.findings import InputError
-from gangway.finops.prices.difference import Difference, difference, prices_of
+from gangway.finops.prices.difference import Difference, difference, get_prices
 
 
 def write(folder: Path, provider: str, day: date, on_demand: float, chip: float | None = None) -> Path:
@@ -27,7 +27,7 @@ def write(folder: Path, provider: str, day: date, on_demand: float, chip: float 
 
 
 def compare(before: str, now: str) -> list[Difference]:
-    return difference(prices_of(before, "A"), prices_of(now, "B"))
+    return difference(get_prices(before, "A"), get_prices(now, "B"))
 
 
 def test_the_newest_overlays_are_compared_with_the_catalogue(overlays: Path) -> None:

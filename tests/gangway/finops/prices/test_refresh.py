@@ -12,7 +12,7 @@ from components.catalog.overlay import newest_overlay, read_overlay
 from components.catalog.validators import Observed
 from gangway.finops.prices.azure import AzureSource
 from gangway.finops.prices.gcp import GcpSource
-from gangway.finops.prices.refresh import Report, queries_of, refresh, write_overlay
+from gangway.finops.prices.refresh import Report, get_queries, refresh, write_overlay
 from gangway.finops.prices.source import Answer, Gap, Query, SourceError, UnreachableError
 from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import make_plan
@@ -50,7 +50,7 @@ def run(by_region: dict[str, list[Answer] | SourceError], regions: Sequence[str]
 
 
 def known(region: str = "us-east-1", machine: str = "p5.48xlarge") -> Any:
-    return next(row for row in load_provider("aws").prices_of(machine) if row.region == region)
+    return next(row for row in load_provider("aws").get_prices(machine) if row.region == region)
 
 
 def test_a_new_price_reaches_every_estimate(overlays: Path) -> None:
@@ -176,10 +176,10 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
 
 
 def test_google_is_asked_only_where_the_catalogue_says_it_sells() -> None:
-    queries = queries_of(load_provider("gcp"), load_tpus(), "us-central2")
+    queries = get_queries(load_provider("gcp"), load_tpus(), "us-central2")
     assert {query.item for query in queries if not query.is_service} == {"v4"}
     assert "pd-balanced" in {query.item for query in queries}
-    everywhere = queries_of(load_provider("aws"), None, "eu-north-1")
+    everywhere = get_queries(load_provider("aws"), None, "eu-north-1")
     assert {query.item for query in everywhere if not query.is_service} == set(load_provider("aws").machines)
 
 
@@ -216,7 +216,7 @@ def test_azures_answers_become_an_overlay(
         ("Standard_NC24ads_A100_v4", "spot_high"): "zero stands for a price that the list does not know",
     }
     write_overlay(overlays, report, TODAY)
-    row = next(row for row in load_provider("azure").prices_of("Standard_ND96asr_v4") if row.region == "eastus")
+    row = next(row for row in load_provider("azure").get_prices("Standard_ND96asr_v4") if row.region == "eastus")
     assert row.reserved_1y.value == round(164951 / 8760, 6)
     assert row.reserved_1y.source == (
         "overlay, 2026-11-21: Azure retail prices API, ND96asr v4, 1 Year over 8760 hours"
@@ -232,7 +232,7 @@ def test_googles_answers_become_an_overlay_with_chips(
     report = refresh(source, "gcp", ["us-central1", "us-east4"], TODAY, lambda region: None)
     assert not report.refused
     write_overlay(overlays, report, TODAY)
-    chip = next(row for row in load_tpus().prices_of("v5e") if row.region == "us-central1")
+    chip = next(row for row in load_tpus().get_prices("v5e") if row.region == "us-central1")
     assert (chip.on_demand.value, chip.spot.value) == (1.2, 0.35)
     assert chip.spot.source.startswith("overlay, 2026-11-21: Google Cloud Billing Catalog: tpuv5e, spot")
     fields = {c.observed.field for c in report.changes if c.observed.item == "v5e"}

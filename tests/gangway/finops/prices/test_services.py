@@ -59,7 +59,7 @@ def test_what_is_read_are_services_of_the_catalogue_in_its_units(provider: Any, 
 def test_every_service_of_the_catalogue_is_read_or_has_a_reason(
     provider: Any, read: set[str], unread: Mapping[str, str]
 ) -> None:
-    services = load_provider(provider).services_of(provider)
+    services = load_provider(provider).get_services(provider)
     # AWS and Azure list machines by their names; Google's are sums.
     machines = {name for name in services if name.startswith(INSTANCE) and provider != "gcp"}
     assert read | set(unread) == services - machines
@@ -151,7 +151,7 @@ AZURE = [
 
 def test_azure_by_meter_tier_and_region() -> None:
     source = AzureSource(Web(AzureStandIn(AZURE)), TODAY)
-    services = load_provider("azure").services_of("azure") - set(AZURE_UNREAD)
+    services = load_provider("azure").get_services("azure") - set(AZURE_UNREAD)
     assert asked(source, "westeurope", *services) == pytest.approx(
         {
             "premium-ssd-p10": 21.68,

@@ -17,10 +17,10 @@ from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
 from gangway.jobs.base import JobStatus, Phase, Room, Stretch
-from gangway.jobs.engines.registry import engine_of, site_of, sites_of
+from gangway.jobs.engines.registry import get_engine, get_site, get_sites
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.sites import By, Nodes, Site, charge, nodes_of, spent
+from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, spent
 from stacks.config import engines_file
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
@@ -147,7 +147,7 @@ def test_one_with_room_goes_before_all_without(given: list[tuple[float | None, b
 
 def test_the_catalogue_has_what_nodes_cost_and_emit() -> None:
     named = NamedEngine(engine="local", region="aws:us-east-1", machine_type="p5.48xlarge")
-    nodes = nodes_of("a", named)
+    nodes = find_nodes("a", named)
     catalog = load_provider("aws")
     on_demand = catalog.price("p5.48xlarge", "us-east-1", "on-demand")
     on_spot = catalog.price("p5.48xlarge", "us-east-1", "spot")
@@ -159,9 +159,9 @@ def test_the_catalogue_has_what_nodes_cost_and_emit() -> None:
     region = catalog.region("us-east-1", "aws")
     energy = estimate_energy(catalog.machine("p5.48xlarge"), 3, 2, region)
     assert charged.gco2e == estimate_carbon(energy, region).gco2e
-    spot = nodes_of("a", named.model_copy(update={"capacity": "spot"}))
+    spot = find_nodes("a", named.model_copy(update={"capacity": "spot"}))
     assert spot.usd_per_hour == on_spot.high
-    own = nodes_of("a", named.model_copy(update={"usd_per_node_hour": 1.0}))
+    own = find_nodes("a", named.model_copy(update={"usd_per_node_hour": 1.0}))
     assert (own.usd_per_hour, own.source) == (1.0, "engines.a.usd_per_node_hour")
 
 
@@ -169,7 +169,7 @@ def test_a_price_does_not_travel_to_another_region() -> None:
     catalog = load_provider("aws")
     listed = {price.region for price in catalog.prices if price.machine_type == "p5.48xlarge"}
     other = next(name for name in catalog.regions if name not in listed)
-    nodes = nodes_of("a", NamedEngine(engine="local", region=f"aws:{other}", machine_type="p5.48xlarge"))
+    nodes = find_nodes("a", NamedEngine(engine="local", region=f"aws:{other}", machine_type="p5.48xlarge"))
     assert nodes.usd_per_hour is None
     assert other in nodes.source
 
@@ -182,7 +182,7 @@ def test_the_cleaner_region_where_carbon_decides() -> None:
 
     def of(region: str) -> Site:
         named = NamedEngine(engine="local", region=f"aws:{region}", machine_type="p5.48xlarge", usd_per_node_hour=1)
-        return Site(_Pretended(region, True), region, nodes_of(region, named))
+        return Site(_Pretended(region, True), region, find_nodes(region, named))
 
     assert chosen([of(dirty), of(clean)], By.CARBON) == clean
 
@@ -197,24 +197,24 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("engines")
 def test_a_name_stands_for_an_engine(tmp_path: Path) -> None:
-    found = site_of("mine")
+    found = get_site("mine")
     assert (found.engine.kind, found.engine.where, found.asked) == ("local", str(tmp_path / "a"), "mine")
     assert found.engine.region == read_place("hosts:lab/DE", "")
     assert found.nodes is not None
     assert found.nodes.usd_per_hour == 2
-    assert [site.asked for site in sites_of(f"mine,other,local:{tmp_path}/c#hosts:x/DE")] == [
+    assert [site.asked for site in get_sites(f"mine,other,local:{tmp_path}/c#hosts:x/DE")] == [
         "mine", "other", f"local:{tmp_path}/c#hosts:x/DE",
     ]  # fmt: skip
-    assert len(sites_of(f"mine,local:{tmp_path}/a#hosts:lab/DE")) == 1
+    assert len(get_sites(f"mine,local:{tmp_path}/a#hosts:lab/DE")) == 1
 
 
 @pytest.mark.usefixtures("engines")
 def test_a_name_that_nobody_gave_is_refused() -> None:
     with pytest.raises(InputError, match="no engine") as refused:
-        engine_of("mien")
+        get_engine("mien")
     assert "mine" in refused.value.fix
     with pytest.raises(InputError, match="stands in the region that is said there"):
-        engine_of("mine#aws:us-east-1")
+        get_engine("mine#aws:us-east-1")
 
 
 def test_what_a_job_has_cost_is_its_time_on_nodes() -> None:

@@ -12,7 +12,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
 from gangway.jobs.kubernetes.objects import Seen
 from gangway.jobs.kubernetes.start_objects import put
-from gangway.jobs.kubernetes.status import status_of
+from gangway.jobs.kubernetes.status import get_status
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 from tests.gangway.jobs.kubernetes.test_start_objects import Cluster
 from tests.gangway.jobs.kubernetes.test_status import a_set, a_workload, cancelled
@@ -25,7 +25,7 @@ def test_a_cancelled_job_can_be_asked_for_seven_days(days: float, stays: bool) -
     cluster = Cluster()
     put(cluster, job(), PLACING, {})
     seen = Seen([cancelled()], a_workload(active=False), [], [])
-    status = status_of(seen, 3)
+    status = get_status(seen, 3)
     assert status.phase is Phase.CANCELLED
     assert status.ended_at is not None
     now = status.ended_at + timedelta(days=days)
@@ -38,7 +38,7 @@ def test_a_job_that_waits_is_never_too_old() -> None:
     cluster = Cluster()
     put(cluster, job(), PLACING, {})
     seen = Seen([a_set()], a_workload(), [], [])
-    clear_old(cluster, seen, status_of(seen, 3), _CREATED + timedelta(days=700))
+    clear_old(cluster, seen, get_status(seen, 3), _CREATED + timedelta(days=700))
     assert len(cluster.there) == 4
 
 

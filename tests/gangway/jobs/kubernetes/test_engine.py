@@ -15,10 +15,10 @@ from components.kubernetes.spec import FABRIC, FABRIC_KEY, GPU, INFINIBAND, RUNG
 from gangway.jobs.base import EngineAwayError, Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from gangway.jobs.kubernetes.manifests import PATIENCE_SEC
-from gangway.jobs.kubernetes.objects import time_of
+from gangway.jobs.kubernetes.objects import find_time
 from stacks.config.job_file import JobFile, Priority
 from tests import kube_cluster
-from tests.gangway.jobs.test_contract import job as file_of
+from tests.gangway.jobs.test_contract import job as get_file
 from tests.gangway.jobs.test_contract import over, until
 from tests.kube_cluster import KubeCluster, KubeQueue
 
@@ -61,7 +61,7 @@ def engine(kube_queue: KubeQueue) -> KubernetesEngine:
 
 
 def job(script: str, **keys: object) -> JobFile:
-    return file_of(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
+    return get_file(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
 
 
 def pods(cluster: KubeCluster, queue: KubeQueue) -> list[str]:
@@ -144,7 +144,9 @@ def test_a_wait_for_nodes_takes_none_of_a_jobs_hours(
     job_id = engine.submit(job("trap 'touch told; exit 75' TERM; while :; do sleep 0.1; done", max_hours=2 / 3600))
     until(engine, job_id, lambda found, log: found.phase is Phase.RUNNING)
     query = "--output=jsonpath={.items[*].status.conditions[?(@.type=='Admitted')].lastTransitionTime}"
-    admitted_at = time_of(standing_kubernetes.kubectl("get", "workloads", f"--namespace={kube_queue.namespace}", query))
+    admitted_at = find_time(
+        standing_kubernetes.kubectl("get", "workloads", f"--namespace={kube_queue.namespace}", query)
+    )
     waits = until(engine, job_id, lambda found, log: datetime.now(UTC) - admitted_at > timedelta(seconds=6))
     assert (waits.phase, waits.stretches) == (Phase.RUNNING, ()), "more than its hours, and it has had none of them"
     no_nodes()

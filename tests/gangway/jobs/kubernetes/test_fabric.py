@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.kubernetes.fabric import Fabric, Mount, fabric_of
+from gangway.jobs.kubernetes.fabric import Fabric, Mount, find_fabric
 from gangway.jobs.kubernetes.kubectl import Kubectl
-from gangway.jobs.kubernetes.manifests import variables_of
+from gangway.jobs.kubernetes.manifests import get_variables
 from stacks.config.job_file import JobFile
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, container_of, job, pod_of
 
@@ -58,19 +58,19 @@ def test_it_is_for_jobs_on_several_whole_nodes(
     says: Callable[[str], Kubectl], keys: dict[str, Any], gets: bool
 ) -> None:
     kubectl = says(answered({"fabric.json": FABRIC.model_dump_json()}))
-    assert fabric_of(kubectl, job(**keys)) == (FABRIC if gets else None)
+    assert find_fabric(kubectl, job(**keys)) == (FABRIC if gets else None)
 
 
 @pytest.mark.parametrize("why", ["NotFound", "Forbidden"])
 def test_where_nobody_says_anything_pods_are_as_ever(says: Callable[[str], Kubectl], why: str) -> None:
     kubectl = says(f"echo 'Error from server ({why}): no' >&2; exit 1")
-    assert fabric_of(kubectl, job(**SEVERAL, **WHOLE)) is None
+    assert find_fabric(kubectl, job(**SEVERAL, **WHOLE)) is None
 
 
 @pytest.mark.parametrize("data", [{}, {"fabric.json": "{"}, {"fabric.json": '{"gpus": 8, "annotation": {}}'}])
 def test_what_it_cannot_read_is_told(says: Callable[[str], Kubectl], data: dict[str, str]) -> None:
     with pytest.raises(InputError) as told:
-        fabric_of(says(answered(data)), job(**SEVERAL, **WHOLE))
+        find_fabric(says(answered(data)), job(**SEVERAL, **WHOLE))
     assert "configmap gangway-fabric of vision: data.fabric.json" in told.value.place
     assert "pulumi up" in told.value.fix
 
@@ -86,8 +86,8 @@ def test_pods_have_the_plug_in_to_be_read() -> None:
 
 def test_what_the_job_says_comes_first() -> None:
     file = job(**SEVERAL, **WHOLE)
-    assert variables_of(file, FABRIC)["NCCL_NET"] == "gIB"
-    assert variables_of(file.model_copy(update={"env": {"NCCL_NET": "Socket"}}), FABRIC)["NCCL_NET"] == "Socket"
+    assert get_variables(file, FABRIC)["NCCL_NET"] == "gIB"
+    assert get_variables(file.model_copy(update={"env": {"NCCL_NET": "Socket"}}), FABRIC)["NCCL_NET"] == "Socket"
 
 
 def run(file: JobFile, script: Path) -> subprocess.CompletedProcess[str]:

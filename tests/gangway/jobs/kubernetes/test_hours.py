@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gangway.jobs.base import Stretch
-from gangway.jobs.kubernetes.hours import OVER_HOURS, left_sec, stretches_of
+from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, left_sec
 from gangway.jobs.kubernetes.manifests import HOURS_ANNOTATION, HOURS_LABEL, Placing, job_set
-from gangway.jobs.kubernetes.objects import Seen, hours_sec_of
+from gangway.jobs.kubernetes.objects import Seen, get_hours_sec
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 
 _CREATED = datetime(2026, 1, 2, 3, tzinfo=UTC)
@@ -66,7 +66,7 @@ def a_pod(sec: float | None) -> dict[str, Any]:
 def test_what_kueue_counts_is_what_it_has_had(
     ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
 ) -> None:
-    found = stretches_of(Seen([a_set(*ends)], workload, [], []))
+    found = get_run_intervals(Seen([a_set(*ends)], workload, [], []))
     wanted = [Stretch(at(begin), None if end is None else at(end), 2) for begin, end in stretches]
     assert found == tuple(wanted)
 
@@ -75,7 +75,7 @@ def test_one_over_its_hours_has_had_all_of_them() -> None:
     """Kueue forgets the earlier ones when it ends it."""
     evicted = condition("Evicted", 9000, reason=OVER_HOURS)
     workload = a_workload(condition("Admitted", 9010, "False"), evicted, past_sec=40)
-    assert stretches_of(Seen([a_set()], workload, [], [])) == (Stretch(at(9010 - 7200), at(9010), 2),)
+    assert get_run_intervals(Seen([a_set()], workload, [], [])) == (Stretch(at(9010 - 7200), at(9010), 2),)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_one_over_its_hours_has_had_all_of_them() -> None:
 def test_a_wait_for_nodes_is_no_time_on_them(
     ends: list[dict[str, str]], workload: dict[str, Any], stretches: list[tuple[float, float | None]]
 ) -> None:
-    found = stretches_of(Seen([a_set(*ends)], workload, [], []))
+    found = get_run_intervals(Seen([a_set(*ends)], workload, [], []))
     assert found == tuple(Stretch(at(begin), None if end is None else at(end), 2) for begin, end in stretches)
 
 
@@ -116,7 +116,7 @@ def test_a_wait_for_nodes_is_no_time_on_them(
     [([], [100]), ([a_pod(None)], []), ([a_pod(None), a_pod(800), a_pod(900)], [800])],
 )
 def test_where_kueue_does_not_look_at_pods_they_say_it(pods: list[dict[str, Any]], stretches: list[float]) -> None:
-    found = stretches_of(Seen([a_set()], a_workload(condition("Admitted", 100)), [], pods))
+    found = get_run_intervals(Seen([a_set()], a_workload(condition("Admitted", 100)), [], pods))
     assert found == tuple(Stretch(at(begin), None, 2) for begin in stretches)
 
 
@@ -128,7 +128,7 @@ def test_of_one_that_has_failed_its_pods_say_when_it_began(restarts: int, begun:
         a_workload(condition("Admitted", 100), ready(899, "WaitForRecovery")),
     )
     made["status"]["restarts"] = restarts
-    assert stretches_of(Seen([made], workload, [], [a_pod(800)])) == (Stretch(at(begun), at(900), 2),)
+    assert get_run_intervals(Seen([made], workload, [], [a_pod(800)])) == (Stretch(at(begun), at(900), 2),)
 
 
 def test_one_that_waited_for_nodes_has_its_hours_yet() -> None:
@@ -140,13 +140,13 @@ def test_of_a_job_from_before_its_label_says_what_it_was_given() -> None:
     made = a_set()
     del made["metadata"]["annotations"][HOURS_ANNOTATION]
     made["metadata"]["labels"][HOURS_LABEL] = "5000"
-    assert hours_sec_of(made) == 5000
+    assert get_hours_sec(made) == 5000
 
 
 def test_each_start_has_its_own() -> None:
     sets = [a_set(condition("Failed", 200)), a_set(placing=PLACING.without(["n1"], 5000))]
     first, last = a_workload(condition("Admitted", 100)), a_workload(condition("Admitted", 300))
-    found = stretches_of(Seen(sets, last, [], [], [first]))
+    found = get_run_intervals(Seen(sets, last, [], [], [first]))
     assert found == (Stretch(at(100), at(200), 2), Stretch(at(300), None, 2))
 
 
@@ -159,11 +159,11 @@ def test_each_start_has_its_own() -> None:
     ],
 )
 def test_what_is_gone_is_unknown_and_not_nothing(seen: Seen) -> None:
-    assert stretches_of(seen) is None
+    assert get_run_intervals(seen) is None
 
 
 def test_before_kueue_has_seen_it_it_has_had_nothing() -> None:
-    assert stretches_of(Seen([a_set(suspend=True)], None, [], [])) == ()
+    assert get_run_intervals(Seen([a_set(suspend=True)], None, [], [])) == ()
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from components.core.findings import Severity
 from gangway.jobs.kubernetes.manifests import (
     PATIENCE_SEC,
     Placing,
+    get_variables,
     job_set,
     output_findings,
     supports,
-    variables_of,
 )
-from gangway.jobs.kubernetes.objects import file_of, hours_sec_of
+from gangway.jobs.kubernetes.objects import get_file, get_hours_sec
 from stacks.config.job_file import JobFile
 from tests.components.kubernetes.test_schemas import VERSIONS
 
@@ -99,7 +99,7 @@ def test_who_fills_tmp_fails_before_the_node_is_full() -> None:
 def test_env_is_in_a_secret_and_nowhere_else() -> None:
     file = job(env={"TOKEN": "hunter2"})
     assert "hunter2" not in str(job_set(file, PLACING))
-    script, secret, policy = supports(PLACING, variables_of(file))
+    script, secret, policy = supports(PLACING, get_variables(file))
     assert secret["stringData"]["TOKEN"] == "hunter2"
     assert "hunter2" not in f"{script}{policy}"
 
@@ -161,8 +161,8 @@ def test_what_is_begun_again_and_again_ends(nodes: int, restarts: str, code: int
 
 
 def test_nodes_that_end_together_hold_back_a_plain_failure() -> None:
-    assert "GANGWAY_HOLD_BACK_SEC" in variables_of(job(nodes={"min": 2, "max": 2}))
-    assert "GANGWAY_HOLD_BACK_SEC" not in variables_of(job())
+    assert "GANGWAY_HOLD_BACK_SEC" in get_variables(job(nodes={"min": 2, "max": 2}))
+    assert "GANGWAY_HOLD_BACK_SEC" not in get_variables(job())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_the_next_start_leaves_nodes_out_and_has_what_is_left_of_the_hours() -> 
     following = PLACING.without(["n2"], 1200).without(["n1", "n2"], 600)
     made = job_set(job(), following)
     assert made["metadata"]["name"] == "mine-3-s3"
-    assert hours_sec_of(made) == 600
+    assert get_hours_sec(made) == 600
     assert made["metadata"]["annotations"]["gangway.dev/run-folder"] == "team-a/mine-3-0123", "it goes on in its folder"
     affinity = pod_of(job(), following)["affinity"]
     assert "'values': ['n1', 'n2']" in str(affinity)
@@ -266,7 +266,7 @@ def test_outputs_are_in_the_run_folders_claim_and_may_be_written_to() -> None:
     assert mounts["/plots"] == {**run, "mountPath": "/plots", "subPath": "team-a/mine-3-0123.outputs+plots"}
     assert "readOnly" not in run
     assert [each["mountPath"] for each in container_of(job())["volumeMounts"]] == list(mounts)[:-2]
-    again = mounts_of(file_of(job_set(file, PLACING)), PLACING.without(["n1"], 600))
+    again = mounts_of(get_file(job_set(file, PLACING)), PLACING.without(["n1"], 600))
     assert again == mounts, "the next start has the same"
 
 
@@ -288,7 +288,7 @@ def test_what_kubernetes_itself_makes_of_it_is_valid_strictly(file: JobFile, ver
     (group,) = job_set(file, placing)["spec"]["replicatedJobs"]
     meta, spec = {"name": "mine-3"}, group["template"]["spec"]
     whole: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-    for each in (whole, *supports(placing, variables_of(file))):
+    for each in (whole, *supports(placing, get_variables(file))):
         kubernetes_validate.validate(each, version, strict=True)
     mounts = spec["template"]["spec"]["containers"][0]["volumeMounts"]
     mounts[0]["subpath"] = mounts[0].pop("subPath")

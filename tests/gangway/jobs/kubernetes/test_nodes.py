@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gangway.jobs.kubernetes.nodes import places
-from gangway.jobs.kubernetes.queues import quota_of
+from gangway.jobs.kubernetes.queues import get_quota
 from tests.gangway.jobs.kubernetes.test_manifests import job
 
 _GPU = {"kind": "gpu"}
@@ -32,7 +32,7 @@ def held(
     """Pods of four CPUs."""
     wanted = {"min": nodes_wanted, "max": nodes_wanted}
     file = job(nodes=wanted, resources={"cpu": "4", "memory": "1Gi"})
-    return places(file, quota_of(a_queue(cpus, **spec)), _FLAVORS, nodes, excluded)
+    return places(file, get_quota(a_queue(cpus, **spec)), _FLAVORS, nodes, excluded)
 
 
 def test_a_node_of_the_flavor_is_a_place_and_an_excluded_one_is_none() -> None:
@@ -85,7 +85,7 @@ def test_of_several_flavors_the_one_with_most_places_counts() -> None:
         "none": {"spec": {"nodeLabels": {"a": "b"}}},
     }
     flavors[2] = {"name": "none", "resources": [{**each, "nominalQuota": 0} for each in quotas]}
-    quota = quota_of({"spec": {"resourceGroups": [{"flavors": flavors}]}})
+    quota = get_quota({"spec": {"resourceGroups": [{"flavors": flavors}]}})
     nodes = [a_node("a"), a_node("b", labels={"kind": "spot"})]
     file = job(resources={"cpu": "4", "memory": "1Gi"})
     assert places(file, quota, known, nodes, ("a",)) == 1

@@ -16,12 +16,12 @@ import pytest
 from components.core.findings import InputError
 from components.kubernetes.namespaces import CLAIM, namespace_manifests
 from components.kubernetes.queues import KUEUE, QUEUE, queue_manifests
-from components.kubernetes.resources import tier_of
+from components.kubernetes.resources import get_tier
 from components.kubernetes.spec import JOBS_ONLY, ClusterSpec, Flavor, Node, Team
 from gangway.jobs.base import Phase
 from gangway.jobs.kubernetes.engine import KubernetesEngine
 from stacks.config.job_file import JobFile
-from tests.gangway.jobs.test_contract import job as file_of
+from tests.gangway.jobs.test_contract import job as get_file
 from tests.gangway.jobs.test_contract import over, until
 from tests.kube_cluster import KubeCluster
 
@@ -33,7 +33,7 @@ _WAITS = "trap 'exit 75' TERM; echo x >>begun; while [ ! -e end ]; do sleep 0.1;
 
 
 def job(script: str, **keys: object) -> JobFile:
-    return file_of(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
+    return get_file(script, image=f"registry.example.com/any@sha256:{'0' * 64}", **keys)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def own(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> It
     for team in SPEC.queues:
         (cluster.folder / "kubelet" / "claims" / team.name / CLAIM).mkdir(parents=True, exist_ok=True)
     made = [*queue_manifests(SPEC), *namespace_manifests(SPEC, {"hostPath": {"path": "/nonexistent"}}, 10)]
-    made.sort(key=tier_of)
+    made.sort(key=get_tier)
     cluster.kubectl("label", "nodes", "--all", *(f"{key}={value}" for key, value in LABELS.items()), "--overwrite")
     cluster.kubectl("taint", "nodes", "--all", f"{JOBS_ONLY}=true:NoSchedule", "--overwrite")
     cluster.apply(*made)
@@ -59,7 +59,7 @@ def own(standing_kubernetes: KubeCluster, monkeypatch: pytest.MonkeyPatch) -> It
     cluster.kubectl("label", "nodes", "--all", *(f"{key}-" for key in LABELS))
 
 
-def runs_of(cluster: KubeCluster, team: str) -> Path:
+def get_runs(cluster: KubeCluster, team: str) -> Path:
     return cluster.folder / "kubelet" / "claims" / team / CLAIM / team
 
 
@@ -116,7 +116,7 @@ def test_a_job_runs_on_tainted_nodes_through_the_teams_queue(own: KubeCluster) -
     job_id = engine.submit(job("touch done"))
     found = over(engine, job_id)
     assert found.phase is Phase.DONE, found
-    assert list(runs_of(own, "vision").glob(f"{job_id}-*/done"))
+    assert list(get_runs(own, "vision").glob(f"{job_id}-*/done"))
 
 
 @pytest.fixture
@@ -145,15 +145,15 @@ def test_a_jobs_nodes_are_of_one_block_where_there_is_room(own: KubeCluster, mem
 def test_a_borrowed_node_is_given_back_and_the_job_goes_on_later(own: KubeCluster) -> None:
     vision, speech = (KubernetesEngine("judge", team.name, QUEUE) for team in SPEC.queues)
     kept = vision.submit(job(_WAITS, max_restarts=0))
-    until(vision, kept, lambda found, log: any(runs_of(own, "vision").glob(f"{kept}-*/begun")))
+    until(vision, kept, lambda found, log: any(get_runs(own, "vision").glob(f"{kept}-*/begun")))
     borrowing = vision.submit(job(_WAITS, max_restarts=0))
-    until(vision, borrowing, lambda found, log: any(runs_of(own, "vision").glob(f"{borrowing}-*/begun")))
+    until(vision, borrowing, lambda found, log: any(get_runs(own, "vision").glob(f"{borrowing}-*/begun")))
     third = vision.submit(job("true"))
     waiting = until(vision, third, lambda found, log: "quota" in found.reason)
     assert waiting.phase is Phase.WAITING, "the cohort has no more"
     vision.cancel(third)
     assert over(speech, speech.submit(job("true"))).phase is Phase.DONE, "its own node, whoever has it"
-    for folder in (*runs_of(own, "vision").glob(f"{kept}-*"), *runs_of(own, "vision").glob(f"{borrowing}-*")):
+    for folder in (*get_runs(own, "vision").glob(f"{kept}-*"), *get_runs(own, "vision").glob(f"{borrowing}-*")):
         (folder / "end").touch()
     ends = [over(vision, kept), over(vision, borrowing)]
     assert [each.phase for each in ends] == [Phase.DONE, Phase.DONE]
@@ -181,7 +181,7 @@ def test_a_team_goes_with_its_jobs_and_then_with_its_queue(own: KubeCluster) -> 
     team = SPEC.queues[1].name
     speech = KubernetesEngine("judge", team, QUEUE)
     runs = speech.submit(job(_WAITS, max_restarts=0))
-    until(speech, runs, lambda found, log: any(runs_of(own, team).glob(f"{runs}-*/begun")))
+    until(speech, runs, lambda found, log: any(get_runs(own, team).glob(f"{runs}-*/begun")))
     own.kubectl("delete", "namespace", team, "--timeout=120s")
     own.kubectl("delete", "clusterqueue", team, "--timeout=60s")
     assert own.kubectl("get", "clusterqueues", "--output=name").split() == ["clusterqueue.kueue.x-k8s.io/vision"]

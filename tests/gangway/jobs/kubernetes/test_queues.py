@@ -14,10 +14,10 @@ from gangway.jobs.kubernetes.queues import (
     beyond,
     cohort_total,
     flavor_names,
+    get_quota,
     lacking,
     narrowest_block,
     quantity,
-    quota_of,
 )
 from tests.gangway.jobs.kubernetes.test_manifests import job
 
@@ -36,7 +36,7 @@ def queue(*flavors: dict[str, str], cohort: str = "", used: str = "0", limit: st
     ]
     reserved = [{"name": "f0", "resources": [{"name": next(iter(flavors[0])), "total": used}]}]
     spec: dict[str, object] = {"resourceGroups": [{"coveredResources": list(flavors[0]), "flavors": made}]}
-    return quota_of({"spec": {**spec, "cohortName": cohort}, "status": {"flavorsReservation": reserved}})
+    return get_quota({"spec": {**spec, "cohortName": cohort}, "status": {"flavorsReservation": reserved}})
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_no_node_or_no_number_of_them_has_is_refused(nodes: int, resources:
     spec = ClusterSpec((Team("vision", 1),), Node(8, 64), 2, (Flavor("own", {}),))
     (made,) = (each for each in queue_manifests(spec) if each["kind"] == "ClusterQueue")
     file = job(nodes={"min": 1, "max": nodes}, resources=resources)
-    assert {name for name, _ in beyond(file, quota_of(made))} >= ({why} if why else set())
-    assert bool(beyond(file, quota_of(made))) == bool(why)
+    assert {name for name, _ in beyond(file, get_quota(made))} >= ({why} if why else set())
+    assert bool(beyond(file, get_quota(made))) == bool(why)
 
 
 def test_what_a_whole_cohort_has_not_is_refused() -> None:
@@ -104,18 +104,18 @@ def test_what_a_whole_cohort_has_not_is_refused() -> None:
     total = cohort_total(queues)
     for nodes in (3, 4):
         file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": "1", "memory": "1Gi"})
-        assert bool(beyond(file, quota_of(queues[0], total))) == (nodes > 3)
-        assert beyond(file, quota_of(queues[0])) == [], "where nobody knows the others"
+        assert bool(beyond(file, get_quota(queues[0], total))) == (nodes > 3)
+        assert beyond(file, get_quota(queues[0])) == [], "where nobody knows the others"
 
 
 def test_pages_that_kueue_leaves_out_want_no_quota() -> None:
     """As it does in a cluster of Gangway's own; of others nobody here can tell."""
     file = job(resources={"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "5120Mi", "vpc.amazonaws.com/efa": "32"})
     made = next(each for each in queue_manifests(_OWN) if each["kind"] == "ClusterQueue")
-    assert list(dict(beyond(file, quota_of(made)))) == ["vpc.amazonaws.com/efa"]
-    assert lacking(file, quota_of(made)) == []
+    assert list(dict(beyond(file, get_quota(made)))) == ["vpc.amazonaws.com/efa"]
+    assert lacking(file, get_quota(made)) == []
     others = {**made, "metadata": {"name": "all"}}
-    assert list(dict(beyond(file, quota_of(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
+    assert list(dict(beyond(file, get_quota(others)))) == ["hugepages-2Mi", "vpc.amazonaws.com/efa"]
 
 
 def test_room_is_what_nobody_has_reserved() -> None:

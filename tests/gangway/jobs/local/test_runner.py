@@ -18,7 +18,7 @@ from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import read_job
 from gangway.jobs.local import engine as local
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.local.outcomes import Spent, end_of, lacks_room, put_down, say_room, take_room
+from gangway.jobs.local.outcomes import Spent, find_end, lacks_room, put_down, say_room, take_room
 from stacks.config.job_file import Priority
 from tests.gangway.jobs.local.test_engine import processes_of
 from tests.gangway.jobs.test_contract import job, limited, over, until
@@ -194,17 +194,17 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
 
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
     folder = OwnJobFolder(tmp_path)
-    assert end_of(folder, 1) is None
+    assert find_end(folder, 1) is None
     take_room(folder, 2)
-    assert end_of(folder, 2) is None
+    assert find_end(folder, 2) is None
     put_down(folder, 2, 143)
-    assert (end_of(folder, 1), end_of(folder, 2)) == (None, 143)
+    assert (find_end(folder, 1), find_end(folder, 2)) == (None, 143)
     say_room(folder, lacks=True)
-    assert (end_of(folder, 2), lacks_room(folder)) == (143, True)
+    assert (find_end(folder, 2), lacks_room(folder)) == (143, True)
     say_room(folder, lacks=False)
-    assert (end_of(folder, 2), lacks_room(folder)) == (143, False)
+    assert (find_end(folder, 2), lacks_room(folder)) == (143, False)
     (tmp_path / "exit-code").write_bytes(b"\xff\xfe")
-    assert end_of(folder, 2) is None
+    assert find_end(folder, 2) is None
 
 
 @pytest.mark.slow

@@ -14,13 +14,13 @@ from gangway.jobs.base import Engine, JobStatus, Move, Phase, Stretch
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, worst
 from gangway.jobs.records.job_record import FIGURES, Begun, JobRecord, job_record
 from gangway.jobs.records.run_reports import REPORTED, Reported, nothing_reported
-from gangway.jobs.sites import Nodes, Site, nodes_of
+from gangway.jobs.sites import Nodes, Site, find_nodes
 from stacks.config.engines_file import NamedEngine
 
 START = datetime(2026, 11, 27, 12, tzinfo=UTC)
 NOW = START + timedelta(hours=9)
 SILENT = nothing_reported("it says nothing")
-LISTED = nodes_of("a", NamedEngine(engine="local:/a", region="aws:us-east-1", machine_type="p5.48xlarge"))
+LISTED = find_nodes("a", NamedEngine(engine="local:/a", region="aws:us-east-1", machine_type="p5.48xlarge"))
 TOLD = Nodes(10.0, "engines.a.usd_per_node_hour", is_told=True)
 MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD a GiB")
 

@@ -25,7 +25,7 @@ from components.core.findings import InputError
 from components.core.visible import leaves
 from gangway.cli.main import app
 from gangway.jobs.base import EngineAwayError, Phase, follow, written
-from gangway.jobs.engines.registry import engine_of
+from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.remote.engine import RemoteEngine
 from stacks.config import engines_file
@@ -253,7 +253,7 @@ def test_a_name_of_the_engines_file_says_by_whom(
     assert "does not say" in record["absent"]["failures"]
     with pytest.raises(InputError, match="cannot be reached from here"):
         call(app, ["job", "move", "far-1", "--on", "box", "--to", f"local:{tmp_path}/other"], catch_exceptions=False)
-    assert engine_of("box").where == f"login: {tmp_path}/jobs"
+    assert get_engine("box").where == f"login: {tmp_path}/jobs"
 
 
 FORGED = """#!{python}

@@ -14,7 +14,7 @@ from gangway.jobs.base import JobStatus, Phase
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.slurm.engine import SlurmEngine, _State
-from gangway.jobs.slurm.script import comment_of
+from gangway.jobs.slurm.script import get_comment
 from stacks.config.job_file import JobFile
 from tests.gangway.jobs.test_contract import job, limited, over, until
 from tests.slurm_cluster import SlurmCluster
@@ -123,7 +123,7 @@ def test_one_that_is_over_by_the_time_that_it_is_cancelled_is_no_mistake(
 
 def running(folder: Path) -> Callable[[str], _State]:
     """What Slurm said of it a moment ago."""
-    return lambda slurm_id: _State(str(os.geteuid()), "RUNNING", "None", comment_of(folder))
+    return lambda slurm_id: _State(str(os.geteuid()), "RUNNING", "None", get_comment(folder))
 
 
 @pytest.mark.slow

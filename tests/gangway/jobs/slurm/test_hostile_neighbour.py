@@ -39,7 +39,7 @@ def attacked(port: int, number: str, mark: Path) -> str:
     return attack_store(mark, [port], [f"torch.rendezvous.{each}" for each in (number, "gangway")])
 
 
-def number_of(engine: SlurmEngine, folder: Path, job_id: str, says: str) -> str:
+def get_number(engine: SlurmEngine, folder: Path, job_id: str, says: str) -> str:
     until(engine, job_id, lambda found, log: says in log)
     return (folder / job_id / "slurm-id").read_text().strip()
 
@@ -52,7 +52,7 @@ def test_a_command_of_two_nodes_runs_nobody_elses_code(cluster: SlurmCluster, tm
     nodes = {"min": 2, "max": 2}
     job = {"name": "own", "command": command, "nodes": nodes, "processes_per_node": 1, "max_hours": 1}
     job_id = engine.submit(JobFile.model_validate(job))
-    number = number_of(engine, tmp_path / "queue", job_id, "together 2")
+    number = get_number(engine, tmp_path / "queue", job_id, "together 2")
     try:
         assert attacked(20000 + int(number) * 7 % 10000, number, mark) == "in", "as the finding at submit says"
         time.sleep(5)  # torchrun would read a state some times a second
@@ -68,7 +68,7 @@ def test_a_presets_nodes_hear_nobody_without_their_key(cluster: SlurmCluster, tm
     file = JobFile.model_validate({**job, "nodes": {"min": 2, "max": 2}, "max_restarts": 0})
     job_id = engine.submit(file)
     folder = tmp_path / "queue" / job_id
-    number = number_of(engine, tmp_path / "queue", job_id, "enough nodes have met")
+    number = get_number(engine, tmp_path / "queue", job_id, "enough nodes have met")
     said = attacked(20000 + int(number) * 7 % 10000, number, tmp_path / "mark")
     assert said != "in"
     end = over(engine, job_id)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, max_hours_of, minutes_in, minutes_of, node_env
+from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, get_max_hours, get_minutes, minutes_in, node_env
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 
@@ -33,10 +33,10 @@ def test_a_limit_is_read_as_slurm_writes_it(limit: str, minutes: int | None) -> 
 @given(st.integers(1, 60 * 24 * 28), st.integers(1, 3600))
 def test_the_hours_that_are_proposed_fit(minutes: int, grace_sec: int) -> None:
     job = JobFile(name="a", command=("true",), max_hours=1, grace_sec=grace_sec)
-    hours = max_hours_of(job, minutes)
+    hours = get_max_hours(job, minutes)
     if hours > 0:
-        assert minutes_of(job.model_copy(update={"max_hours": hours})) <= minutes
-        assert minutes_of(job.model_copy(update={"max_hours": hours + 0.02})) > minutes - 1
+        assert get_minutes(job.model_copy(update={"max_hours": hours})) <= minutes
+        assert get_minutes(job.model_copy(update={"max_hours": hours + 0.02})) > minutes - 1
 
 
 def names_of_shells() -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangway.jobs.base import Phase
-from gangway.jobs.environment import environment_of
+from gangway.jobs.environment import get_environment
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.test_hard_ends import SUBMIT
@@ -75,7 +75,7 @@ def test_an_allocation_around_the_submit_is_not_the_jobs(
     assert done.returncode == 0, done.stderr
     assert said(engine, "case-1")[0].endswith("has 0,1 of 0,1")
     assert "mem=500M" in engine.log("case-1")[0]
-    kept = environment_of(JobFolder(folder / "case-1"))
+    kept = get_environment(JobFolder(folder / "case-1"))
     assert {name for name in kept if name.startswith("SLURM")} == {"SLURM_CONF"}
     assert kept["SBATCH_COMMENT"] == "kept"
 

@@ -40,7 +40,7 @@ class Group:
     def __init__(self, state: GroupState) -> None:
         self.state, self.asked = state, list[Change]()
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         return [self.state._replace(name=names[0])]
 
     def carry_out(self, change: Change, now: datetime) -> str:

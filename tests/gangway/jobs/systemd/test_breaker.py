@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from components.core.findings import InputError
 from gangway.cli.main import app
-from gangway.jobs.systemd.breaker import HeldRecord, breaker_of
+from gangway.jobs.systemd.breaker import HeldRecord, get_breaker
 from images.node import breaker as on_node
 
 GROUPS = ["demo-0-spot", "demo-1-on-demand"]
@@ -200,7 +200,7 @@ def test_where_nobody_replaces_a_node_there_is_nothing_to_reset(stack: str) -> N
 
 def test_a_stack_that_is_not_up(pulumi: Callable[..., None]) -> None:
     with pytest.raises(InputError, match="no run_bucket: the stack is not up"):
-        breaker_of("aws", "aws-demo", "us-east-2", {})
+        get_breaker("aws", "aws-demo", "us-east-2", {})
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 1, "more": 2}'])

@@ -16,8 +16,8 @@ import pytest
 from gangway.jobs.systemd.autoscale_now import scale
 from gangway.jobs.systemd.scaling.base import Change, GroupState
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import curve_of
-from stacks.program import program_of
+from stacks.estimates.autoscale import find_curve
+from stacks.program import get_program
 from tests.trainer.conftest import Command, digits_dir, start
 from trainer.config.presets import PRESETS
 
@@ -37,7 +37,7 @@ class LauncherGroup:
         self.changes: list[Change] = []
         self._changed_at: datetime | None = None
 
-    def groups_of(self, names: Sequence[str]) -> list[GroupState]:
+    def get_groups(self, names: Sequence[str]) -> list[GroupState]:
         here = sum(node.process.poll() is None for node in self.nodes)
         return [GroupState(names[0], most=MOST, asked=len(self.nodes), in_service=here, changed_at=self._changed_at)]
 
@@ -97,7 +97,7 @@ def needs_four(values: dict[str, Any]) -> None:
 
 def begins_at(config: StackConfig) -> datetime:
     """When three nodes are no longer expected to be enough, and four are."""
-    curve = curve_of(config, program_of(config.provider).plan(config).machine)
+    curve = find_curve(config, get_program(config.provider).plan(config).machine)
     return DEADLINE - timedelta(seconds=config.training.kimg * 1000 / (0.95 * curve[3].mid))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gangway.jobs.base import Stretch
-from gangway.jobs.systemd.starts import read_starts, stretches_of, times_begun, times_failed
+from gangway.jobs.systemd.starts import get_run_intervals, read_starts, times_begun, times_failed
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from images.render import TEMPLATES
@@ -88,7 +88,7 @@ def test_rounds_of_several_nodes_are_one_time_each(noted: Callable[..., RunStore
     assert not problems
     assert [start.node for start in starts] == ["a", "b.c", "a", "b.c"]
     assert (times_begun(starts), times_failed(starts)) == (2, 1)
-    assert stretches_of(starts) == (
+    assert get_run_intervals(starts) == (
         Stretch(at(10), at(12), 1),
         Stretch(at(12), at(90), 2),
         Stretch(at(90), at(100), 1),

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from gangway.report.comparison.groups import Member, Source
-from gangway.report.comparison.tables import Report, report_of
+from gangway.report.comparison.tables import Report, get_report
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import InterruptionRecord, RunRecord
 
@@ -174,7 +174,7 @@ def member_of() -> Callable[..., Member]:
 
 
 @pytest.fixture(scope="session")
-def record_of() -> Callable[..., RunRecord]:
+def get_record() -> Callable[..., RunRecord]:
     return build_record
 
 
@@ -186,13 +186,13 @@ def hostile() -> str:
 @pytest.fixture(scope="session")
 def arms() -> Report:
     """Control against treatment, two seeds each."""
-    return report_of(Source(build_arms(), ()), None)
+    return get_report(Source(build_arms(), ()), None)
 
 
 @pytest.fixture(scope="session")
 def environments() -> Report:
     """Three environments, three seeds each."""
-    return report_of(Source(build_environments(), ()), None)
+    return get_report(Source(build_environments(), ()), None)
 
 
 @pytest.fixture(scope="session")

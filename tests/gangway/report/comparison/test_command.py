@@ -63,10 +63,10 @@ def test_json_has_the_table_and_the_records_whole(gangway: Gangway, arms_folder:
 
 
 def test_json_of_runs_that_make_no_table_says_why(
-    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
+    gangway: Gangway, write: Write, get_record: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
-    write(tmp_path, record_of("a"))
-    write(tmp_path, record_of("b", config={"precision": "bf16"}))
+    write(tmp_path, get_record("a"))
+    write(tmp_path, get_record("b", config={"precision": "bf16"}))
     done = gangway(tmp_path, "--format", "json")
     data = json.loads(done.stdout)
     assert data["table"] is None
@@ -92,9 +92,13 @@ def test_csv_has_a_line_a_run_with_its_arm_and_its_figures(gangway: Gangway, arm
 
 @pytest.mark.slow
 def test_a_page_goes_beside_the_runs_or_where_it_is_told(
-    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gangway: Gangway,
+    write: Write,
+    get_record: Callable[..., RunRecord],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one, two = write(tmp_path / "runs", record_of("a")), write(tmp_path / "runs", record_of("b", 1))
+    one, two = write(tmp_path / "runs", get_record("a")), write(tmp_path / "runs", get_record("b", 1))
     monkeypatch.chdir(tmp_path)
     for words, page in (
         ([tmp_path / "runs"], tmp_path / "runs" / "report" / "report.html"),
@@ -145,17 +149,17 @@ def test_mistakes_are_named(gangway: Gangway, arms_folder: Path, words: tuple[st
     ],
 )
 def test_a_damaged_file_beside_the_records_is_named(
-    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path,
+    gangway: Gangway, write: Write, get_record: Callable[..., RunRecord], tmp_path: Path,
     name: str, content: str, message: str,
 ) -> None:  # fmt: skip
-    write(tmp_path, record_of("a"))
+    write(tmp_path, get_record("a"))
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
         gangway(tmp_path, "--format", "md")
 
 
 def test_where_the_control_failed_the_treatment_does_not_take_its_place(
-    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
+    gangway: Gangway, write: Write, get_record: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
     items = [
         {
@@ -170,7 +174,7 @@ def test_where_the_control_failed_the_treatment_does_not_take_its_place(
     ]
     (tmp_path / "results.json").write_text(json.dumps({"suite": "s", "paper": "P3", "items": items}))
     for arm in ("t", "u"):
-        write(tmp_path, record_of(arm))
+        write(tmp_path, get_record(arm))
     told = gangway(tmp_path, "--format", "md").stdout
     assert "change against" not in told
     assert "Cost is that of the nodes in that time: without boot" in told
@@ -180,9 +184,9 @@ def test_where_the_control_failed_the_treatment_does_not_take_its_place(
 
 
 def test_statistics_that_cannot_be_read_are_named(
-    gangway: Gangway, write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
+    gangway: Gangway, write: Write, get_record: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
-    path = write(tmp_path, record_of("a"))
+    path = write(tmp_path, get_record("a"))
     (path / "stats.jsonl").unlink()
     (path / "stats.jsonl").mkdir()
     with pytest.raises(InputError, match=r"stats.jsonl: cannot be read: it is no regular file"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangway.report.comparison.formatting import printer, worded
-from gangway.report.comparison.series import Spread, change, spread_of
+from gangway.report.comparison.series import Spread, change, get_spread
 from gangway.report.comparison.tables import Column
 from trainer.records.quantity import Quantity
 
@@ -17,7 +17,7 @@ SIZES = st.floats(min_value=1e-12, max_value=1e18)
 
 
 def of(values: Sequence[float], unit: str = "h") -> Spread:
-    return spread_of({f"run-{place}": Quantity.measured(value, unit, "clock") for place, value in enumerate(values)})
+    return get_spread({f"run-{place}": Quantity.measured(value, unit, "clock") for place, value in enumerate(values)})
 
 
 def told(values: Sequence[float], unit: str = "h") -> tuple[str, str]:

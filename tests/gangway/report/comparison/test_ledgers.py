@@ -45,8 +45,8 @@ def write_ledger(
 
 
 @pytest.fixture
-def run_dir(write: Write, record_of: Callable[..., RunRecord], tmp_path: Path) -> Path:
-    return write(tmp_path, record_of("a"))
+def run_dir(write: Write, get_record: Callable[..., RunRecord], tmp_path: Path) -> Path:
+    return write(tmp_path, get_record("a"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from gangway.report.comparison.groups import Member, Source
 from gangway.report.comparison.measures import late_loss
-from gangway.report.comparison.tables import report_of
+from gangway.report.comparison.tables import get_report
 from gangway.report.comparison.write import as_markdown
 
 Make = Callable[..., Member]
@@ -55,7 +55,7 @@ def test_without_statistics_it_is_the_last_line_of_the_record_and_says_so(member
 
 
 def test_the_heading_and_the_source_say_what_it_is(member_of: Make) -> None:
-    told = as_markdown(report_of(Source((member_of("a"),), ()), None))
+    told = as_markdown(get_report(Source((member_of("a"),), ()), None))
     assert "| G loss, last tenth | D loss, last tenth |" in told
     # The recorded run's last two lines of loss_d: (0.028333 + 0.045298) / 2.
     assert "| 0.0368[^" in told

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gangway.report.comparison.groups import Member, Source
-from gangway.report.comparison.papers import Name, beside, paper_of
-from gangway.report.comparison.tables import as_json, report_of
+from gangway.report.comparison.papers import Name, beside, get_paper
+from gangway.report.comparison.tables import as_json, get_report
 from gangway.report.comparison.write import ComparisonReport
 from trainer.config.presets import PRESETS
 
@@ -28,7 +28,7 @@ LABELS["video"] = [label.replace("DCGAN on images", "Progressive GAN on UCF101 v
 
 
 def test_the_papers_figures_are_theirs_to_the_digit() -> None:
-    environments, arms = paper_of("P2"), paper_of("P3")
+    environments, arms = get_paper("P2"), get_paper("P3")
     assert [row.cells["FID"] for row in environments.rows] == [45.2, 42.5, 40.1, 43.3]
     assert [row.cells["total_h"] for row in environments.rows] == [48, 24, 20, 30]
     assert [row.cells.get("memory_gib") for row in arms.rows if not row.change] == [16, 12, 32, 28]
@@ -37,7 +37,7 @@ def test_the_papers_figures_are_theirs_to_the_digit() -> None:
 
 @pytest.mark.parametrize("name", ["P2", "P3"])
 def test_every_row_is_of_a_task_and_has_columns(name: Name) -> None:
-    paper = paper_of(name)
+    paper = get_paper(name)
     assert {row.task for row in paper.rows} == paper.tasks.keys()
     for row in paper.rows:
         assert row.cells.keys() <= set(paper.columns)
@@ -63,7 +63,7 @@ def test_every_row_is_of_a_task_and_has_columns(name: Name) -> None:
 def test_rows_stand_beside_runs_of_their_task_alone(
     name: Name, config: dict[str, Any], labels: list[str], left_out: str, member_of: Make
 ) -> None:
-    found = beside(name, paper_of(name), [member_of("a", suite="s", paper=name, config=config)])
+    found = beside(name, get_paper(name), [member_of("a", suite="s", paper=name, config=config)])
     assert [row.label for row in found.rows] == labels
     assert left_out in found.left_out
     assert bool(left_out) == bool(found.left_out)
@@ -72,7 +72,7 @@ def test_rows_stand_beside_runs_of_their_task_alone(
 
 def test_treatments_of_a_paper_stand_beside_its_suite_alone(member_of: Make) -> None:
     runs = [member_of(arm, arm=arm, suite="s", config=DCGAN32) for arm in ("c", "t")]
-    report = report_of(Source(tuple(runs), ()), None)
+    report = get_report(Source(tuple(runs), ()), None)
     assert report.table.name == "P3"
     assert [row.kind for row in report.table.rows] == ["ours", "ours", "change"]
     assert report.table.left_out == "The rows of paper P3 are left out: no suite of that paper made these runs."
@@ -80,7 +80,7 @@ def test_treatments_of_a_paper_stand_beside_its_suite_alone(member_of: Make) -> 
 
 def test_one_run_of_another_task_is_enough_to_leave_rows_out(member_of: Make) -> None:
     runs = [member_of("a", config=DCGAN32), member_of("b", config=fields(dataset="cifar10", architecture="resnet"))]
-    found = beside("P2", paper_of("P2"), runs)
+    found = beside("P2", get_paper("P2"), runs)
     assert found.rows == ()
     assert found.left_out.endswith("these runs: dcgan on cifar10, 32 x 32, resnet on cifar10, 32 x 32.")
 
@@ -89,13 +89,13 @@ def test_a_run_of_another_length_says_so(member_of: Make) -> None:
     short = member_of("a", config=DCGAN32)
     images = short.record.dataset.images
     whole = member_of("b", config=fields(dataset="cifar10", kimg=480 * images / 1000))
-    said = [beside("P2", paper_of("P2"), [run]).notes[-1] for run in (short, whole)]
+    said = [beside("P2", get_paper("P2"), [run]).notes[-1] for run in (short, whole)]
     assert said[0].startswith("The paper's runs are of 480 epochs, ours of 3.3")
     assert "epochs" not in said[1]
 
 
 def test_page_markdown_and_json_say_that_rows_are_left_out_and_keep_no_empty_columns(member_of: Make) -> None:
-    report = report_of(Source((member_of("a"), member_of("b", 1)), ()), None)
+    report = get_report(Source((member_of("a"), member_of("b", 1)), ()), None)
     why = "The rows of paper P2 are left out, of another task: DCGAN on CIFAR-10 and CelebA; these runs: dcgan on"
     made = ComparisonReport(report)
     assert why in made.markdown()

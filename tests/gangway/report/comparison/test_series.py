@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gangway.render.drawing import Drawing
 from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.pareto import front_drawing
-from gangway.report.comparison.series import apart_from, column, curve_of, dominated_by, quality_points, watts
+from gangway.report.comparison.series import apart_from, column, dominated_by, find_curve, quality_points, watts
 
 Make = Callable[..., Member]
 POINTS = st.dictionaries(
@@ -85,19 +85,19 @@ def test_a_curve_is_the_mean_of_runs_with_a_band_wherever_their_lines_fall(
 ) -> None:
     first = member_of(stats=(line(0, 0.0), line(2, 4.0)))
     second = member_of(stats=(line(0, 2.0), line(1, 2.0), line(3, 8.0)))
-    curve = curve_of(group(first, second), lambda member: column(member, "loss_g"))
+    curve = find_curve(group(first, second), lambda member: column(member, "loss_g"))
     assert curve is not None
     assert curve.kimg == (0, 1, 2, 3)
     assert curve.low == (0, 2, 4, 8)
     assert curve.high == (2, 2, 5, 8)
     assert curve.mean == (1, 2, 4.5, 8)
-    assert curve_of(group(member_of(stats=())), lambda member: column(member, "loss_g")) is None
+    assert find_curve(group(member_of(stats=())), lambda member: column(member, "loss_g")) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(-100, 100)), min_size=1, max_size=600))
 def test_a_long_curve_is_thinned_and_keeps_its_ends(pairs: list[tuple[int, float]]) -> None:
     points = sorted({float(kimg): value for kimg, value in pairs}.items())
-    curve = curve_of(Group("row", (None,), "", ""), lambda _: points)  # type: ignore[arg-type]  # the points are given
+    curve = find_curve(Group("row", (None,), "", ""), lambda _: points)  # type: ignore[arg-type]  # the points are given
     assert curve is not None
     assert len(curve.kimg) == min(len(points), 240)
     assert (curve.kimg[0], curve.kimg[-1]) == (points[0][0], points[-1][0])

@@ -8,7 +8,7 @@ import pytest
 from gangway.report.comparison.groups import Member, Source
 from gangway.report.comparison.pareto import front_drawing
 from gangway.report.comparison.series import meters_note
-from gangway.report.comparison.tables import Report, as_json, report_of
+from gangway.report.comparison.tables import Report, as_json, get_report
 from gangway.report.comparison.write import ComparisonReport
 from trainer.records.quantity import Quantity
 from trainer.records.run_record import EnergyRecord
@@ -36,7 +36,7 @@ def metered(member_of: Make) -> Make:
 
 
 def report(*members: Member) -> Report:
-    return report_of(Source(members, ()), None)
+    return get_report(Source(members, ()), None)
 
 
 def test_rows_with_other_meters_are_marked_wherever_they_stand(metered: Make) -> None:

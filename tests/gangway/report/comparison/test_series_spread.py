@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.report.comparison.series import Spread, change, spread_of
+from gangway.report.comparison.series import Spread, change, get_spread
 from trainer.records.quantity import Quantity
 
 AMOUNTS = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
@@ -27,7 +27,7 @@ def named(values: list[float | None]) -> dict[str, Quantity]:
 
 @given(FIGURES)
 def test_a_mean_lies_between_its_values_and_what_is_absent_is_counted_out(values: list[float | None]) -> None:
-    spread = spread_of(named(values))
+    spread = get_spread(named(values))
     known = [value for value in values if value is not None]
     assert spread.known == tuple(known)
     assert len(spread.values) == len(values)
@@ -40,14 +40,14 @@ def test_a_mean_lies_between_its_values_and_what_is_absent_is_counted_out(values
 
 @given(st.lists(AMOUNTS, min_size=3, max_size=12))
 def test_three_values_have_a_sample_deviation_and_their_order_does_not_count(values: list[float]) -> None:
-    spread, turned = spread_of(named([*values])), spread_of(named([*reversed(values)]))
+    spread, turned = get_spread(named([*values])), get_spread(named([*reversed(values)]))
     assert spread.std == pytest.approx(statistics.stdev(values), rel=1e-6, abs=1e-6)
     assert (turned.value, turned.std, turned.low, turned.high) == (spread.value, spread.std, spread.low, spread.high)
 
 
 def test_one_and_two_values_have_a_range_and_no_deviation() -> None:
-    assert spread_of(named([4.0])).std is None
-    two = spread_of(named([4.0, 5.0]))
+    assert get_spread(named([4.0])).std is None
+    two = get_spread(named([4.0, 5.0]))
     assert (two.value, two.low, two.high, two.std) == (4.5, 4.0, 5.0, None)
 
 
@@ -61,18 +61,18 @@ def test_one_and_two_values_have_a_range_and_no_deviation() -> None:
     ],
 )
 def test_a_mean_is_as_good_as_its_weakest_value(provenances: tuple[str, str], weakest: str) -> None:
-    spread = spread_of({name: figure(1.0, name) for name in provenances})
+    spread = get_spread({name: figure(1.0, name) for name in provenances})
     assert spread.provenance == weakest
     assert all(f"a {name} one" in spread.source for name in provenances)
 
 
 def test_many_sources_are_told_as_a_few_and_a_number() -> None:
     given_figures = {f"r{n}": Quantity.measured(n, "h", f"clock {n}") for n in range(5)}
-    assert spread_of(given_figures).source == "clock 0; clock 1; clock 2; and 2 more"
+    assert get_spread(given_figures).source == "clock 0; clock 1; clock 2; and 2 more"
 
 
 def of(values: dict[str, float]) -> Spread:
-    return spread_of({name: Quantity.measured(value, "h", "clock") for name, value in values.items()})
+    return get_spread({name: Quantity.measured(value, "h", "clock") for name, value in values.items()})
 
 
 def test_a_change_compares_each_seed_with_itself() -> None:
@@ -93,8 +93,8 @@ def test_with_other_seeds_means_are_compared_and_that_is_said() -> None:
 
 def test_a_seed_without_a_value_is_left_out_of_both_sides() -> None:
     seeds = {"c0": 0, "c1": 1, "c2": 2, "t0": 0, "t1": 1, "t2": 2}
-    control = spread_of({"c0": figure(10), "c1": figure(10), "c2": figure(100)})
-    told = change(control, spread_of({"t0": figure(5), "t1": figure(5), "t2": figure(None)}), seeds)
+    control = get_spread({"c0": figure(10), "c1": figure(10), "c2": figure(100)})
+    told = change(control, get_spread({"t0": figure(5), "t1": figure(5), "t2": figure(None)}), seeds)
     assert told.value == pytest.approx(-50.0)
     assert dict(told.values) == pytest.approx({"seed 0": -50.0, "seed 1": -50.0})
     assert told.note == "seed 2 left out: not in both rows with a value"
@@ -110,7 +110,7 @@ def test_a_signed_quantity_changes_by_its_difference(before: float, after: float
 
 @pytest.mark.parametrize(("before", "after"), [(None, 1.0), (1.0, None)])
 def test_a_change_of_nothing_or_to_nothing_is_absent(before: float | None, after: float | None) -> None:
-    told = change(spread_of({"c": figure(before)}), spread_of({"t": figure(after)}), {"c": 0, "t": 0})
+    told = change(get_spread({"c": figure(before)}), get_spread({"t": figure(after)}), {"c": 0, "t": 0})
     assert (told.value, told.provenance) == (None, "absent")
     assert "no meter" in told.source
 

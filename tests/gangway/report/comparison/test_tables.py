@@ -8,7 +8,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.report.comparison.groups import Member, Missing, Source
-from gangway.report.comparison.tables import PUBLISHED, Report, Row, as_json, report_of
+from gangway.report.comparison.tables import PUBLISHED, Report, Row, as_json, get_report
 from trainer.records.quality import QualityRecord
 from trainer.records.quantity import Quantity
 
@@ -55,14 +55,14 @@ def test_scaling_efficiency_of_other_devices_is_not_made_up(member_of: Make) -> 
     many = member_of("b", stack="gcp", world_size=4)
     session = many.record.sessions[0].model_copy(update={"device": "NVIDIA L4"})
     other = member_of("b", stack="gcp", sessions=(session,))
-    report = report_of(Source((member_of("a"), other), ()), None)
+    report = get_report(Source((member_of("a"), other), ()), None)
     assert [cell(row, "scaling_efficiency") for row in rows(report, "ours")] == [None, None]
     assert [cell(row, "gpus") for row in rows(report, "ours")] == [0, 4]
 
 
 def test_scaling_efficiency_on_a_machine_that_nobody_named_is_not_made_up(member_of: Make) -> None:
     runs = (member_of("a"), member_of("b", world_size=4))
-    for row in rows(report_of(Source(runs, ()), None), "ours"):
+    for row in rows(get_report(Source(runs, ()), None), "ours"):
         assert cell(row, "scaling_efficiency") is None
         assert "does not name the machine" in row.cells["scaling_efficiency"].source
 
@@ -70,11 +70,11 @@ def test_scaling_efficiency_on_a_machine_that_nobody_named_is_not_made_up(member
 def test_without_the_control_there_is_no_change_and_that_is_said(member_of: Make) -> None:
     suite = {"suite": "s", "paper": "P3"}
     runs = [replace(member_of(f"aws-{arm}", stack="aws", arm=arm, **suite), control="c") for arm in ("t", "u")]
-    report = report_of(Source(tuple(runs), ()), None)
+    report = get_report(Source(tuple(runs), ()), None)
     assert rows(report, "change") == []
     assert [row.remarks for row in rows(report, "ours")] == [("no change is told: no run of control c is done",)] * 2
     late = replace(member_of("aws-c", stack="aws", arm="c", **suite), control="c")
-    report = report_of(Source((*runs, late), ()), None)
+    report = get_report(Source((*runs, late), ()), None)
     assert [row.label for row in rows(report, "change")] == ["change against c"] * 2
 
 
@@ -83,7 +83,7 @@ def test_kid_changes_by_a_difference(member_of: Make) -> None:
         quality = build_kid(member_of(name).record.quality[0], value)
         return member_of(name, arm=name, suite="s", paper="P3", quality=(quality,))
 
-    (change,) = rows(report_of(Source((member("c", -0.01), member("t", 0.02)), ()), None), "change")
+    (change,) = rows(get_report(Source((member("c", -0.01), member("t", 0.02)), ()), None), "change")
     assert cell(change, "KID") == pytest.approx(0.03)
     assert change.cells["KID"].unit == ""
     assert change.cells["cpu_percent"].unit == "points"
@@ -92,7 +92,7 @@ def test_kid_changes_by_a_difference(member_of: Make) -> None:
 def test_the_whole_stacks_cost_has_a_column_where_a_suite_tells_it(member_of: Make) -> None:
     plain = member_of("a", usd=1.0)
     dollars = Quantity(value=4.0, unit="USD", provenance="estimated", source="the plan, times the hours it stood")
-    without, known = (report_of(Source((one,), ()), None) for one in (plain, replace(plain, stack_usd=dollars)))
+    without, known = (get_report(Source((one,), ()), None) for one in (plain, replace(plain, stack_usd=dollars)))
     assert "stack_usd" not in {column.key for column in without.table.columns}
     (row,) = rows(known, "ours")
     assert (cell(row, "usd"), cell(row, "stack_usd")) == (1.0, 4.0)
@@ -121,7 +121,7 @@ def test_each_stack_has_a_control_of_its_own(member_of: Make) -> None:
         member_of(f"{stack}-{arm}", stack=stack, arm=arm, suite="s", paper="P3", factor=factor)
         for stack, arm, factor in (("aws", "c", 1.0), ("aws", "t", 0.5), ("gcp", "c", 2.0), ("gcp", "t", 3.0))
     )
-    changes = rows(report_of(Source(runs, ()), None), "change")
+    changes = rows(get_report(Source(runs, ()), None), "change")
     assert [cell(row, "total_h") for row in changes] == pytest.approx([-50, 50])
 
 
@@ -146,38 +146,38 @@ def test_quality_of_different_protocols_is_not_averaged(member_of: Make) -> None
     quality = second.record.quality[0]
     protocol = quality.protocol.model_copy(update={"num_fakes": 10_000})
     other = member_of("b", 1, quality=(quality.model_copy(update={"protocol": protocol}),))
-    assert cell(rows(report_of(Source((first, second), ()), None), "ours")[0], "FD-ENL0") is not None
-    (row,) = rows(report_of(Source((first, other), ()), None), "ours")
+    assert cell(rows(get_report(Source((first, second), ()), None), "ours")[0], "FD-ENL0") is not None
+    (row,) = rows(get_report(Source((first, other), ()), None), "ours")
     assert row.cells["FD-ENL0"].source == "computed in different ways by these runs, so not to be compared"
 
 
 def test_an_older_record_without_use_of_machines_says_so(member_of: Make) -> None:
     runs = (member_of("a", paper="P3", utilisation=None, summaries={}),)
-    (row,) = rows(report_of(Source(runs, ()), None), "ours")
+    (row,) = rows(get_report(Source(runs, ()), None), "ours")
     assert row.cells["cpu_percent"].source == "not recorded by that version"
 
 
 def test_large_runs_are_in_kwh(member_of: Make) -> None:
     member = member_of("a")
     energy = member.record.energy.model_copy(update={"it_joules": Quantity.measured(7.2e6, "J", "NVML")})
-    (row,) = rows(report_of(Source((member_of("a", energy=energy),), ()), None), "ours")
+    (row,) = rows(get_report(Source((member_of("a", energy=energy),), ()), None), "ours")
     assert cell(row, "it_kwh") == pytest.approx(2)
 
 
 def test_runs_that_are_not_done_are_told_and_left_out(member_of: Make) -> None:
     gone = Missing("suite", "azure-s0", "failed", "no quota")
     part = member_of("b", 1, status="interrupted", images=3008)
-    report = report_of(Source((member_of("a"), part), (gone,)), None)
+    report = get_report(Source((member_of("a"), part), (gone,)), None)
     assert [member.name for member in report.members] == ["a"]
     assert report.missing[0] == gone
     assert report.missing[1][1:] == ("b", "interrupted", "left out of the table: 3.008 of 6.016 kimg")
     with pytest.raises(InputError, match=r"RUNS: no run is done(.|\n)*b: interrupted"):
-        report_of(Source((part,), ()), None)
+        get_report(Source((part,), ()), None)
 
 
 def test_which_table_and_why(member_of: Make) -> None:
     def table(**more: str) -> tuple[str, str]:
-        made = report_of(Source((member_of("a", **more),), ()), None).table
+        made = get_report(Source((member_of("a", **more),), ()), None).table
         return made.name, made.why
 
     assert table() == ("P2", "no suite of these runs names a paper")

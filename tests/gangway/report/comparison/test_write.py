@@ -133,9 +133,9 @@ def test_figures_are_vector_files_for_papers(arms_folder: Path, tmp_path: Path) 
 
 
 def test_runs_without_statistics_samples_or_prices_still_make_a_page(
-    write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
+    write: Write, get_record: Callable[..., RunRecord], parse: Parse, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "runs", record_of(quality=(), quality_in_training=None))
+    path = write(tmp_path / "runs", get_record(quality=(), quality_in_training=None))
     (path / "stats.jsonl").unlink()
     (path / "samples.png").unlink()
     html = comparison_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()
@@ -150,13 +150,13 @@ def test_runs_without_statistics_samples_or_prices_still_make_a_page(
 
 @pytest.mark.slow
 def test_each_row_shows_the_decisions_of_its_first_run_that_had_a_controller(
-    write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
+    write: Write, get_record: Callable[..., RunRecord], parse: Parse, tmp_path: Path
 ) -> None:
-    at = record_of().sessions[0].start
+    at = get_record().sessions[0].start
     told = {"knob": "threads", "value": 1, "was": 2, "policy": "rules", "reason": "<w>", "expected_gain": 0.1}
     decided = DecisionRecord.model_validate({**told, "at": at, "images": 1000, "outcome": "done"})
     for seed in (0, 1, 2):
-        write(tmp_path / "runs", record_of(f"run-s{seed}", seed, decisions=(decided,) * min(seed, 1)))
+        write(tmp_path / "runs", get_record(f"run-s{seed}", seed, decisions=(decided,) * min(seed, 1)))
     made = comparison_report(find_runs([tmp_path / "runs"]), None)
     html = made.write_page(tmp_path / "out").read_text()
     page = parse(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
@@ -172,9 +172,9 @@ def test_each_row_shows_the_decisions_of_its_first_run_that_had_a_controller(
 
 @pytest.mark.slow
 def test_a_record_without_a_digest_is_told_on_the_page(
-    write: Write, record_of: Callable[..., RunRecord], parse: Parse, tmp_path: Path
+    write: Write, get_record: Callable[..., RunRecord], parse: Parse, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "runs", record_of("run-a"))
+    path = write(tmp_path / "runs", get_record("run-a"))
     record = json.loads((path / "run.json").read_text())
     sealed = comparison_report(find_runs([path]), None)
     assert "not sealed" not in sealed.write_page(tmp_path / "out").read_text() + sealed.markdown()
@@ -188,9 +188,9 @@ def test_a_record_without_a_digest_is_told_on_the_page(
 
 @pytest.mark.slow
 def test_large_grids_are_made_smaller_and_that_is_said(
-    write: Write, record_of: Callable[..., RunRecord], tmp_path: Path
+    write: Write, get_record: Callable[..., RunRecord], tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "runs", record_of())
+    path = write(tmp_path / "runs", get_record())
     Image.effect_noise((3000, 2000), 90).save(path / "samples.png")
     assert (path / "samples.png").stat().st_size > 2_000_000
     html = comparison_report(find_runs([path]), None).write_page(tmp_path / "out").read_text()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.sim.forecast.conformal import Adaptive, fewest_scores, offset_of, score
+from gangway.sim.forecast.conformal import Adaptive, fewest_scores, get_offset, score
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 
@@ -16,14 +16,14 @@ NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 def test_the_offset_by_hand() -> None:
     """Of nine scores, 90 % takes the ninth of ten places; 50 % the fifth."""
     scores = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    assert (offset_of(scores, 0.9), offset_of(scores, 0.5), offset_of(scores, 0.0)) == (9.0, 5.0, 1.0)
+    assert (get_offset(scores, 0.9), get_offset(scores, 0.5), get_offset(scores, 0.0)) == (9.0, 5.0, 1.0)
     assert fewest_scores(0.9) == 9
 
 
 @given(NUMBERS, st.floats(0.5, 0.99), st.floats(0, 0.4))
 def test_more_is_promised_by_wider_intervals(scores: list[float], level: float, less: float) -> None:
     ordered = sorted(scores)
-    assert offset_of(ordered, level) >= offset_of(ordered, level - less)
+    assert get_offset(ordered, level) >= get_offset(ordered, level - less)
 
 
 @given(st.integers(-99, 99), st.integers(0, 99), st.integers(-300, 300), st.integers(-99, 99))
@@ -46,7 +46,7 @@ def test_coverage_on_exchangeable_data_is_the_level(level: float, heavy: bool) -
         value = draw.gauss(3, 2)
         return value**3 if heavy else value
 
-    held = sum(score(0, 0, truth()) <= offset_of(sorted(score(0, 0, truth()) for _ in range(99)), level)
+    held = sum(score(0, 0, truth()) <= get_offset(sorted(score(0, 0, truth()) for _ in range(99)), level)
                for _ in range(trials))  # fmt: skip
     assert abs(held / trials - level) <= 5 * math.sqrt(level * (1 - level) / trials)
 
@@ -59,7 +59,7 @@ def test_the_adaptive_offsets_keep_the_level_on_noise_and_after_a_shift() -> Non
         later = range(number // 2 + 200, number // 2 + 1200)
         held = sum(scores[index] <= offsets[index] for index in later) / len(later)
         plain = sorted(scores[: number // 2])
-        without = sum(scores[index] <= offset_of(plain, level) for index in later) / len(later)
+        without = sum(scores[index] <= get_offset(plain, level) for index in later) / len(later)
         assert abs(held - level) <= 5 * math.sqrt(level * (1 - level) / len(later))
         assert spread_later == 1 or without < 0.5, "or there was nothing to adapt to"
 
@@ -79,4 +79,4 @@ def test_the_true_quantiles_are_left_alone() -> None:
     draw, normal = random.Random(5), NormalDist()
     low, high = normal.inv_cdf(0.05), normal.inv_cdf(0.95)
     scores = sorted(score(low, high, draw.gauss(0, 1)) for _ in range(20_000))
-    assert abs(offset_of(scores, 0.9)) < 0.05
+    assert abs(get_offset(scores, 0.9)) < 0.05

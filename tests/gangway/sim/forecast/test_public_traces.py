@@ -55,7 +55,7 @@ def gained(entry: dict[str, Any], column: str) -> str:
     return f"{percent(found['value'])} % ({interval}){' *' if (entry['name'], column) in claimed() else ''}"
 
 
-def row_of(entry: dict[str, Any]) -> str:
+def get_row(entry: dict[str, Any]) -> str:
     """The line of the table in the docs."""
     found = entry["figures"]
     cells = [
@@ -112,7 +112,7 @@ def measured(folder: Path, entry: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
 def test_the_docs_have_what_was_measured(entry: dict[str, Any]) -> None:
-    assert row_of(entry) in DOCS.read_text("utf-8").splitlines()
+    assert get_row(entry) in DOCS.read_text("utf-8").splitlines()
 
 
 @pytest.mark.slow

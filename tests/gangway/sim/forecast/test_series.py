@@ -119,5 +119,11 @@ def test_a_name_that_cannot_be_seen_is_spelled_out() -> None:
 
 def test_times_of_values() -> None:
     series = Series("jobs", START, timedelta(hours=1), (1.0, 2.0, 3.0))
-    assert series.time_of(3) == START + timedelta(hours=3)
-    assert [series.index_of(START + timedelta(minutes=at)) for at in (-60, 0, 30, 120, 180)] == [None, 0, None, 2, None]
+    assert series.find_time(3) == START + timedelta(hours=3)
+    assert [series.find_index(START + timedelta(minutes=at)) for at in (-60, 0, 30, 120, 180)] == [
+        None,
+        0,
+        None,
+        2,
+        None,
+    ]

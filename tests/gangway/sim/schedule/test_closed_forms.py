@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import figures_of
+from gangway.sim.schedule.outcome import get_figures
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.simulator import simulate
 from tests.gangway.sim.schedule.builders import job, plain
@@ -72,7 +72,7 @@ def test_one_job_alone_takes_its_work_its_start_and_its_saves() -> None:
 def test_figures_of_two_jobs_by_hand() -> None:
     """Two hours one after the other on one GPU at $2."""
     jobs = [job("a", 0, (1, 1), 3600, deadline_sec=3600), job("b", 0, (1, 1), 3600, deadline_sec=7199)]
-    found = figures_of(simulate(jobs, plain(1), Fifo()))
+    found = get_figures(simulate(jobs, plain(1), Fifo()))
     assert (found.makespan_hours, found.job_hours_mean, found.wait_hours_mean) == (2, 1.5, 0.5)
     assert found.job_hours_p95 == pytest.approx(1.95)
     assert (found.usd, found.gpu_hours, found.used_share, found.late) == (4, 2, 1, 1)

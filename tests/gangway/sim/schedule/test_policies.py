@@ -5,7 +5,7 @@ import pytest
 from components.core.findings import InputError
 from gangway.sim.schedule.cluster import Cluster, Rung
 from gangway.sim.schedule.jobs import Ask, Job
-from gangway.sim.schedule.outcome import Outcome, figures_of
+from gangway.sim.schedule.outcome import Outcome, get_figures
 from gangway.sim.schedule.policies.backfill import Backfill
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.policies.goodput import Goodput
@@ -139,7 +139,7 @@ def test_learned_lengths_beat_those_asked_for_where_some_always_end_early() -> N
         early = index % 2 == 0
         jobs.append(job(f"{index}", index * 300, (1, 1), 60 if early else 500, asked_sec=600 if early else 500,
                         group="early" if early else "whole"))  # fmt: skip
-    asked, learned = (figures_of(simulate(jobs, plain(1), policy)) for policy in (Shortest(), Learned()))
+    asked, learned = (get_figures(simulate(jobs, plain(1), policy)) for policy in (Shortest(), Learned()))
     assert learned.job_hours_mean < asked.job_hours_mean
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import figures_of
+from gangway.sim.schedule.outcome import get_figures
 from gangway.sim.schedule.policies.registry import POLICIES
 from gangway.sim.schedule.policy import JobView, View
 from gangway.sim.schedule.simulator import simulate
@@ -106,7 +106,7 @@ def start_sec(folder: Path) -> float:
 def test_the_simulated_makespan_is_the_real_one(policy: str, tmp_path: Path) -> None:
     jobs = [job(name, submit, (gpus, gpus), work) for name, submit, gpus, work in TRACE]
     cluster = plain(SLOTS, start_sec=start_sec(tmp_path))
-    simulated = figures_of(simulate(jobs, cluster, POLICIES[policy]())).makespan_hours * 3600
+    simulated = get_figures(simulate(jobs, cluster, POLICIES[policy]())).makespan_hours * 3600
     real = replay(jobs, policy, tmp_path)
     print(f"{policy}: simulated {simulated:.2f} s, real {real:.2f} s, error {simulated / real - 1:+.1%}")
     assert simulated == pytest.approx(real, rel=0.1)

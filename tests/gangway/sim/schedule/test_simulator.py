@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gangway.sim.schedule.cluster import Cluster, Rung
 from gangway.sim.schedule.hourly import Hourly
 from gangway.sim.schedule.jobs import Job
-from gangway.sim.schedule.outcome import Outcome, figures_of
+from gangway.sim.schedule.outcome import Outcome, get_figures
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.policies.registry import POLICIES
 from gangway.sim.schedule.policy import Grants, View
@@ -72,7 +72,7 @@ def test_every_gpu_second_paid_is_used_idle_or_lost(policy: str, seed: int) -> N
     assert kept + lost == pytest.approx(sum((span.to_sec - span.from_sec) * len(span.slots) for span in outcome.spans))
     # Jobs of the builders scale without loss: an image is a GPU-second.
     assert kept == pytest.approx(sum(one.images for one in jobs))
-    figures = figures_of(outcome)
+    figures = get_figures(outcome)
     assert figures.used_share + figures.idle_share + figures.lost_share == pytest.approx(1)
 
 

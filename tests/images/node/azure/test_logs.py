@@ -9,7 +9,7 @@ import pytest
 
 from images.node.azure import logs as azure_logs
 from images.node.azure.api import AzureApi
-from images.node.azure.logs import main, row_of
+from images.node.azure.logs import get_row, main
 from images.node.log_shipper import LogShipper
 
 CLIENT = "11111111-2222-3333-4444-555555555555"
@@ -27,7 +27,7 @@ def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int]
     """Sends lines, and says how many rows each call had."""
     azure = AzureApi(CLIENT, azure_vm.url, azure_vm.url)
     shipper = LogShipper(lambda rows: azure.write_rows(INGESTION, rows), cursor, most, flush_sec=0.01)
-    shipper.ship(lines, lambda record: row_of("demo_3", "worker", record))
+    shipper.ship(lines, lambda record: get_row("demo_3", "worker", record))
     return [len(call.body) for call in azure_vm.asked("monitor.azure.com")]
 
 
@@ -46,7 +46,7 @@ def shipped(azure_vm: Any, cursor: Path, lines: list[str], most: tuple[int, int]
     ],
 )
 def test_a_line_of_json_is_the_line_of_its_row(message: Any, event: str, content: dict[str, Any]) -> None:
-    assert row_of("demo_3", "worker", json.loads(line(10, message))) == {
+    assert get_row("demo_3", "worker", json.loads(line(10, message))) == {
         "TimeGenerated": "2023-11-14T22:13:20.000010+00:00",
         "Node": "demo_3",
         "Role": "node",
@@ -90,7 +90,7 @@ def test_one_row_that_is_refused_loses_itself_alone(azure_vm: Any, tmp_path: Pat
 
 def test_what_fills_the_scale_sets_speaks_for_itself() -> None:
     said = json.loads(line(10, '{"event": "ladder-looked", "reason": ""}', "gangway-fill.service"))
-    row = row_of("demo-head", "head", said)
+    row = get_row("demo-head", "head", said)
     assert (row["Event"], row["Line"]) == ("ladder-looked", {"event": "ladder-looked", "reason": ""})
 
 

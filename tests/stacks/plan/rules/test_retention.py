@@ -13,7 +13,7 @@ from pulumi.runtime import register_stack_transformation
 
 from components.core.encryption_choice import choice_name
 from components.core.findings import InputError
-from stacks.base.registry import all_providers, provider_of
+from stacks.base.registry import all_providers, get_provider
 from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
@@ -39,7 +39,7 @@ def declared(stack: str, encryption: str = "customer-key") -> Resources:
 
 
 def breaches(stack: str, resources: Resources) -> list[str]:
-    return list(unprotected(provider_of(config_of(stack, "provider-key").provider), resources))
+    return list(unprotected(get_provider(config_of(stack, "provider-key").provider), resources))
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_no_protection_of_data_is_deleted_before_it(stack: str, encryption: str)
     except InputError:
         pytest.skip("this stack takes no key of its own")
     assert breaches(stack, resources) == []
-    retention = provider_of(config_of(stack, encryption).provider).retention
+    retention = get_provider(config_of(stack, encryption).provider).retention
     kinds = {kind(one.type) for one in resources if one.custom}
     classified = {type_ for types in retention.classes for type_ in types}
     assert {one for one in kinds if one.partition(":")[0] not in OTHER_PACKAGES} <= classified
@@ -103,7 +103,7 @@ def goes_first(one: PlannedResource) -> PlannedResource:
     [("aws-demo", ["protections"]), ("azure-ndv4", ["data", "holders", "protections", "keys", "surroundings"])],
 )
 def test_each_kind_that_loses_its_protection_is_found(stack: str, classes: list[str]) -> None:
-    retention = provider_of(stack.partition("-")[0]).retention
+    retention = get_provider(stack.partition("-")[0]).retention
     for each in (type_ for name in classes for type_ in getattr(retention, name)):
         assert any(f"({each})" in text for text in breaches(stack, changed(stack, each, goes_first))), each
 
@@ -146,7 +146,7 @@ def constructors(folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("provider", [one.name for one in all_providers() if one.retention.data])
 def test_every_type_that_components_make_is_classified_once(provider: str) -> None:
-    classes = provider_of(provider).retention.classes
+    classes = get_provider(provider).retention.classes
     types = [type_ for each in classes for type_ in each]
     assert len(types) == len(set(types))
     assert all(reason for each in classes for reason in each.values())

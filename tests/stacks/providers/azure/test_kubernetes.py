@@ -17,7 +17,7 @@ from components.core.findings import InputError
 from components.kubernetes.spec import GPU, INFINIBAND, JOBS_ONLY, POOL_LABEL
 from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan, make_plan
-from stacks.providers.azure.kubernetes import kubeconfig_of
+from stacks.providers.azure.kubernetes import get_kubeconfig
 from stacks.providers.azure.kubernetes_plan import SPOT_KEY, priorities
 from stacks.providers.azure.plan import plan
 from stacks.recording import PlannedResource, Recording
@@ -164,7 +164,7 @@ def test_the_kubeconfig_has_the_clusters_address_and_no_secret() -> None:
         "cluster": {"server": "https://demo.hcp.eastus.azmk8s.io:443", "certificate-authority-data": "Q0E="},
     }
     answered = {"clusters": [cluster], "users": [{"name": "u", "user": {"token": "SECRET"}}]}
-    text = kubeconfig_of(b64encode(yaml.safe_dump(answered).encode()).decode())
+    text = get_kubeconfig(b64encode(yaml.safe_dump(answered).encode()).decode())
     config = json.loads(text)
     assert config["clusters"] == [cluster]
     assert config["users"][0]["user"]["exec"]["command"] == "kubelogin"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError, Severity
-from images.hosts import digest_of
+from images.hosts import get_digest
 from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan, make_plan
 from stacks.providers.hosts.plan import plan
@@ -155,8 +155,8 @@ def test_each_machine_gets_a_script_of_its_own(lab: StackConfig, lab_plan: Plan)
         assert part in second
     digests = {r.name: r.inputs["triggers"] for r in lab_plan.resources if r.type.endswith(":CopyToRemote")}
     assert digests == {
-        "hosts-lab-dgx-1-files": [digest_of(first)],
-        "hosts-lab-dgx-2-files": [digest_of(second)],
+        "hosts-lab-dgx-1-files": [get_digest(first)],
+        "hosts-lab-dgx-2-files": [get_digest(second)],
     }
 
 

@@ -97,7 +97,7 @@ class ToyBox(pulumi.ComponentResource):
 def build(config: StackConfig, planned: ToyPlan) -> Mapping[str, pulumi.Input[Any]]:
     """Declares the stack's resources and returns what it exports."""
     image = config.image.prebuilt or ""
-    prices = catalog().prices_of(planned.machine.name)
+    prices = catalog().get_prices(planned.machine.name)
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
     job = JobSpec(
         name=config.stack,

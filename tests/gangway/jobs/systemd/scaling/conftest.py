@@ -40,7 +40,7 @@ class World:
     @property
     def asked(self) -> int:
         """What the first group is asked for."""
-        return self.scaler.groups_of(NAMES)[0].asked
+        return self.scaler.get_groups(NAMES)[0].asked
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from components.azure.fallback import FallbackConfig, FallbackGroup
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.azure import AzureScaler
-from gangway.jobs.systemd.scaling.base import AT_TAG, WHY_TAG, Change, GroupState, change_of
+from gangway.jobs.systemd.scaling.base import AT_TAG, WHY_TAG, Change, GroupState, get_change
 from images.node.azure.api import AzureApi
 from images.node.azure.fallback import WANTED_TAG, reconcile_once
 
@@ -33,7 +33,7 @@ def look(azure_vm: Any, folder: Path, *, held: bool = False) -> list[int]:
 
 def means(states: Sequence[GroupState], nodes: int) -> Change | str:
     """What a wanted number of nodes means now."""
-    return change_of(states, Decision(nodes, "why", reached=True, possible=True), 1, 900, NOW)
+    return get_change(states, Decision(nodes, "why", reached=True, possible=True), 1, 900, NOW)
 
 
 def apart(azure_vm: Any, session: requests.Session) -> AzureScaler:
@@ -69,7 +69,7 @@ def test_while_launches_are_held_the_head_lets_nodes_go_alone(azure_world: Any, 
 def test_nobody_is_sent_away_who_would_not_hear_of_it(azure_world: Any, session: requests.Session) -> None:
     """Azure's notice is not for spot."""
     azure_world.cloud.sets[NAMES[0]]["model"] = {"priority": "Spot"}
-    states = azure_world.scaler.groups_of(NAMES)
+    states = azure_world.scaler.get_groups(NAMES)
     stays = means(states, 2)
     assert isinstance(stays, str)
     assert "without a notice" in stays
@@ -77,13 +77,13 @@ def test_nobody_is_sent_away_who_would_not_hear_of_it(azure_world: Any, session:
     # Where the sets take turns, it is the filled one's nodes that would go.
     azure_world.cloud.sets[NAMES[0]].update(model={"priority": "Regular"}, capacity=0)
     azure_world.cloud.sets[NAMES[1]]["capacity"] = 4
-    assert apart(azure_world.cloud, session).groups_of(NAMES)[0].why_not_in
-    assert not azure_world.scaler.groups_of(NAMES)[0].why_not_in
+    assert apart(azure_world.cloud, session).get_groups(NAMES)[0].why_not_in
+    assert not azure_world.scaler.get_groups(NAMES)[0].why_not_in
 
 
 def test_sets_that_hold_nothing_are_left_alone(azure_world: Any) -> None:
     azure_world.cloud.sets[NAMES[0]].update(capacity=0, machines={})
-    found = means(azure_world.scaler.groups_of(NAMES), 2)
+    found = means(azure_world.scaler.get_groups(NAMES), 2)
     assert isinstance(found, str)
     assert "is empty" in found
 
@@ -92,14 +92,14 @@ def test_sets_that_hold_nothing_are_left_alone(azure_world: Any) -> None:
 def test_tags_that_somebody_took_away_are_told(azure_world: Any, tags: dict[str, str]) -> None:
     azure_world.cloud.tags = tags
     with pytest.raises(InputError, match="tags do not say how many") as told:
-        azure_world.scaler.groups_of(NAMES)
+        azure_world.scaler.get_groups(NAMES)
     assert told.value.fix
 
 
 def test_who_is_not_let_in_is_told_in_azures_words(azure_world: Any) -> None:
     azure_world.cloud.tokens.clear()
     with pytest.raises(InputError) as told:
-        azure_world.scaler.groups_of(NAMES)
+        azure_world.scaler.get_groups(NAMES)
     assert "401: InvalidAuthenticationToken" in str(told.value)
     assert told.value.fix.startswith("az login")
 
@@ -122,7 +122,7 @@ def published(call: Any) -> tuple[str, str]:
 
 
 def test_every_call_is_one_of_microsofts_own_clients(azure_world: Any) -> None:
-    azure_world.scaler.groups_of(NAMES)
+    azure_world.scaler.get_groups(NAMES)
     azure_world.scaler.carry_out(Change(NAMES[0], 4, 6, "why"), NOW)
     calls = azure_world.cloud.asked("management.azure.com")
     assert {call.method for call in calls} == {"GET", "PATCH"}

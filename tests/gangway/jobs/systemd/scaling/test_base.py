@@ -13,10 +13,10 @@ from gangway.jobs.systemd.scaling.base import (
     WHY_TAG,
     Change,
     GroupState,
-    change_of,
-    nodes_of,
+    find_nodes,
+    get_change,
+    get_tags,
     since_change_sec,
-    tags_of,
     told_by,
 )
 
@@ -45,7 +45,7 @@ def test_a_change_is_of_the_first_group_within_bounds_and_moves_something(
     states: Sequence[GroupState], nodes: int, least: int
 ) -> None:
     first = states[0]
-    found = change_of(states, wants(nodes), least, HOLD_SEC, NOW)
+    found = get_change(states, wants(nodes), least, HOLD_SEC, NOW)
     if isinstance(found, str):
         closed, early = first.most == 0 or first.asked == 0, since_change_sec(states, NOW) < HOLD_SEC
         same = first.asked == min(max(nodes, least), first.most)
@@ -61,25 +61,25 @@ def test_a_change_is_of_the_first_group_within_bounds_and_moves_something(
     assert not (first.is_held and found.nodes > found.was), "a breaker that is open lets none in, and some out"
     assert not (first.why_not_in and found.nodes < found.was), "who hears of nothing is not sent away"
     after = [first._replace(asked=found.nodes, changed_at=NOW), *states[1:]]
-    assert isinstance(change_of(after, wants(nodes), least, HOLD_SEC, NOW), str), "and nothing more to do"
+    assert isinstance(get_change(after, wants(nodes), least, HOLD_SEC, NOW), str), "and nothing more to do"
 
 
 def test_a_rung_that_makes_up_for_others_counts_as_nodes_of_the_job() -> None:
     states = [GroupState("a", 4, 4, 1), GroupState("b", 2, 2, 2)]
-    assert nodes_of(states) == 3
-    assert nodes_of([GroupState("a", 4, 4, 0)]) is None
+    assert find_nodes(states) == 3
+    assert find_nodes([GroupState("a", 4, 4, 0)]) is None
 
 
 def test_nodes_that_would_hear_of_nothing_stay() -> None:
     state = GroupState("a", 4, 3, 3, why_not_in="they hear of nothing")
-    stays = change_of([state], wants(2), 1, HOLD_SEC, NOW)
+    stays = get_change([state], wants(2), 1, HOLD_SEC, NOW)
     assert isinstance(stays, str)
     assert "they hear of nothing" in stays
-    assert isinstance(change_of([state], wants(4), 1, HOLD_SEC, NOW), Change), "others may come"
+    assert isinstance(get_change([state], wants(4), 1, HOLD_SEC, NOW), Change), "others may come"
 
 
 def test_tags_say_when_and_why_in_characters_that_every_cloud_takes() -> None:
-    tags = tags_of(Change("a", 3, 2, f"enough; 468 of 400 images/s (±5 %) {'x' * 300}"), NOW)
+    tags = get_tags(Change("a", 3, 2, f"enough; 468 of 400 images/s (±5 %) {'x' * 300}"), NOW)
     assert told_by(tags) == (NOW, tags[WHY_TAG])
     assert tags[WHY_TAG].startswith("3 to 2: enough 468 of 400 images/s 5 x")
     assert max(map(len, tags.values())) == 256

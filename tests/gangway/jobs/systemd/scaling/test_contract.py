@@ -7,7 +7,7 @@ import pytest
 
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
-from gangway.jobs.systemd.scaling.base import Change, change_of, nodes_of, since_change_sec
+from gangway.jobs.systemd.scaling.base import Change, find_nodes, get_change, since_change_sec
 
 NAMES = ["demo-0-on-demand", "demo-1-spot"]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -20,15 +20,15 @@ def wants(nodes: int) -> Decision:
 
 def change(world: Any, nodes: int, at: datetime = NOW, scaler: Any = None) -> Change | str:
     """What a wanted number means now, at least one node being kept."""
-    return change_of((scaler or world.scaler).groups_of(NAMES), wants(nodes), 1, HOLD_SEC, at)
+    return get_change((scaler or world.scaler).get_groups(NAMES), wants(nodes), 1, HOLD_SEC, at)
 
 
 def test_groups_are_told_as_they_are(world: Any) -> None:
-    first, second = world.scaler.groups_of(NAMES)
+    first, second = world.scaler.get_groups(NAMES)
     assert (first.name, first.most, first.asked, first.in_service) == (NAMES[0], 8, 4, 4)
     assert (second.name, second.asked, second.in_service) == (NAMES[1], 0, 0)
     assert (first.changed_at, first.last_change, first.why_not_in) == (None, "", "")
-    assert nodes_of([first, second]) == 4
+    assert find_nodes([first, second]) == 4
 
 
 @pytest.mark.parametrize(("wanted", "becomes"), [(6, 6), (2, 2), (99, 8), (0, 1)])
@@ -37,7 +37,7 @@ def test_out_in_over_and_below_what_may_be(world: Any, wanted: int, becomes: int
     assert isinstance(found, Change)
     assert (found.was, found.nodes) == (4, becomes)
     world.scaler.carry_out(found, NOW)
-    first, second = world.scaler.groups_of(NAMES)
+    first, second = world.scaler.get_groups(NAMES)
     assert first.asked == becomes
     assert second.asked == 0, "the rungs below are not pulled at"
     assert isinstance(change(world, wanted, NOW + timedelta(days=1)), str), "and that was all"
@@ -47,7 +47,7 @@ def test_a_change_holds_the_next_back(world: Any) -> None:
     found = change(world, 2)
     assert isinstance(found, Change)
     world.scaler.carry_out(found, NOW)
-    first = world.scaler.groups_of(NAMES)[0]
+    first = world.scaler.get_groups(NAMES)[0]
     assert since_change_sec([first], NOW) == 0
     assert first.last_change.startswith("last changed 2030-01-01 00:00 UTC: ")
     soon = change(world, 6, NOW + timedelta(minutes=14))
@@ -75,7 +75,7 @@ def test_an_open_breaker_lets_nodes_out_and_none_in(world: Any) -> None:
 
 def test_a_group_that_is_not_there_is_named(world: Any) -> None:
     with pytest.raises(InputError, match=r"demo-0-gone.*is not there") as told:
-        world.scaler.groups_of(["demo-0-gone", NAMES[1]])
+        world.scaler.get_groups(["demo-0-gone", NAMES[1]])
     assert told.value.fix
 
 

@@ -30,7 +30,7 @@ def test_the_newest_nodes_are_asked_and_none_is_ended(gcp_world: Any) -> None:
     assert gce.tags["demo-0-d"] == ["gangway-node", LEAVE_TAG], "its other tags are its firewall rules"
     assert gce.groups[NAMES[0]]["targetSize"] == 4
     assert set(gce.groups[NAMES[0]]["instances"]) == {"demo-0-a", "demo-0-b", "demo-0-c", "demo-0-d"}
-    first = gcp_world.scaler.groups_of(NAMES)[0]
+    first = gcp_world.scaler.get_groups(NAMES)[0]
     assert (first.asked, first.in_service) == (2, 2), "who was asked counts no more"
 
 
@@ -62,7 +62,7 @@ def test_the_last_change_is_the_newest_of_this_group(gcp_world: Any) -> None:
     gce.clock = "2030-01-02T00:00:00.000+00:00"
     gce._operate("compute.instanceGroupManagers.resize", "instanceGroupManagers/demo-1-spot")
     gce._operate("setTags", "instances/demo-00-x")
-    first = gcp_world.scaler.groups_of(NAMES)[0]
+    first = gcp_world.scaler.get_groups(NAMES)[0]
     assert first.changed_at == NOW
     assert first.last_change == "last changed 2030-01-01 00:00 UTC: another size, by ops@example.com"
 
@@ -79,7 +79,7 @@ def test_a_refusal_is_told_in_googles_words(gcp_world: Any) -> None:
 def test_every_call_is_a_method_that_google_publishes(gcp_world: Any) -> None:
     gce = gcp_world.cloud
     gce.groups[NAMES[0]]["instances"]["demo-0-e"] = "STAGING"
-    gcp_world.scaler.groups_of(NAMES)
+    gcp_world.scaler.get_groups(NAMES)
     for nodes in (6, 2):
         gcp_world.scaler.carry_out(to(nodes), NOW)
     found = {method for call in gce.asked("compute") for method in published(call)}

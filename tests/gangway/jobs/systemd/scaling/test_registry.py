@@ -6,9 +6,9 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.systemd.scaling.aws import AwsScaler
-from gangway.jobs.systemd.scaling.registry import group_names, scaler_of
+from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
 from stacks.config.stack_config import StackConfig
-from stacks.program import program_of
+from stacks.program import get_program
 
 
 class Nobody:
@@ -35,17 +35,17 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Nobody:
 
 def test_on_aws_it_is_the_stacks_region(demo_config: StackConfig) -> None:
     names = group_names(demo_config, {"group_names": ["demo-0"]})
-    assert isinstance(scaler_of(demo_config, {}, names, is_held=False), AwsScaler)
+    assert isinstance(get_scaler(demo_config, {}, names, is_held=False), AwsScaler)
     with pytest.raises(InputError, match="the stack is not up"):
         group_names(demo_config, {"group_names": None})
 
 
 def test_on_azure_it_is_the_stacks_resource_group(azure_configs: dict[str, StackConfig], nobody: Nobody) -> None:
     config = azure_configs["azure-ndv5-spot"]
-    scaler = scaler_of(config, {"resource_group": "demo-rg"}, ["demo-0"], is_held=False)
+    scaler = get_scaler(config, {"resource_group": "demo-rg"}, ["demo-0"], is_held=False)
     with pytest.raises(InputError, match="is not there"):
-        scaler.groups_of(["demo-0"])
-    place = f"/subscriptions/{program_of('azure').plan(config).subscription_id}/resourceGroups/demo-rg/providers"
+        scaler.get_groups(["demo-0"])
+    place = f"/subscriptions/{get_program('azure').plan(config).subscription_id}/resourceGroups/demo-rg/providers"
     assert nobody.urls == [f"GET https://management.azure.com{place}/Microsoft.Compute/virtualMachineScaleSets/demo-0"]
 
 
@@ -53,9 +53,9 @@ def test_on_google_it_is_the_stacks_project_and_each_rungs_zone(
     gcp_configs: dict[str, StackConfig], nobody: Nobody
 ) -> None:
     config = gcp_configs["gcp-a3-spot"]
-    planned, names = program_of("gcp").plan(config), [f"demo-{rung}" for rung in range(len(config.cluster.capacity))]
-    scaler = scaler_of(config, {}, names, is_held=False)
+    planned, names = get_program("gcp").plan(config), [f"demo-{rung}" for rung in range(len(config.cluster.capacity))]
+    scaler = get_scaler(config, {}, names, is_held=False)
     with pytest.raises(InputError, match="is not there"):
-        scaler.groups_of(names)
+        scaler.get_groups(names)
     place = f"projects/{planned.project}/zones/{planned.zone}/instanceGroupManagers/demo-0"
     assert nobody.urls == [f"GET https://compute.googleapis.com/compute/v1/{place}"]
