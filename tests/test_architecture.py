@@ -123,7 +123,7 @@ def test_the_linter_of_layers_finds_a_wrong_import(tmp_path: Path) -> None:
         '[tool.importlinter]\nroot_packages = ["components", "stacks"]\n[[tool.importlinter.contracts]]\n'
         'name = "upside down"\ntype = "layers"\nlayers = ["components", "stacks"]\n'
     )
-    lint = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", config]
+    lint = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--config", str(config)]
     done = subprocess.run(lint, cwd=REPO, capture_output=True, text=True, check=False)
     assert (done.returncode, "upside down BROKEN" in done.stdout) == (1, True)
 

@@ -183,8 +183,8 @@ def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, ov
 
 
 def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path | None) -> list[Path]:
+    from components.core.whole_files import write_whole
     from gangway.finops.forecasts.tables import to_csv
-    from gangway.render.rendering import write_whole
 
     written = []
     if gauges is not None:

@@ -240,7 +240,7 @@ def _source(given: str | None) -> str:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
-    from gangway.render.rendering import FULL
+    from components.core.whole_files import FULL
 
     written, made = list[Path](), list[Path]()
     try:

@@ -21,7 +21,7 @@ from typing import IO, Self
 
 from components.core.findings import Finding, InputError, Severity
 from components.core.visible import visible
-from gangway.render.rendering import FULL
+from components.core.whole_files import FULL
 
 MOST_BYTES = 1_000_000
 """Of a file that is read as a whole: many times what one has."""

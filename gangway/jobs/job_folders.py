@@ -29,6 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.first_error import first_wrong
 from components.core.json_lines import lock
+from components.core.whole_files import FULL
 from components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
@@ -56,7 +57,6 @@ from gangway.jobs.job_folder import (
 )
 from gangway.jobs.migration import give_up, leaving, where_gone
 from gangway.jobs.run_intervals import used_sec
-from gangway.render.rendering import FULL
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from components.core.findings import InputError
-from gangway.render.rendering import write_whole
+from components.core.whole_files import write_whole
 from trainer.core.program import program
 from trainer.core.regular_files import read_file, read_regular
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.job import JobSpec, Rendezvous
+from components.core.whole_files import write_whole
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
 from gangway.bench.local import describe, hardware
 from gangway.bench.processes import Stop
 from gangway.bench.suite import LOCAL
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
-from gangway.render.rendering import write_whole
 from stacks.config.job_settings import trainer_flags
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_INTERRUPTED
