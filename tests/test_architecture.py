@@ -19,6 +19,7 @@ FOR_STACKS = (
     *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
     "trainer.core.regular_files.",
     "trainer.core.file_errors.",
+    "trainer.core.console.",
     "trainer.launch.node_reports.",  # `gangway job`
     *("trainer.__main__.run", "trainer.__main__.main"),  # `gangway train` and its like, which load torch themselves
     "trainer.__main__.data_mistake",  # likewise

@@ -90,7 +90,7 @@ OWN = {
         "gangway/bench/scaling.py",
     ),  # what
     *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py", "gangway/cli/demo.py"),
-    *("gangway/cli/init.py", "gangway/jobs/local/run.py", "gangway/jobs/run_folder.py"),
+    *("gangway/cli/init.py", "gangway/jobs/local/run.py"),
     *("gangway/jobs/remote/submit_tokens.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
     *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
     *("gangway/finops/bill/reader.py", "trainer/data/cifar10.py"),  # after check_file
