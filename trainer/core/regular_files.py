@@ -7,6 +7,7 @@ names in folders of others, such as a run's out of a bucket, and follows no link
 """
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
@@ -46,7 +47,7 @@ def open_file(path: Path, mode: str = "rb", buffering: int = -1) -> IO[bytes]:
         raise
     if mode not in ("wb", "ab"):
         _checked(descriptor, path)
-    return os.fdopen(descriptor, mode, buffering)
+    return io.open(path, mode, buffering, opener=lambda *_: descriptor)  # noqa: UP020  # a file that has its name
 
 
 def check_file(path: Path) -> None:
