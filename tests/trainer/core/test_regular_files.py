@@ -75,6 +75,7 @@ OPENERS = {
     "open": "regular_files.open_file",
 }
 OWN = {
+    "trainer/core/regular_files.py",
     *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/processes.py"),  # /proc
     *("trainer/core/cgroups.py", "trainer/core/cores.py", "trainer/core/host.py", "trainer/core/memory_limit.py"),
     *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
