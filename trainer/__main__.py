@@ -35,7 +35,7 @@ from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
-from trainer.core.console import refuse, warn
+from trainer.core.console import flush_output, output_problem, refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -377,15 +377,31 @@ def run(argv: Sequence[str]) -> NoReturn:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         code = main(argv)
+    except SystemExit as leaving:  # argparse's, of --help or a mistake
+        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_FAILED
     except BrokenPipeError:  # of `... | head`, say
         code = _EXIT_BROKEN_PIPE
+    except OSError as error:
+        code = _output_failed(error) or _failed(error)
     except Exception as error:
-        sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
-        code = EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
-    with contextlib.suppress(OSError):  # whoever read them may be gone
-        sys.stdout.flush()
-        sys.stderr.flush()
+        code = _failed(error)
+    lost = flush_output()
+    code = code or _output_failed(lost)
     os._exit(code)
+
+
+def _output_failed(error: OSError | None) -> int:
+    """Says that stdout did not take what was printed; the exit code for it. 0 for another error: a reader may leave."""
+    if error is None or (problem := output_problem(error)) is None:
+        return 0
+    warn(f"error: {problem}")
+    return EXIT_BAD_INPUT
+
+
+def _failed(error: Exception) -> int:
+    """Prints the traceback; the exit code."""
+    sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
+    return EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

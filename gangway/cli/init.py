@@ -248,27 +248,35 @@ def _source(given: str | None) -> str:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
-    written: list[Path] = []
+    from components.core.whole_files import FULL
+
+    written, made = list[Path](), list[Path]()
     try:
         for name, text in files.items():
             path = folder / name
+            missing = [each for each in (path.parent, *path.parent.parents) if not each.exists()]
+            made += reversed(missing)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 written.append(path)
                 file.write(text)
-    except OSError as error:
+    except BaseException as error:
         for path in written:
             with suppress(OSError):
                 path.unlink()
+        for path in reversed(made):
+            with suppress(OSError):  # another program has put something there
+                path.rmdir()
+        if not isinstance(error, OSError):
+            raise
         if isinstance(error, FileExistsError):  # it was not there when the answers were checked
             raise InputError(
                 str(error.filename or folder),
                 "was written meanwhile: another `gangway init` is at work in this folder",
                 fix="use what it writes, or name another folder",
             ) from None
-        raise InputError(
-            str(error.filename or folder), f"cannot be written: {error.strerror}", fix="name another folder"
-        ) from None
+        fix = "make room there, or name another folder" if error.errno in FULL else "name another folder"
+        raise InputError(str(error.filename or folder), f"cannot be written: {error.strerror}", fix=fix) from None
 
 
 def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:

@@ -25,6 +25,7 @@ from gangway.sim.schedule.scenario import (
 from stacks.config.explain_errors import explain
 from stacks.config.plain_text import odd_texts
 from stacks.config.yaml_file import read_model
+from trainer.core.regular_files import read_text_file
 
 __all__ = ["generated", "read_scenario"]
 
@@ -162,10 +163,7 @@ def _as_trace(log: JobLog, path: Path) -> TraceConfig:
 
 def _text(path: Path) -> str:
     try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise InputError(str(path), "too large for a trace", value=size, allowed=f"{_MAX_BYTES} bytes",
-                             fix="leave out jobs")  # fmt: skip
-        return path.read_text("utf-8-sig")
+        return read_text_file(path, _MAX_BYTES)
     except UnicodeDecodeError:
         raise InputError(str(path), "no UTF-8 text", allowed="a CSV file in UTF-8", fix="save it as UTF-8") from None
     except OSError as error:

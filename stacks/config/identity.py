@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from components.core.findings import InputError
+from trainer.core.regular_files import read_text_file
 
 CHECKOUT_PROJECT = "gangway"
 """The project of this checkout. Its stacks predate identities and keep their own names."""
@@ -89,7 +90,7 @@ def project_name(stack_file: Path) -> str:
     for folder in (own_folder, own_folder.parent):
         path = folder / "Pulumi.yaml"
         try:
-            project = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+            project = yaml.load(read_text_file(path), Loader=yaml.CSafeLoader)
         except FileNotFoundError:
             continue
         except (OSError, ValueError, yaml.YAMLError) as error:

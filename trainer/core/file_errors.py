@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from trainer.core.regular_files import UnfitFileError
+
 _OTHER_PLACE = "name another place"
 _PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
@@ -37,6 +39,8 @@ class FileProblem(NamedTuple):
 def file_problem(error: OSError) -> FileProblem | None:
     """The message for an error of the file system; None if it names no file, or the user cannot fix it."""
     place = error.filename2 or error.filename
+    if isinstance(error, UnfitFileError):
+        return FileProblem(str(error.filename), str(error.strerror), "name a regular file, or one that is smaller")
     known = _PROBLEMS.get(error.errno or 0)
     if known is None or not isinstance(place, str | bytes | os.PathLike):
         return None

@@ -20,7 +20,7 @@ from gangway.cli import main as cli
 from gangway.jobs.base import PerhapsTakenError, waited
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.local.engine import LocalQueue, is_alive
 from gangway.jobs.records.job_record import FIGURES
@@ -523,7 +523,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", full)
+    monkeypatch.setattr(moves, "copy_run", full)
     told, left = burst(tmp_path, queues, ids, capsys)
     assert "No space left" in told
     assert gangway(["job", "wait", left, "--on", queues[0]]) == 0

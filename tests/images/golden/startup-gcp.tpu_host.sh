@@ -289,7 +289,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.node.below import UnsafeNameError, get_folder, new_file, find_size
+from images.node.below import UnsafeNameError, find_size, get_folder, new_file
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
@@ -743,7 +743,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.gcp.api import GoogleApi, log_entry
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, get_unit
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
