@@ -19,6 +19,7 @@ FOR_STACKS = (
     *("trainer.config.", "trainer.records.", "trainer.core.errors.EXIT_", "trainer.core.program."),
     "trainer.core.regular_files.",
     "trainer.core.file_errors.",
+    "trainer.core.console.",
     "trainer.launch.node_reports.",  # `gangway job`
     *("trainer.__main__.run", "trainer.__main__.main"),  # `gangway train` and its like, which load torch themselves
     "trainer.__main__.data_mistake",  # likewise
@@ -123,7 +124,7 @@ def test_the_linter_of_layers_finds_a_wrong_import(tmp_path: Path) -> None:
         '[tool.importlinter]\nroot_packages = ["components", "stacks"]\n[[tool.importlinter.contracts]]\n'
         'name = "upside down"\ntype = "layers"\nlayers = ["components", "stacks"]\n'
     )
-    lint = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", config]
+    lint = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--config", str(config)]
     done = subprocess.run(lint, cwd=REPO, capture_output=True, text=True, check=False)
     assert (done.returncode, "upside down BROKEN" in done.stdout) == (1, True)
 

@@ -35,7 +35,7 @@ from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
-from trainer.core.console import warn
+from trainer.core.console import flush_output, output_problem, refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -46,7 +46,7 @@ from trainer.core.errors import (
     WorkerFailedError,
     from_validation,
 )
-from trainer.core.file_errors import check_working_directory, file_problem
+from trainer.core.file_errors import check_creatable, check_working_directory, file_problem
 from trainer.core.openmp import wait_passively
 from trainer.core.program import program
 from trainer.distributed.ranks import Ranks
@@ -71,13 +71,13 @@ def main(argv: Sequence[str]) -> int:
         code: int = arguments.run(arguments)
     except (TrainerError, WorkerFailedError) as error:
         if Ranks.speaks() or isinstance(error, LoneError):  # nobody else knows of that one
-            warn(str(error))
+            refuse(error)
         return error.exit_code
     except OSError as error:
         if (found := file_problem(error)) is None:
             raise
         if Ranks.speaks():
-            warn(str(TrainerError(place=found.place, problem=found.problem, fix=found.fix)))
+            refuse(TrainerError(place=found.place, problem=found.problem, fix=found.fix))
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:  # train takes signals itself, and data prepare says what it keeps
         if Ranks.speaks():
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _OF_THE_EXTRA:
             raise
-        warn(f"error: extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
+        refuse(f"extra 'train': {package} is not installed: in Gangway's checkout, pip install '.[train]'")
         return EXIT_BAD_INPUT
     return code
 
@@ -239,6 +239,7 @@ def _train(arguments: argparse.Namespace) -> int:
             reading=reading_asked(arguments),
             control=control,
         )
+        check_creatable(run_dir)
         if Ranks.speaks():
             size = f" at {config.resolution}x{config.resolution}" if config.dataset == "folder" else ""
             options.say(f"{run_dir}: {config.preset}{size}, getting ready")
@@ -376,15 +377,31 @@ def run(argv: Sequence[str]) -> NoReturn:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         code = main(argv)
+    except SystemExit as leaving:  # argparse's, of --help or a mistake
+        code = leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_FAILED
     except BrokenPipeError:  # of `... | head`, say
         code = _EXIT_BROKEN_PIPE
+    except OSError as error:
+        code = _output_failed(error) or _failed(error)
     except Exception as error:
-        sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
-        code = EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
-    with contextlib.suppress(OSError):  # whoever read them may be gone
-        sys.stdout.flush()
-        sys.stderr.flush()
+        code = _failed(error)
+    lost = flush_output()
+    code = code or _output_failed(lost)
     os._exit(code)
+
+
+def _output_failed(error: OSError | None) -> int:
+    """Says that stdout did not take what was printed; the exit code for it. 0 for another error: a reader may leave."""
+    if error is None or (problem := output_problem(error)) is None:
+        return 0
+    warn(f"error: {problem}")
+    return EXIT_BAD_INPUT
+
+
+def _failed(error: Exception) -> int:
+    """Prints the traceback; the exit code."""
+    sys.excepthook(type(error), error, error.__traceback__)  # torch's, which tells the rank
+    return EXIT_PEERS_LOST if _lost_peers(error) else EXIT_FAILED
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

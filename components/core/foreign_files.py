@@ -96,6 +96,8 @@ def foreign_file(place: str, text: str, command: str) -> InputError | None:
 def foreign_path(path: Path, command: str) -> InputError | None:
     """The same of a file; None also where it cannot be read, which whoever reads it says."""
     try:
+        if not path.is_file():  # a FIFO would be waited for
+            return None
         with path.open("rb") as file:
             return foreign_file(str(path), file.read(_HEAD).decode("utf-8", "replace"), command)
     except OSError:

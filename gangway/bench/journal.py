@@ -15,6 +15,7 @@ from typing import IO, Any
 from components.core.findings import InputError
 from components.core.json_lines import append_line, complete_lines, cut_half_line, lock
 from components.core.visible import all_visible
+from trainer.core.regular_files import open_file
 
 JOURNAL_FILE = "journal.jsonl"
 
@@ -205,7 +206,7 @@ def _utc_now() -> datetime:
 def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
     """The file, locked for as long as this process lives and no longer."""
     try:
-        file = path.open(mode)
+        file = open_file(path, mode)
     except FileNotFoundError:
         raise InputError(
             str(path.parent),

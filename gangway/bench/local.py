@@ -21,6 +21,7 @@ from gangway.runs.errors import RunFailedError
 from stacks.config.job_settings import trainer_flags
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
+from trainer.core.regular_files import read_file
 from trainer.records.run_record import RunRecord
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -195,7 +196,7 @@ class Local:
     def _read(self, item: Item) -> RunRecord | None:
         """The record that the trainer has left; None where it has left none."""
         try:
-            return RunRecord.model_validate_json((self._folder(item) / "run.json").read_bytes())
+            return RunRecord.model_validate_json(read_file(self._folder(item) / "run.json"))
         except (OSError, ValidationError):
             return None
 

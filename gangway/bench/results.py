@@ -19,6 +19,7 @@ from rich.status import Status
 from rich.table import Table
 
 from components.core.findings import InputError
+from components.core.whole_files import write_whole
 from gangway.bench.journal import Attempt, Journal, Progress
 from gangway.bench.suite import Item, SuiteConfig, get_run_id
 from trainer.core.regular_files import read_regular
@@ -249,11 +250,7 @@ def _status(progress: Progress) -> str:
 
 def write_results(results: Mapping[str, Any], run_dir: Path) -> Path:
     """Writes results.json whole or not at all."""
-    path = run_dir / RESULTS_FILE
-    partial = run_dir / f".partial-{RESULTS_FILE}"
-    partial.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-    partial.replace(path)
-    return path
+    return write_whole(run_dir / RESULTS_FILE, (json.dumps(results, indent=2) + "\n").encode())
 
 
 def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) -> None:

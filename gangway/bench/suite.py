@@ -211,7 +211,7 @@ def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
             return path
     raise InputError(
         "suite",
-        "no such suite",
+        "not a regular file" if suite_or_file and Path(suite_or_file).exists() else "no such suite",
         value=suite_or_file,
         allowed=f"the path of a suite file, or one of {', '.join(names)}",
         fix=nearest_hint(Path(suite_or_file).stem, names),

@@ -58,10 +58,10 @@ def scaling(
 
     from rich.console import Console
 
+    from components.core.whole_files import write_whole
     from gangway.bench.local import hardware, placement
     from gangway.bench.scaling import study
     from gangway.bench.scaling_plot import draw_scaling
-    from gangway.render.rendering import write_whole
 
     config = _preset(preset)
     counts, modes = _counts(processes, config.batch_size), _modes(mode)

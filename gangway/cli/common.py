@@ -88,5 +88,7 @@ def _foreign(folder: Path, names: Sequence[str], flag: str, problem: str, allowe
 def _is_page(path: Path) -> bool:
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    from trainer.core.regular_files import open_file
+
+    with open_file(path) as file:
         return _PAGES_MARK in file.read(_HEAD_BYTES)

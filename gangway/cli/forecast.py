@@ -160,13 +160,18 @@ def _check_level(level: float) -> None:
 
 def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, overwrite: bool) -> None:
     """Before anything is computed. Gauges are written over those of an earlier call, and over nothing else."""
+    from trainer.core.regular_files import open_file
+
     if gauges is not None:
         if gauges.suffix != ".prom":
             raise InputError(
                 "--gauges", "no name that a textfile collector reads", value=str(gauges), allowed="NAME.prom",
                 fix=f"--gauges {shlex.quote(str(gauges.with_suffix('.prom')))}",
             )  # fmt: skip
-        ours = gauges.is_file() and gauges.read_bytes()[: len(_GAUGES_BEGIN)] == _GAUGES_BEGIN
+        ours = False
+        if gauges.is_file():
+            with open_file(gauges) as file:
+                ours = file.read(len(_GAUGES_BEGIN)) == _GAUGES_BEGIN
         check_new_file(gauges, overwrite=overwrite or ours, flag="--gauges")
     if plot is not None:
         from gangway.finops.forecasts.plot import check_plot
@@ -178,8 +183,8 @@ def _check_files(gauges: Path | None, out: Path | None, plot: Path | None, *, ov
 
 
 def _write(answer: "Answer", gauges: Path | None, out: Path | None, plot: Path | None) -> list[Path]:
+    from components.core.whole_files import write_whole
     from gangway.finops.forecasts.tables import to_csv
-    from gangway.render.rendering import write_whole
 
     written = []
     if gauges is not None:

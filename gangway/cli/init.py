@@ -65,6 +65,7 @@ def init(
     from stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
+    _check_printable(folder)
     stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
@@ -131,6 +132,13 @@ def _setting(text: str) -> tuple[str, str]:
         raise InputError("--set", "no setting", value=text, allowed="KEY=VALUE, such as gcp.project=my-project",
                          fix="put = between the key and its value")  # fmt: skip
     return path.removeprefix("gangway:"), value
+
+
+def _check_printable(folder: Path) -> None:
+    """InputError: a name that a terminal would not show as it is, such as one with a line break or ESC."""
+    if not str(folder).isprintable():
+        raise InputError("DIR", "holds characters that are not printable", value=str(folder),
+                         allowed="a path of printable characters", fix="name another folder")  # fmt: skip
 
 
 def _check_room(folder: Path, stack: str, provider: str, policy: bool) -> None:
@@ -240,33 +248,47 @@ def _source(given: str | None) -> str:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
-    written: list[Path] = []
+    from components.core.whole_files import FULL
+
+    written, made = list[Path](), list[Path]()
     try:
         for name, text in files.items():
             path = folder / name
+            missing = [each for each in (path.parent, *path.parent.parents) if not each.exists()]
+            made += reversed(missing)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 written.append(path)
                 file.write(text)
-    except OSError as error:
+    except BaseException as error:
         for path in written:
             with suppress(OSError):
                 path.unlink()
-        raise InputError(
-            str(error.filename or folder), f"cannot be written: {error.strerror}", fix="name another folder"
-        ) from None
+        for path in reversed(made):
+            with suppress(OSError):  # another program has put something there
+                path.rmdir()
+        if not isinstance(error, OSError):
+            raise
+        if isinstance(error, FileExistsError):  # it was not there when the answers were checked
+            raise InputError(
+                str(error.filename or folder),
+                "was written meanwhile: another `gangway init` is at work in this folder",
+                fix="use what it writes, or name another folder",
+            ) from None
+        fix = "make room there, or name another folder" if error.errno in FULL else "name another folder"
+        raise InputError(str(error.filename or folder), f"cannot be written: {error.strerror}", fix=fix) from None
 
 
 def _say(folder: Path, answers: "Answers", policy: bool, errors: Sequence["Finding"]) -> None:
     from gangway.cli.new_project import file_names
 
-    typer.echo(f"written in {folder}: {', '.join(file_names(answers.stack, policy=policy))}")
+    typer.echo(f"written in {shlex.quote(str(folder))}: {', '.join(file_names(answers.stack, policy=policy))}")
     if errors:
         typer.echo(f"to mend in Pulumi.{answers.stack}.yaml before `pulumi up`:")
     for finding in errors:
         typer.echo(f"  {finding.path}: {finding.message}\n    fix: {finding.fix}")
     for line in (
-        f"cd {folder}",
+        f"cd {shlex.quote(str(folder))}",
         f"gangway plan {answers.stack}      # offline: resources, findings, cost, energy",
         "pulumi install        # .venv from requirements.txt",
         f"pulumi stack init {answers.stack} && pulumi up",

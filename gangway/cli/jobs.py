@@ -377,9 +377,9 @@ def record(
     from datetime import UTC, datetime
 
     from components.core.findings import InputError
+    from components.core.whole_files import write_whole
     from gangway.cli.job_record import ask, ask_stack, show
     from gangway.jobs.engines.registry import get_site
-    from gangway.render.rendering import write_whole
 
     if of_stack and on is not None:
         raise InputError("--on", "of no effect beside --stack", value=on, fix="leave one of them out")

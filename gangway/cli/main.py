@@ -7,6 +7,7 @@ imports stand inside the commands: `gangway --help` has to answer at once.
 import gc
 import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -113,7 +114,10 @@ def plan(
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print what to mend and the sum, no more.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
-    code: Annotated[str | None, typer.Option("--explain", metavar="CODE", help="Print one finding, whole.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what its code checks."),
+    ] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon. Compare several side by side.
 
@@ -153,7 +157,7 @@ def plan(
     if code is not None:
         from rich.console import Console
 
-        explain(made, code, Console())
+        explain(made, code, Console(), compared=difference is not None)
         return
     detail = Detail.BRIEF if brief else Detail.FULL if full else Detail.SUMMARY
     print_plan(made, "json" if as_json else output or "text", previous, difference, detail)
@@ -190,7 +194,8 @@ app.command(rich_help_panel=_AFTER)(reconcile)
 app.command(rich_help_panel=_AFTER)(audit)
 
 
-def _run_app() -> None:
+def _run_app() -> int | str | None:
+    """The exit code, as SystemExit has it."""
     from trainer.core.file_errors import check_working_directory, file_problem, home_folder
 
     os.environ.setdefault("HOME", str(home_folder()))  # else every look for a file below ~ may raise
@@ -200,26 +205,46 @@ def _run_app() -> None:
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
     except OSError as error:
-        # A pipe's reader that has left is none of these.
+        # Neither a pipe's reader that has left nor a full disk is one of these.
         if (found := file_problem(error)) is None:
-            raise
+            if (code := _output_failed(error)) is None:
+                raise
+            return code
         raise InputError(found.place, found.problem, fix=found.fix) from None
     except SystemExit as leaving:
         # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
-        if isinstance(leaving.__context__, BrokenPipeError):
-            sys.exit(EXIT_BROKEN_PIPE)
-        raise
+        return EXIT_BROKEN_PIPE if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
+    return 0
+
+
+def _output_failed(error: OSError) -> int | None:
+    """Says that stdout did not take what was printed; the exit code. None for another error."""
+    from trainer.core.console import output_problem
+
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    if (problem := output_problem(error)) is None:
+        return None
+    _print_error(problem)
+    return EXIT_BAD_INPUT
+
+
+def _print_error(text: str) -> None:
+    with suppress(OSError):  # stderr may be on a full disk, too
+        typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
+        typer.echo(text, err=True)
 
 
 def main() -> NoReturn:
     """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
-    code = 0
+    from trainer.core.console import flush_output
+
+    code: int | str | None = 0
     try:
-        _run_app()
+        code = _run_app()
     except* InputError as mistakes:
         for mistake in mistakes.exceptions:
-            typer.secho("error: ", fg=typer.colors.RED, bold=True, nl=False, err=True)
-            typer.echo(str(mistake), err=True)
+            _print_error(str(mistake))
         code = EXIT_BAD_INPUT
     except* KeyboardInterrupt:
         code = EXIT_INTERRUPTED
@@ -227,4 +252,7 @@ def main() -> NoReturn:
         # The process ends here: without this, Python looks through a cloud's whole SDK for garbage first, which takes
         # a third of a plan's time.
         gc.freeze()
+    lost = flush_output()
+    if lost is not None and not code:
+        code = _output_failed(lost)
     sys.exit(code)

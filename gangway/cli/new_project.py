@@ -13,6 +13,7 @@ import yaml
 
 from components.core.findings import InputError, nearest_hint
 from stacks.config.corrections import find_range
+from stacks.config.identity import without_accents
 
 _DIGEST = "sha256:" + "0123456789abcdef" * 4
 _SITE = {
@@ -276,7 +277,7 @@ def project_files(answers: Answers, name: str, source: str, *, policy: bool) -> 
     """
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
     texts = (
-        _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "gangway")
+        _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", without_accents(name)).strip("-") or "gangway")
         + (_REFRESH if answers.provider == "azure" else ""),
         stack_file(answers),
         _PROGRAM.format(stack=stack),

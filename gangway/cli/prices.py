@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.core.findings import InputError, listed, nearest_hint
+from components.core.findings import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,15 +200,13 @@ def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[s
     from components.catalog.loader import PROVIDERS, load_provider
 
     if provider not in (None, *PROVIDERS):
-        hint = nearest_hint(str(provider), PROVIDERS)
-        raise InputError("--provider", "no such provider", value=provider, allowed=", ".join(PROVIDERS), fix=hint)
+        raise InputError.not_among("--provider", "no such provider", str(provider), PROVIDERS)
     of_each = {name: list(load_provider(name).regions) for name in PROVIDERS if provider in (None, name)}
     if region is None:
         return of_each
     every = [name for names in of_each.values() for name in names]
     if region not in every:
-        hint = nearest_hint(region, every)
-        raise InputError("--region", "no such region", value=region, allowed=listed(sorted(every), region), fix=hint)
+        raise InputError.not_among("--region", "no such region", region, sorted(every))
     return {name: [region] for name, names in of_each.items() if region in names}
 
 

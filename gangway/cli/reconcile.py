@@ -114,7 +114,7 @@ def _plans(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
     plans: dict[str, dict[str, Any]] = {}
     for path in paths:
-        data = read_json(path)
+        data = read_json(path, follow_link=True)
         stack = data.get("stack")
         if not isinstance(stack, str) or not isinstance(data.get("cost"), dict) or "run" not in data["cost"]:
             raise InputError(

@@ -184,7 +184,7 @@ def _check_out(
 
 
 def _deliver(text: str, out: Path | None) -> None:
-    from gangway.render.rendering import write_whole
+    from components.core.whole_files import write_whole
 
     if out is None:
         typer.echo(text, nl=False)
@@ -259,8 +259,8 @@ def _focus(
     usd_per_hour: float | None,
     output: ReportFormat,
 ) -> None:
+    from components.core.whole_files import write_whole
     from gangway.finops.bill.focus import Version, focus_rows, priced, without_rows
-    from gangway.render.rendering import write_whole
     from gangway.report.comparison.exports import focus_csv, focus_parquet
 
     if usd_per_hour is not None and not 0 <= usd_per_hour < float("inf"):

@@ -67,9 +67,10 @@ def _that_holds(image: str, pem: str, found: "list[Signed]", name: str) -> "Sign
 
 
 def _read(path: Path) -> str:
+    from trainer.core.regular_files import read_text_file
+
     try:
-        with path.open(encoding="ascii") as file:
-            return file.read(4096).strip()
+        return read_text_file(path, encoding="ascii").strip()
     except (OSError, UnicodeError) as error:
         problem = f"cannot be read: {getattr(error, 'strerror', None) or 'no text'}"
         raise InputError("--key", problem, value=str(path), allowed="a file like cosign.pub", fix="name one") from None

@@ -62,7 +62,7 @@ def simulate(
         fix = "add nodes, or a shorter interval_sec, start_sec or save_sec"
         raise InputError(str(trace or "--generate"), str(endless), allowed="jobs that end", fix=fix) from None
     if plot is not None:
-        from gangway.render.rendering import write_whole
+        from components.core.whole_files import write_whole
         from gangway.sim.plot import draw_use
 
         write_whole(plot, draw_use(arms, "svg" if plot.suffix == ".svg" else "png"))

@@ -59,8 +59,8 @@ def when(
         raise typer.Exit(EXIT_TOO_LATE)
     asked = Asked(known, work, times, found)
     if plot is not None:
+        from components.core.whole_files import write_whole
         from gangway.finops.forecasts.hours_plot import draw_hours
-        from gangway.render.rendering import write_whole
 
         write_whole(plot, draw_hours(asked, "svg" if plot.suffix == ".svg" else "png"))
     if as_json:

@@ -15,18 +15,20 @@ import shutil
 import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self
 
 from components.core.findings import Finding, InputError, Severity
 from components.core.visible import visible
-from gangway.render.rendering import FULL
+from components.core.whole_files import FULL
 
 MOST_BYTES = 1_000_000
 """Of a file that is read as a whole: many times what one has."""
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_PARTS = 10_000
+"""Of a path with all that its links lead to: the kernel follows 40 of at most 4096 bytes."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -316,20 +318,43 @@ def make_shared(folder: Path) -> None:
             raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
+@contextmanager
+def without_empty_folders(folder: Path) -> Iterator[None]:
+    """After an error or a signal in the block, what it has made of a folder and those above it is removed, but for
+    those that hold something.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for each in missing:
+                each.rmdir()
+        raise
+
+
 def sharing_findings(folder: Path) -> Iterator[Finding]:
-    """Others who may rename and replace a job's folder, the folder of jobs, or one above it: a job's programs find
-    their files by path, also when it is begun again, and would run those of somebody else.
+    """Others who may rename and replace a job's folder, the folder of jobs, one above it or a link on its path: a job's
+    programs find their files by path, also when it is begun again, and would run those of somebody else.
 
     An error where anybody may, and for root always. A warning where it takes the owner of a folder, or the group of one
     above the folder of jobs: on a cluster these are often one's own team.
     """
     whole, is_root = folder.resolve(), os.geteuid() == 0
-    for each in (whole, *whole.parents):
+    danger = "can replace what is in it, and have their files run as you"
+    links = list(_links(folder))
+    for link in links:
+        if (owner := link.lstat().st_uid) not in (0, os.geteuid()) and not _is_unmapped(owner):
+            finding = Finding.error if is_root else Finding.warning
+            yield finding(
+                "job.folder", str(link), f"this link is {user_name(owner)}'s, who can have it lead to other files, "
+                "which would run as you", f"name the folder that it leads to: {whole}",
+            )  # fmt: skip
+    for each in dict.fromkeys((whole, *whole.parents, *(above for link in links for above in link.parents))):
         try:
             seen = each.stat()
         except OSError:
             continue  # it is made, or that fails
-        danger = "can replace what is in it, and have their files run as you"
         if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
             finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
             fix = f"chmod +t {each}"
@@ -342,6 +367,21 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
                 "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
                 "use a folder that is root's or yours, as all folders above it are",
             )  # fmt: skip
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """The links that a path leads through, each in a folder whose own path has none."""
+    at, parts = Path("/"), [*reversed(folder.absolute().parts[1:])]
+    for _ in range(_MOST_PARTS):
+        if not parts:
+            return
+        part = parts.pop()
+        at = at.parent if part == ".." else at / part
+        if at.is_symlink():
+            yield at
+            target = at.readlink()
+            parts += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            at = Path("/") if target.is_absolute() else at.parent
 
 
 def _is_unmapped(uid: int) -> bool:

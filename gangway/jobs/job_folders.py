@@ -29,6 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.first_error import first_wrong
 from components.core.json_lines import lock
+from components.core.whole_files import FULL
 from components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
@@ -51,6 +52,7 @@ from gangway.jobs.job_folder import (
     UnreadableError,
     make_shared,
     sharing_findings,
+    without_empty_folders,
 )
 from gangway.jobs.listing import (
     STATE_FILE,
@@ -66,7 +68,6 @@ from gangway.jobs.listing import (
 from gangway.jobs.migration import give_up, leaving, where_gone
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.working_folder import working_folder
-from gangway.render.rendering import FULL
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
@@ -122,6 +123,10 @@ class FolderEngine(ABC):
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
         self._check(job)
+        with without_empty_folders(self._folder):
+            return self._submit(job)
+
+    def _submit(self, job: JobFile) -> str:
         self.bring_data(job, lambda done, total: None)
         if job.command and (begins_in := working_folder(job)) is not None:
             job = job.model_copy(update={"workdir": begins_in})
@@ -354,8 +359,9 @@ class FolderEngine(ABC):
         """
         try:
             make_shared(self._folder)
-            folder = OwnJobFolder.make(self._folder / name)
-            folder.subfolder(RUN_FOLDER)
+            with without_empty_folders(self._folder / name):
+                folder = OwnJobFolder.make(self._folder / name)
+                folder.subfolder(RUN_FOLDER)
         except OSError as error:
             raise self._no_room(error, "no folder for jobs") from None
         return folder

@@ -5,7 +5,6 @@ it cannot say and at links in a circle.
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from components.core.findings import InputError
+from components.core.whole_files import whole_file
 from gangway.jobs.job_folder import JobFolder
 from images.node.below import leads_out
 
@@ -93,14 +93,8 @@ class FolderStore:
         """A file, with the folders around it; it appears at the end, and after an error not at all."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{secrets.token_hex(16)}")  # left by a kill, it goes with the next copy
-        try:
-            with partial.open("xb") as file:
-                yield file
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        with whole_file(path) as file:
+            yield file
 
     def _path(self, name: str) -> Path:
         if leads_out(name):

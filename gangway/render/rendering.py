@@ -1,16 +1,13 @@
 """HTML of a report from Jinja2 templates, and its numbers with units and their meaningful digits."""
 
-import errno
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from components.core.findings import InputError
 from trainer.records.quantity import Quantity
 
 _MINUS = "\N{MINUS SIGN}"
@@ -19,42 +16,6 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PROVENANCE_WORDS = {"list-price": "list price"}
 _JOULES_PER_KWH = 3.6e6
 _LONG_SEC = 90
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Of a disk without room for what is written, or a quota or limit that is used up."""
-
-
-def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, where they are not there. InputError: it cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            str(folder), f"cannot be made: {error.strerror or error}", fix="name a folder that can be written"
-        ) from None
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Writes a file in one step: a reader sees the old one or the new one. InputError: it cannot be written, and
-    nothing of it stays.
-    """
-    # Whoever reads all files of a kind in a folder, as node exporter does with *.prom, reads none that ends so.
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        # A folder that others have filled may have a link of that name, to a file that nobody is to write.
-        partial.unlink(missing_ok=True)
-        partial.touch(exist_ok=False)
-        partial.write_bytes(content)
-        return partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise InputError(
-            str(path),
-            f"cannot be written: {error.strerror or error}",
-            allowed="a disk with room for it" if error.errno in FULL else "",
-            fix="make room there" if error.errno in FULL else "name a file in a folder that can be written",
-        ) from None
-
 
 _HERE = Path(__file__).parent
 

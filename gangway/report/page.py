@@ -12,18 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from components.core.findings import InputError
+from components.core.whole_files import make_folder, write_whole
 from components.estimate.cost import foreign_note
-from gangway.render.rendering import (
-    Cell,
-    Sources,
-    duration,
-    kimg_text,
-    make_folder,
-    moment,
-    number,
-    render_template,
-    write_whole,
-)
+from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
 from gangway.report.decisions import Decided, decided_of
 from gangway.report.plots import Chart
 from gangway.runs.run_folders import not_sealed

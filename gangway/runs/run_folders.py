@@ -17,7 +17,7 @@ from components.core.visible import all_visible, leaves, visible
 from gangway.runs.signatures import UNSIGNED, ForgedError, Signature, get_signature
 from trainer.core.file_errors import check_reachable
 from trainer.core.program import program
-from trainer.core.regular_files import read_regular
+from trainer.core.regular_files import read_file, read_regular
 from trainer.records.digest import WRONG_DIGEST
 from trainer.records.file_hashes import changed_since
 from trainer.records.other_version import get_writer
@@ -267,10 +267,11 @@ def _refuse_odd_times(path: Path, record: RunRecord) -> None:
                 )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object in a file. InputError: it cannot be read, or is none."""
+def read_json(path: Path, *, follow_link: bool = False) -> dict[str, Any]:
+    """A JSON object in a file; `follow_link` for one that the user names. InputError: it cannot be read, or is none."""
     try:
-        data = all_visible(json.loads(read_regular(path.parent, path.name)))
+        content = read_file(path) if follow_link else read_regular(path.parent, path.name)
+        data = all_visible(json.loads(content))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name another file") from None
     except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from components.core.blob_url import read_blob_url
+from components.core.whole_files import whole_file
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from images.node.below import leads_out
 from trainer.core.regular_files import read_regular
@@ -227,9 +228,8 @@ class RunStore:
             if content is not None:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                partial = target.with_name(f".partial-{target.name}")
-                partial.write_bytes(content)
-                partial.replace(target)
+                with whole_file(target) as file:
+                    file.write(content)
         if refused := [name for name in found if leads_out(name)]:
             raise RunFailedError(
                 f"{self.url}: not copied, since {refused[0]!r} is no name inside a folder ({len(refused)} such); the "

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from components.core.findings import InputError
-from gangway.render.rendering import write_whole
+from components.core.whole_files import write_whole
 from trainer.core.program import program
-from trainer.core.regular_files import read_regular
+from trainer.core.regular_files import read_file, read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -133,8 +133,7 @@ def _read_key(path: Path, flag: str) -> object:
     from cryptography.hazmat.primitives import serialization
 
     try:
-        with path.open("rb") as file:
-            pem = file.read(_MOST_BYTES)
+        pem = read_file(path)
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}"
         raise InputError(flag, problem, value=str(path), allowed=_PEM, fix="name a file that is there") from None

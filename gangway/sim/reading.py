@@ -25,6 +25,7 @@ from gangway.sim.schedule.scenario import (
 from stacks.config.explain_errors import explain
 from stacks.config.plain_text import odd_texts
 from stacks.config.yaml_file import read_model
+from trainer.core.regular_files import read_text_file
 
 __all__ = ["generated", "read_scenario"]
 
@@ -38,7 +39,7 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
     """
     if not path.is_file():
         raise InputError(
-            str(path), "no such file",
+            str(path), "not a regular file" if path.exists() else "no such file",
             allowed="a scenario in YAML, as in gangway/suites/scheduling, or jobs in CSV",
             fix="check the path, or write --generate philly-like in its place",
         )  # fmt: skip
@@ -162,10 +163,7 @@ def _as_trace(log: JobLog, path: Path) -> TraceConfig:
 
 def _text(path: Path) -> str:
     try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise InputError(str(path), "too large for a trace", value=size, allowed=f"{_MAX_BYTES} bytes",
-                             fix="leave out jobs")  # fmt: skip
-        return path.read_text("utf-8-sig")
+        return read_text_file(path, _MAX_BYTES)
     except UnicodeDecodeError:
         raise InputError(str(path), "no UTF-8 text", allowed="a CSV file in UTF-8", fix="save it as UTF-8") from None
     except OSError as error:

@@ -139,12 +139,6 @@ class SlurmConfig(_Queue):
     )
 
     @model_validator(mode="after")
-    def _teams_are_accounts(self) -> Self:
-        if self.teams and not self.accounting:
-            raise ValueError("teams only with accounting, in which Slurm has their quotas; add accounting: true")
-        return self
-
-    @model_validator(mode="after")
     def _each_user_is_one(self) -> Self:
         uids: dict[str, int] = {}
         for name, uid in (user for team in self.teams for user in team.users.items()):

@@ -80,8 +80,7 @@ def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int
     for detail in details:
         if detail["type"] == "extra_forbidden":
             *at, key = detail["loc"]
-            keys = _setting_at(schema, _without_tags(at, schema)).of_kind(at[-1:]).keys()
-            found.add((*at, nearest(str(key), keys) or key))
+            found.add((*at, nearest(str(key), _variant_at(schema, at).keys()) or key))
     return found
 
 
@@ -114,13 +113,11 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
     value, context = _shown(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            around = _setting_at(schema, loc[:-1])
-            names = sorted(around.of_kind(detail["loc"][-2:-1]).keys())
-            owners = [
-                kind for schema in around.schemas if loc[-1] in schema.get("properties", {}) and (kind := _kind(schema))
-            ]
-            if owners:
-                fix = f"leave it out: only kind: {' or '.join(owners)} has it"
+            *at, key = detail["loc"]
+            around = _variant_at(schema, at)
+            names = sorted(around.keys())
+            if owners := _kinds_with(str(key), at, schema):
+                fix = f"leave it out: only {owners} has it"
             elif inner := _mappings_with(str(loc[-1]), around):
                 fix = f"write {inner}: {_flow({loc[-1]: value})}"
             elif sections := _sections_with(str(loc[-1]), schema, namespace):
@@ -166,6 +163,23 @@ def _rule(detail: ErrorDetails, where: str) -> InputError:
     value = told.get("value", detail["input"])
     fix = f"write {told['fix']}" if told.get("fix") else "change it, or leave it out"
     return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=told["allowed"], fix=fix)
+
+
+def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
+    """The kinds that have `key` where the given one does not, such as `engine.kind: slurm`; empty where none has it.
+    `at`: pydantic's path of the mapping, with the tags of unions.
+    """
+    for position in reversed(range(len(at))):
+        before = _variant_at(schema, at[:position])
+        if not _is_tag(at, position, before):
+            continue
+        rest = _without_tags(at, schema)[len(_without_tags(at[:position], schema)) :]
+        keys = {kind: _walk(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
+        owners = [kind for kind, known in keys.items() if key in known]
+        if owners:
+            union = f"{spell(_without_tags(at[:position], schema))}." if rest else ""
+            return f"{union}kind: {' or '.join(owners)}"
+    return ""
 
 
 def _mappings_with(key: str, around: "_Setting") -> str:
@@ -265,7 +279,29 @@ def _kind(schema: _Schema) -> str | None:
 
 def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
     """Walks the schema along a config path. An example of a section is one for each of its keys too."""
-    here = _Setting(tuple(_branches(root, root)), (), "")
+    return _walk(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
+
+
+def _variant_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
+    """The same along pydantic's path: a tag in it picks one branch of the union for all that is below."""
+    here = _setting_at(root, ())
+    for position, part in enumerate(loc):
+        if part in (OF_PRESET, OF_COMMAND):
+            continue
+        here = here.of_kind([part]) if _is_tag(loc, position, here) else _walk(here, [part], root)
+    return here
+
+
+def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
+    """Whether a part of pydantic's path is the tag of the union `before` it. Of one kind there is no union, and
+    pydantic puts no tag.
+    """
+    kinds = before.kinds() if position else []
+    return loc[position] in kinds and (isinstance(loc[position - 1], int) or len(kinds) > 1)
+
+
+def _walk(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
+    """The setting at a config path below `here`."""
     for part in loc:
         found = [child for schema in here.schemas for child in _children(schema, part)]
         given = [example for child in found for example in child.get("examples", [])]
@@ -463,9 +499,6 @@ def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
     for part in loc:
         if part in (OF_PRESET, OF_COMMAND):
             continue
-        kinds = _setting_at(schema, kept).kinds() if kept else []
-        # Of one kind there is no union, and pydantic puts no tag.
-        if part in kinds and (isinstance(kept[-1], int) or len(kinds) > 1):
-            continue
-        kept.append(part)
+        if not _is_tag([*kept, part], len(kept), _setting_at(schema, kept)):
+            kept.append(part)
     return kept

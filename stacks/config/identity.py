@@ -1,12 +1,14 @@
 """A stack's identity: the prefix of its names and the value of its tags and filters, unique within an account."""
 
 import re
+import unicodedata
 from hashlib import sha256
 from pathlib import Path
 
 import yaml
 
 from components.core.findings import InputError
+from trainer.core.regular_files import read_text_file
 
 CHECKOUT_PROJECT = "gangway"
 """The project of this checkout. Its stacks predate identities and keep their own names."""
@@ -53,13 +55,29 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+def without_accents(text: str) -> str:
+    """The letters alone: `Uni` for `Ünï`."""
+    return "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+
+
 def folder_stack(folder: str) -> str:
     """The default name of a project's first stack, derived from the folder's name.
 
-    >>> folder_stack("my-cluster"), folder_stack("2nd Try!")
-    ('my-cluster', 'stack-2nd-try')
+    Accents are dropped; of other letters outside a to z no name can be made (InputError).
+
+    >>> folder_stack("my-cluster"), folder_stack("2nd Try!"), folder_stack("Ünï")
+    ('my-cluster', 'stack-2nd-try', 'uni')
     """
-    name = _plain(folder)
+    letters = without_accents(folder)
+    name = _plain(letters)
+    if any(each.isalpha() and not each.isascii() for each in letters):
+        raise InputError(
+            "DIR",
+            "no name of a stack can be made of this folder's",
+            value=folder,
+            allowed="letters a to z, also with accents, and digits; or --stack NAME",
+            fix=f"add --stack {name or 'dev'}",
+        )
     fits = name if is_valid_identity(name[:1]) and not name.startswith("sg-") else f"stack-{name}"
     return fits[:MAX_LENGTH].strip("-")
 
@@ -72,7 +90,7 @@ def project_name(stack_file: Path) -> str:
     for folder in (own_folder, own_folder.parent):
         path = folder / "Pulumi.yaml"
         try:
-            project = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+            project = yaml.load(read_text_file(path), Loader=yaml.CSafeLoader)
         except FileNotFoundError:
             continue
         except (OSError, ValueError, yaml.YAMLError) as error:

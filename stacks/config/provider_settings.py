@@ -77,6 +77,7 @@ class ProviderSettings:
         runs_commands: whether a job may be a command of one's own.
         joins_commands: whether it may be one on several nodes.
         queues: kinds of `engine` with a queue that it can be a cluster of.
+        has_accounting: whether its Slurm can have a database of accounts, and with it teams.
     """
 
     own: OwnSection | None = None
@@ -95,3 +96,4 @@ class ProviderSettings:
     runs_commands: bool = False
     joins_commands: bool = False
     queues: tuple[str, ...] = ()
+    has_accounting: bool = False

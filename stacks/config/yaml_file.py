@@ -1,5 +1,6 @@
 """Reads YAML files that people write: every value that YAML reads as something else than it looks like is a mistake."""
 
+import errno
 import re
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -13,6 +14,7 @@ from components.core.findings import InputError
 from components.core.visible import Loc
 from stacks.config.explain_errors import explain, spell, wanted_at
 from stacks.config.plain_text import odd_texts
+from trainer.core.regular_files import UnfitFileError, read_text_file
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -41,19 +43,26 @@ _PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[-+]
 _PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})?(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 
-def read_yaml(path: Path, root: type[BaseModel] | None = None, settings: type[BaseModel] | None = None) -> Any:
+def read_yaml(
+    path: Path,
+    root: type[BaseModel] | None = None,
+    settings: type[BaseModel] | None = None,
+    *,
+    kind: str = "stack",
+) -> Any:
     """Reads the one document of a YAML file that people write; None for an empty file.
 
     Args:
         path: the file.
         root: the model of the document. None: a stack file, whose settings are below `config`.
         settings: the model of those settings.
+        kind: what the file is, for messages: "stack", "job", "suite".
 
     Raises:
         ExceptionGroup: of InputError, for each value that YAML reads as something else than it looks like.
         InputError: the file cannot be read at all.
     """
-    text = _read(path)
+    text = _read(path, kind)
     loader = yaml.CSafeLoader(text)
     try:
         _check_depth(text, path)
@@ -77,7 +86,7 @@ def read_model(
     copy are in `folder`. `lined`: places below which texts may have lines. ExceptionGroup: of InputError, one for each
     mistake; InputError: it cannot be read at all.
     """
-    data = read_yaml(path, model)
+    data = read_yaml(path, model, kind=named)
     if not isinstance(data, dict):
         raise InputError(
             str(path), f"no {named}", value=data, allowed=f"keys such as {keys}", fix=f"copy one of {folder}"
@@ -90,13 +99,14 @@ def read_model(
         raise ExceptionGroup(f"{path} is not valid", explain(error, model, str(path), namespace="")) from None
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, kind: str) -> str:
     try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise InputError(
-                str(path), "too large for a stack file", value=size, allowed=f"{_MAX_BYTES} bytes", fix=_OTHER
-            )
-        return path.read_text("utf-8-sig")
+        return read_text_file(path, _MAX_BYTES)
+    except UnfitFileError as error:
+        is_large = error.errno == errno.EFBIG
+        problem = f"too large for a {kind} file" if is_large else f"no {kind} file: {error.strerror}"
+        allowed = f"a regular file of YAML, of {_MAX_BYTES / 1e6:g} MB at most"
+        raise InputError(str(path), problem, value=_size(path), allowed=allowed, fix=_OTHER) from None
     except UnicodeDecodeError:
         raise InputError(
             str(path), "no UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER}"
@@ -105,6 +115,11 @@ def _read(path: Path) -> str:
         fix = f"allow reading it: chmod u+r {path}" if isinstance(error, PermissionError) else "check the path"
         allowed = "a YAML file that this user may read"
         raise InputError(str(path), f"cannot be read: {error.strerror}", allowed=allowed, fix=fix) from None
+
+
+def _size(path: Path) -> str | None:
+    """Of a regular file, for people."""
+    return f"{path.stat().st_size:,} bytes" if path.is_file() else None
 
 
 def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:

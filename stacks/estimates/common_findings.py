@@ -27,6 +27,7 @@ from stacks.estimates.autoscale import autoscale_findings
 from stacks.estimates.controller import controller_findings
 from stacks.estimates.expected_run import run_findings
 from stacks.estimates.placeholders import placeholder_findings
+from stacks.estimates.provider_findings import runs_deleted
 from stacks.estimates.region_limits import region_findings
 from stacks.estimates.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
 from stacks.estimates.trainer_findings import rounded_down, trainer_findings
@@ -60,6 +61,7 @@ def common_findings(
         *region_findings(config),
         *_late_stop(config, cost),
         *placeholder_findings(config),
+        *runs_deleted(config),
     ]
     return unpriced if cost is None else [*unpriced, *_prices(config, cost), *_budget(config, cost)]
 

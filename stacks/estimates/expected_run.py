@@ -210,8 +210,8 @@ def _projected(
         yield Finding.error(
             "run.cannot-finish",
             "gangway:job.kimg",
-            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {get_model(machine)} at their peak all the "
-            f"time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
+            f"{job.kimg:g} kimg take {hours:,.1f} h at least, on {workers} x {get_model(machine)} at their peak all "
+            f"the time ({course.peaks_in_words}; penalties left out), and max_hours ends the run after "
             f"{job.max_hours:g} h; real runs take several times as long",
             _length(config, usual),
         )

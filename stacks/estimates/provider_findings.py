@@ -1,6 +1,6 @@
 """Findings that are the same with every provider, in the same words. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 from components.catalog.loader import Provider, load_provider
@@ -10,6 +10,9 @@ from components.catalog.schema import MachineType
 from components.core.capacity import Spot, plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
+from components.estimate.cost import Declared
+from stacks.base.registry import get_provider
+from stacks.base.rule import kind
 from stacks.base.shared import PCIE_BUS_GBPS
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import LowestSpot, first_in_reach, unmet_caps
@@ -220,3 +223,30 @@ def nodes_stay(config: StackConfig, *, can_leave: bool = True) -> Iterable[Findi
             "the nodes stay, and cost, when the job is done",
             "set terminate_when_done: true, or destroy the stack then" if can_leave else "destroy the stack then",
         )
+
+
+def runs_deleted(config: StackConfig) -> Iterable[Finding]:
+    """Records that do not outlive the stack."""
+    if not config.work.keep_runs:
+        yield Finding.warning(
+            "job.runs-deleted",
+            f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
+            "`destroy` deletes the run bucket with all records and checkpoints in it",
+            "remove keep_runs, or copy the runs away before `destroy`",
+        )
+
+
+def unknown_replacements(config: StackConfig, resources: Sequence[Declared]) -> Iterable[Finding]:
+    """Names in allow_replace that no resource with data has: misspelt, or removed by this update."""
+    guarded = get_provider(config.provider).retention.guarded
+    names = sorted({resource.name for resource in resources if kind(resource.type) in guarded})
+    for name in config.allow_replace:
+        if name not in names:
+            there = f"those of this plan: {', '.join(names)}" if names else "this plan has none"
+            yield Finding.warning(
+                "data.allow-replace-unknown",
+                "gangway:allow_replace",
+                f"{name} is not the name of a resource with data ({there}): it has an effect only if this update "
+                "removes a resource of that name",
+                f"remove {name}, or write one of these names",
+            )

@@ -339,8 +339,8 @@ def project(trained: TrainConfig, machine: MachineType, num_nodes: int) -> Throu
     return Throughput(
         rates(course.legs, network, workers),
         "projected",
-        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of {get_model(machine)}'s "
-        f"{', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
+        f"{flop / 1e9:.3g} GFLOP an image at {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of "
+        f"{get_model(machine)}'s {', then '.join(peaks)}, {operations * FAST.launches:,.0f} to "
         f"{operations * SLOW.launches:,.0f} launches a step at "
         f"{FAST.launch_sec * 1e6:g} to {SLOW.launch_sec * 1e6:g} us each, {course.shares_in_words(workers)} images on "
         f"each of {workers} workers"

@@ -23,6 +23,7 @@ from stacks.config.plain_text import odd_texts
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
 from stacks.config.yaml_file import read_yaml
+from stacks.loading.queue_settings import unavailable_queue
 from stacks.loading.unsupported_settings import provider_mistakes
 from trainer.core.file_errors import check_reachable
 
@@ -226,6 +227,19 @@ def _settled(values: Mapping[str, Any], loc: Sequence[int | str], meant: Any) ->
     return meant
 
 
+def _without_queue(values: Mapping[str, Any], place: str, mistakes: list[InputError]) -> list[InputError]:
+    """The mistakes; where the provider does not have the queue of `engine`, that one instead of a job beside it, which
+    is right once the queue is gone.
+    """
+    engine, provider = values.get("engine"), values.get("provider", "aws")
+    kind = engine.get("kind") if isinstance(engine, dict) else None
+    unavailable = unavailable_queue(str(provider), str(kind))
+    if unavailable is None:
+        return mistakes
+    own = f"{place}: gangway:job"
+    return [unavailable.within(place), *(mistake for mistake in mistakes if mistake.place != own)]
+
+
 def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> StackConfig:
     for name in values.keys() & {"stack", "stack_name"}:
         raise InputError(
@@ -244,7 +258,7 @@ def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> S
     except ValidationError as error:
         examples = get_provider(provider).settings.examples if provider in provider_names() else {}
         mistakes = explain(error, model, place, examples, settle=lambda loc, meant: _settled(values, loc, meant))
-        raise ExceptionGroup(f"{place} is not valid", mistakes) from None
+        raise ExceptionGroup(f"{place} is not valid", _without_queue(values, place, mistakes)) from None
     if mistakes := provider_mistakes(config, place):
         raise ExceptionGroup(f"{place} is not valid", mistakes)
     return config

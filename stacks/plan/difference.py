@@ -22,6 +22,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.plan.plan import Plan
 from stacks.plan.replacement import Effect, PropertyChange, Update
 from stacks.recording import PlannedResource
+from trainer.core.regular_files import read_text_file
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def read_plan(path: Path, stack: str) -> dict[str, Any]:
     """An earlier plan of `stack`. InputError: the file cannot be read, is no plan, or is another stack's."""
     fix = f"write one with `gangway plan {stack} --json > previous.json`"
     try:
-        data = all_visible(json.loads(path.read_text("utf-8")))
+        data = all_visible(json.loads(read_text_file(path)))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}", fix=fix) from None
     except (ValueError, RecursionError) as error:

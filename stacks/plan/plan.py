@@ -27,6 +27,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import check_budget, money_findings
 from stacks.estimates.expected_run import ExpectedRun, expected_run, run_throughput
 from stacks.estimates.ladder_cost import assumptions, ladder_cost
+from stacks.estimates.provider_findings import unknown_replacements
 from stacks.estimates.region_limits import resource_findings
 from stacks.estimates.run_costs import (
     Pace,
@@ -246,6 +247,7 @@ def make_plan(config: StackConfig) -> Plan:
                     *money_findings(config, rungs, job, lines, datetime.now(UTC).date()),
                     *unpriced(program.resources, lines),
                     *resource_findings(config, program.resources),
+                    *unknown_replacements(config, program.resources),
                 ),
                 *(config, program.resources, job),
             ),

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor
 
 from trainer.core.files import atomic_writer, sha256_of
+from trainer.core.regular_files import open_file
 
 State = dict[str, Any]
 
@@ -207,7 +208,7 @@ def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Pa
 
 def _read(path: Path, piece: Piece, dtype: torch.dtype) -> Tensor:
     count = math.prod(piece.sizes)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         file.seek(piece.start)
         content = bytearray(file.read(count * dtype.itemsize))
     return torch.frombuffer(content, dtype=dtype, count=count).reshape(piece.sizes)

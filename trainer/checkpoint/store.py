@@ -26,6 +26,7 @@ from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.core.console import info
 from trainer.core.errors import TrainerError, diverged, from_validation
 from trainer.core.files import atomic_writer, clean_temporaries, read_input, sha256_of, write_atomically
+from trainer.core.regular_files import check_file, read_file
 from trainer.distributed.sharded_modules import whole
 from trainer.distributed.world import World
 from trainer.networks.factory import revision
@@ -220,7 +221,7 @@ def _commit(
 def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
     """The manifest, then the file. Where that fails, on a full disk, what stood there before stands there again."""
     beside = _manifest_path(path)
-    before = beside.read_bytes() if beside.exists() else None
+    before = read_file(beside) if beside.exists() else None
     # Without these it is what every version reads.
     left_out = {name for name, first in (("parts", ()), ("revision", 1)) if getattr(manifest, name) == first}
     write_atomically(beside, manifest.model_dump_json(indent=2, exclude=left_out).encode())
@@ -307,6 +308,7 @@ def _read_state(path: Path) -> State:
     """What torch.save wrote there, without running any of it (TrainerError: code, or nothing that can be loaded)."""
     try:
         # Before torch tries older formats: this trainer has never written one.
+        check_file(path)
         if not zipfile.is_zipfile(path):
             raise _unreadable(path, f"{path.stat().st_size} bytes that are no archive of torch.save")
         state = torch.load(path, map_location="cpu", weights_only=True)

@@ -5,6 +5,7 @@ and a flag for each field of TrainConfig.
 import argparse
 import math
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,10 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self._refuse(unknown)
         return parsed, unknown
+
+    def print_help(self, file: Any = None) -> None:
+        """OSError where it cannot be written, which argparse would hide."""
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Turns argparse's sentence into place, problem, value, allowed and fix."""

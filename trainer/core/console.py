@@ -3,6 +3,8 @@ new line comes every 10 s. That nobody reads them any more ends no run.
 """
 
 import contextlib
+import errno
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -11,16 +13,57 @@ from typing import TextIO
 _TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_lost_lines = False
+"""Whether `info` has lost any: what it prints is no result, and a command without it has not failed."""
+
+
 def info(text: str) -> None:
     """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
-    with contextlib.suppress(OSError):
+    global _lost_lines
+    try:
         print(text, flush=True)
+    except OSError:
+        _lost_lines = True
 
 
 def warn(text: str) -> None:
     """The same on stderr."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def refuse(mistake: object) -> None:
+    """A mistake on stderr, as every command of Gangway says it."""
+    warn(f"error: {mistake}")
+
+
+def flush_output() -> OSError | None:
+    """Flushes stdout and stderr at a command's end. Returns why stdout does not take what was printed; the rest is
+    dropped, so that Python, which flushes once more, has nothing to report. None where all is written, and where only
+    `info` has lost lines.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            sys.stdout.flush()
+        return None if _lost_lines else error
+    except ValueError:  # somebody has closed it
+        pass
+    return None
+
+
+def output_problem(error: OSError) -> str | None:
+    """What to say of an error of writing that names no file, as those of stdout do; None for any other error."""
+    if error.errno not in _FULL or error.filename is not None:
+        return None
+    return f"what is printed cannot be written: {error.strerror}"
 
 
 def announce(sentence: str) -> None:

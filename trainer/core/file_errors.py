@@ -3,11 +3,14 @@
 import errno
 import os
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+
+from trainer.core.regular_files import UnfitFileError
 
 _OTHER_PLACE = "name another place"
 _PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
@@ -36,6 +39,8 @@ class FileProblem(NamedTuple):
 def file_problem(error: OSError) -> FileProblem | None:
     """The message for an error of the file system; None if it names no file, or the user cannot fix it."""
     place = error.filename2 or error.filename
+    if isinstance(error, UnfitFileError):
+        return FileProblem(str(error.filename), str(error.strerror), "name a regular file, or one that is smaller")
     known = _PROBLEMS.get(error.errno or 0)
     if known is None or not isinstance(place, str | bytes | os.PathLike):
         return None
@@ -52,9 +57,19 @@ def file_problem(error: OSError) -> FileProblem | None:
 def _other_place(path: Path, closed: Path) -> str:
     """What to change so that nothing in `closed` is needed, also where the command line does not name `path`."""
     bases = {"change to another working directory": Path.cwd(), "set HOME to a folder of yours": home_folder()}
+    if any(path.is_relative_to(named) for named in _absolute_arguments()):  # the same from everywhere
+        del bases["change to another working directory"]
     whole = Path.cwd() / path
     steps = [step for step, base in bases.items() if whole.is_relative_to(base) and base.is_relative_to(closed)]
     return " or ".join([_OTHER_PLACE, *steps])
+
+
+def _absolute_arguments() -> Iterator[str]:
+    """Absolute paths on this command line, `--flag=/path` included."""
+    for argument in sys.argv[1:]:
+        path = argument.partition("=")[2] if argument.startswith("-") else argument
+        if path.startswith("/"):
+            yield path
 
 
 def home_folder() -> Path:
@@ -78,6 +93,14 @@ def closed_folder(path: Path) -> Path | None:
 def check_reachable(path: Path) -> None:
     """PermissionError: this user may not enter a folder on the path, which may hide the file."""
     if closed_folder(path) is not None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def check_creatable(path: Path) -> None:
+    """PermissionError: this user may not enter a folder on the path, or not create a folder that is not there yet."""
+    check_reachable(path)
+    there = next((each for each in (path, *path.absolute().parents) if each.exists()), Path("/"))
+    if there != path and not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 

@@ -11,10 +11,12 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from trainer.core.errors import TrainerError
+from trainer.core.regular_files import MOST_BYTES, UnfitFileError, open_file, read_file
 
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _TEMPORARY, _PROBE = ".partial-", ".probe-"
@@ -22,8 +24,8 @@ _TEMPORARY, _PROBE = ".partial-", ".probe-"
 
 def sha256_of(path: Path) -> str:
     """The file's SHA-256 as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_file(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
 
 
 def is_intact(path: Path, sha256: str) -> bool:
@@ -46,14 +48,16 @@ def try_lock(file: IO[bytes]) -> bool | None:
     return True
 
 
-def read_input(path: Path, fix: str, missing: str = "no such file") -> bytes:
-    """A whole file's content. TrainerError with `fix`: unreadable, or there is none (`missing` is how to call that)."""
+def read_input(path: Path, fix: str, missing: str = "no such file", most_bytes: int = MOST_BYTES) -> bytes:
+    """A whole file's content. TrainerError with `fix`: unreadable, no regular file, too large, or there is none
+    (`missing` is how to call that).
+    """
     try:
-        return path.read_bytes()
+        return read_file(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError):
         problem = missing
-    except IsADirectoryError:
-        problem = "is a folder, not a file"
+    except UnfitFileError as error:
+        problem = str(error.strerror).removeprefix("it ")
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
     raise TrainerError(
@@ -156,7 +160,7 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
     temporary = path.with_name(f"{_TEMPORARY}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with open_file(temporary, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -4,17 +4,20 @@
 
 import hashlib
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
+from typing import cast
 
 from trainer.core.errors import TrainerError
+from trainer.core.regular_files import open_file
 
 FLAG = "--allow-other-hash"
 
 
 def md5_of(path: Path) -> str:
     """The file's MD5: what publishers of data sets state. Protects from accidents, not from forgery."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    with open_file(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:

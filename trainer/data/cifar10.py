@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
+from trainer.core.regular_files import check_file
 from trainer.data.checksums import check_md5, md5_of
 from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.sources import fetch, files_in, is_remote
@@ -82,6 +83,7 @@ def _get_archive(source: str, out: Path) -> str:
 
 def _members(path: Path) -> list[str]:
     try:
+        check_file(path)
         with tarfile.open(path) as archive:
             return archive.getnames()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:

@@ -25,6 +25,7 @@ from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.core.memory_limit import memory_limit
+from trainer.core.regular_files import open_file
 from trainer.data.encoding import encoded
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 from trainer.data.listing import Tally, get_kind
@@ -102,7 +103,7 @@ class Journal:
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+b")
+            file = open_file(path, "a+b")
         except OSError as error:
             raise cannot_be_written(path, error) from error
         with file:

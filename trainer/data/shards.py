@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
+from trainer.core.regular_files import check_file, open_file
 from trainer.data.encoding import EncodedShard, Encoding, UndecodableError
 from trainer.data.index import INDEX_FILE, Decoded, HashedFile, Recipe, Shard, ShardIndex, SourceNote, shard_size
 from trainer.data.prepare import prepare
@@ -101,7 +102,7 @@ class ShardedImages:
                 list(pool.map(lambda each: verify_file(folder, each), files))
         elif index.labels is not None:
             verify_file(folder, files[0])
-        labels = None if index.labels is None else np.load(folder / index.labels.file)
+        labels = None if index.labels is None else _labels(folder / index.labels.file)
         maps = [_mapped(folder, index, shard) for shard in index.shards]
         return cls(index, maps, labels, str(folder / INDEX_FILE))
 
@@ -170,9 +171,16 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
     )
 
 
+def _labels(path: Path) -> NDArray[np.int64]:
+    with open_file(path) as file:
+        labels: NDArray[np.int64] = np.load(file)
+    return labels
+
+
 def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
     """A shard's images. TrainerError: it is missing, or cannot be what the index promises."""
     try:
+        check_file(folder / shard.file)
         images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))

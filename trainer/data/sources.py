@@ -22,6 +22,7 @@ from trainer.core.errors import TrainerError
 from trainer.core.file_errors import check_reachable, file_problem
 from trainer.core.files import atomic_writer
 from trainer.core.memory_limit import memory_limit
+from trainer.core.regular_files import read_file
 from trainer.data.listing import BROKEN_LINK, Listing, Tally
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class LocalFolder:
 
     def read(self, name: str) -> bytes:
         """As FileSet."""
-        return (self.root / name).read_bytes()
+        return read_file(self.root / name, _LARGEST_MEMBER_BYTES)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainer.core.cores import usable_cores
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
+from trainer.core.regular_files import read_file
 from trainer.data.shards import HashedFile, ShardedImages, verify_file
 from trainer.distributed.world import World
 
@@ -164,7 +165,7 @@ def _remembered(folder: Path, key: str) -> Verified | None:
     if note is None:
         return None
     try:
-        known = Verified.model_validate_json(note.read_bytes())
+        known = Verified.model_validate_json(read_file(note))
     except (OSError, ValidationError):
         return None
     return known.model_copy(update={"remembered": True}) if known.key == key else None

@@ -32,7 +32,7 @@ from pathlib import Path
 from types import FrameType
 
 from trainer.config.arguments import positive
-from trainer.core.console import announce, warn
+from trainer.core.console import announce, refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
                     watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
                     _watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
-        warn(str(error))
+        refuse(error)
         return EXIT_BAD_INPUT
     assert job.life.exit_code is not None
     return job.life.exit_code

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainer.core.errors import visible
+from trainer.core.regular_files import read_text_file
 from trainer.launch.failures import own_failures
 from trainer.launch.job_clock import used_sec
 from trainer.launch.node_state import JobFolder
@@ -56,7 +57,7 @@ def _moment(seconds: float) -> str:
 def _last_change(folder: Path, node: str) -> str:
     """The last line of a node's log of changes, in words."""
     try:
-        *_, last = (folder / f"node-{node}.jsonl").read_text("utf-8").splitlines()
+        *_, last = read_text_file(folder / f"node-{node}.jsonl").splitlines()
         change = _Change.model_validate_json(last)
     except (OSError, ValueError):
         return ""

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trainer.core.console import announce
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
+from trainer.core.regular_files import open_file
 
 _MAX_BYTES = 1_000_000
 _NODE_FILE = re.compile(r"node-([A-Za-z0-9._-]{1,200})\.json")
@@ -137,8 +138,8 @@ class JobFolder:
 
     def _append(self, name: str, line: str) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with open_file(self.path / name, "ab") as file:
+            file.write(f"{line}\n".encode())
 
     def _write(self, name: str, content: BaseModel) -> None:
         self._try(lambda: write_atomically(self.path / name, content.model_dump_json().encode() + b"\n"))
@@ -153,7 +154,7 @@ class JobFolder:
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 content = file.read(_MAX_BYTES + 1)
             if len(content) > _MAX_BYTES:
                 raise ValueError("too long")

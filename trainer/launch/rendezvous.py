@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.config.arguments import Parser
-from trainer.core.console import info, warn
+from trainer.core.console import info, refuse, warn
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_FAILED, TrainerError
 from trainer.rendezvous.member_key import FLAG, MemberKey
 from trainer.rendezvous.tunnel import LOOPBACK, listen_everywhere, why_refused
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         key = MemberKey.read(arguments.member_key) if arguments.member_key else None
         listening = _listen(arguments.port, arguments.bind)
     except TrainerError as error:
-        warn(str(error))
+        refuse(error)
         return EXIT_BAD_INPUT
     if key is None and not ip_address(listening.getsockname()[0]).is_loopback:
         warn(f"rendezvous: warning: without {FLAG} whoever reaches the port is a member of its jobs")

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
+from trainer.core.regular_files import open_file
 from trainer.metrics.weights import WeightsFile, check_shapes
 
 C3D_WEIGHTS = WeightsFile(
@@ -140,8 +141,8 @@ def _central_mean(path: Path) -> Tensor:
 def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
     """The arrays of an .npz file; nothing in it is unpickled."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, ValueError, EOFError) as error:
         raise TrainerError(
             place=str(path),

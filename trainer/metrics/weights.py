@@ -15,6 +15,7 @@ from torch import Tensor
 
 from trainer.core.errors import TrainerError
 from trainer.core.files import sha256_of
+from trainer.core.regular_files import check_file
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class WeightsFile:
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """A state_dict of tensors, on the CPU (TrainerError: no such file)."""
     try:
+        check_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
         raise _no_weights(path, f"cannot be read as weights: {str(error).splitlines()[0]}") from None

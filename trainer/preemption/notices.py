@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple, Self
 
+from trainer.core.regular_files import read_text_file
 from trainer.distributed.ranks import Ranks
 
 NOTICES_VARIABLE = "GANGWAY_NOTICES"
@@ -63,7 +64,7 @@ def read_notices(path: Path | None) -> list[Notice]:
     """All notices so far, oldest first; none where there is no file yet."""
     if path is None or not path.exists():
         return []
-    return [Notice(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [Notice(**json.loads(line)) for line in read_text_file(path).splitlines()]
 
 
 class Request(IntEnum):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from trainer.core.console import announce
+from trainer.core.regular_files import read_text_file
 from trainer.preemption.notices import Kind, Notice, write_notice
 
 POLL_SEC = 0.25
@@ -33,7 +34,7 @@ class NoticesFile:
         """
         if time.time() - self._path.stat().st_mtime > self._stale_sec:
             raise TimeoutError(f"{self._path}: nobody has written it for {self._stale_sec:g} s")
-        for line in self._path.read_text(encoding="utf-8").splitlines():
+        for line in read_text_file(self._path).splitlines():
             kind, _, deadline = line.partition(" ")
             if kind in get_args(Kind):
                 yield cast(Kind, kind), deadline

@@ -3,6 +3,7 @@ back with a count of what is damaged.
 """
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from trainer.core.console import info
 from trainer.core.errors import TrainerError
 from trainer.core.files import read_input
+from trainer.core.regular_files import MOST_BYTES_OF_STATS, open_file
 
 STATS_FILE = "stats.jsonl"
 _SESSIONS = range(100_000)
@@ -91,9 +93,13 @@ def read_stats_log(run_dir: Path) -> StatsLog:
     path = run_dir / STATS_FILE
     if not path.exists():
         return StatsLog([], 0)
-    texts = read_input(path, "move it away; the run goes on without it").decode("utf-8", "replace").split("\n")
+    texts = _content(path).decode("utf-8", "replace").split("\n")
     lines = [_parse(text) for text in texts if text.strip()]
     return StatsLog([line for line in lines if line is not None], sum(line is None for line in lines))
+
+
+def _content(path: Path) -> bytes:
+    return read_input(path, "move it away; the run goes on without it", most_bytes=MOST_BYTES_OF_STATS)
 
 
 def _parse(text: str) -> Line | None:
@@ -141,8 +147,8 @@ class StatsWriter:
         self._path, self._echo, self._clock = run_dir / STATS_FILE, echo, SessionClock()
         self._listeners = listeners
         self._lock = threading.Lock()  # the thread that saves a checkpoint writes too
-        if self._path.exists() and self._path.stat().st_size and not self._path.read_bytes().endswith(b"\n"):
-            self._append("\n")  # a killed session left half a line; keep it apart from ours
+        if self._has_half_line():
+            self._append("\n")  # a killed session left it; keep it apart from ours
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
@@ -161,10 +167,20 @@ class StatsWriter:
         """Writes an event line."""
         self.write({"event": event, "images": images, "session": session, **details})
 
+    def _has_half_line(self) -> bool:
+        try:
+            with open_file(self._path) as file:
+                if not file.seek(0, os.SEEK_END):
+                    return False
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) != b"\n"
+        except OSError:
+            return False  # there is none, or the first line says why it cannot be written
+
     def _append(self, text: str) -> None:
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(text)
+            with open_file(self._path, "ab") as file:
+                file.write(text.encode())
         except OSError as error:
             raise TrainerError(
                 place=str(self._path),

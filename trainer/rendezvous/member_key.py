@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from trainer.core.errors import TrainerError
+from trainer.core.regular_files import open_file
 
 FLAG = "--member-key"
 _ALLOWED = "a PEM file with one private key, without a passphrase, and the one certificate that belongs to it"
@@ -60,7 +61,7 @@ class MemberKey:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None

@@ -22,6 +22,7 @@ from trainer.core.console import warn
 from trainer.core.errors import EXIT_FAILED, InUseError
 from trainer.core.files import cannot_be_written, check_folder, try_lock
 from trainer.core.host import boot_id
+from trainer.core.regular_files import open_file, read_file
 from trainer.distributed.world import World
 from trainer.records.folders import check_run_folder
 
@@ -142,7 +143,7 @@ class _LockFile:
             self._ended.set()
             self._beating.join()
             with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
-                if self._path.read_bytes() == self._mine:
+                if read_file(self._path) == self._mine:
                     self._path.unlink()
             with contextlib.suppress(OSError):
                 os.close(self._handle)
@@ -154,7 +155,7 @@ class _LockFile:
         """Takes the directory if it is free; otherwise who holds it."""
         try:
             self._dir.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a+b", buffering=0) as file:
+            with open_file(self._path, "a+b", buffering=0) as file:
                 holder = self._found(file)
                 if holder is None:
                     self._claim(file)
@@ -188,7 +189,7 @@ class _LockFile:
     def _read(self) -> _Holder | None:
         """Who the file names; None where it names nobody."""
         try:
-            who, sign = json.loads(self._path.read_bytes()), self._path.stat().st_mtime_ns
+            who, sign = json.loads(read_file(self._path)), self._path.stat().st_mtime_ns
             here = bool(who["boot"]) and who["boot"] == boot_id()
             return _Holder(f"process {who['pid']} on {who['host']}, since {who['since']}", here, sign)
         except (ValueError, TypeError, KeyError):
@@ -200,6 +201,6 @@ class _LockFile:
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):
                 os.utime(self._handle)
-                if self._path.read_bytes() != self._mine and (other := self._read()) is not None:
+                if read_file(self._path) != self._mine and (other := self._read()) is not None:
                     warn(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
                     os._exit(EXIT_FAILED)  # not in order, which would write to files that are another's now

@@ -12,16 +12,17 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.job import JobSpec, Rendezvous
+from components.core.whole_files import write_whole
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
 from gangway.bench.local import describe, hardware
 from gangway.bench.processes import Stop
 from gangway.bench.suite import LOCAL
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
-from gangway.render.rendering import write_whole
 from stacks.config.job_settings import trainer_flags
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_INTERRUPTED
+from trainer.core.regular_files import read_file
 from trainer.records.decisions import OF_DECISIONS
 
 RESULT, EXPERIMENT = "result.json", "experiment.json"
@@ -170,7 +171,7 @@ def get_result(
         raise FailedRunError(f"no line of statistics in {own / 'stats.jsonl'}")
     qualities = [line["quality"] for line in lines if line.get("event") == "quality"]
     record = own / "run.json"
-    figures = json.loads(record.read_bytes()) if record.is_file() else {}
+    figures = json.loads(read_file(record)) if record.is_file() else {}
     qualities += [] if reached is not None else figures.get("quality", [])
     return {
         "scenario": item.scenario.name,

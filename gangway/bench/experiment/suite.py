@@ -185,7 +185,7 @@ class Item:
 
 def is_experiment(path: Path) -> bool:
     """Whether a suite file is an experiment's: it has scenarios."""
-    data = read_yaml(path, ExperimentConfig)
+    data = read_yaml(path, ExperimentConfig, kind="suite")
     return isinstance(data, dict) and "scenarios" in data
 
 

@@ -12,6 +12,7 @@ from components.estimate.statistics import Comparison, Pair, compare_pairs, corr
 from gangway.bench.experiment.runner import EXPERIMENT, RESULT
 from gangway.render.rendering import number
 from gangway.report.comparison.papers import get_paper
+from trainer.core.regular_files import read_file
 
 
 class Column(NamedTuple):
@@ -121,14 +122,12 @@ class Findings:
 def get_findings(folder: Path) -> Findings:
     """Reads an experiment's folder (InputError: it is none, or no run of it is done)."""
     try:
-        head = json.loads((folder / EXPERIMENT).read_bytes())
+        head = json.loads(read_file(folder / EXPERIMENT))
     except OSError:
         fix = "name the folder that `gangway bench run` of an experiment made"
         raise InputError(str(folder), f"holds no {EXPERIMENT}", allowed="an experiment's folder", fix=fix) from None
     names = list(head["order"])
-    results = [
-        json.loads((folder / name / RESULT).read_bytes()) for name in names if (folder / name / RESULT).is_file()
-    ]
+    results = [json.loads(read_file(folder / name / RESULT)) for name in names if (folder / name / RESULT).is_file()]
     if not results:
         raise InputError(str(folder), "no run of it is done", allowed="one at least", fix="run the experiment again")
     control, static = str(head["control"]), head["static"]

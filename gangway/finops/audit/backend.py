@@ -17,6 +17,7 @@ from components.core.visible import all_visible
 from gangway.runs.errors import RunFailedError
 from gangway.runs.run_store import RunStore
 from stacks.config.identity import project_name
+from trainer.core.regular_files import read_text_file
 
 _SCHEMES = {"file": "file", "s3": "s3", "gs": "gs", "azblob": "az"}
 """Pulumi's name of each kind of backend, and RunStore's."""
@@ -73,11 +74,11 @@ def _current(project: Path) -> str | None:
     if url := os.environ.get("PULUMI_BACKEND_URL"):
         return url
     try:
-        said = yaml.load((project / "Pulumi.yaml").read_text("utf-8"), Loader=yaml.CSafeLoader)
+        said = yaml.load(read_text_file(project / "Pulumi.yaml"), Loader=yaml.CSafeLoader)
         if url := (said.get("backend") or {}).get("url"):
             return str(url)
         home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
-        return json.loads((home / "credentials.json").read_text("utf-8")).get("current") or None
+        return json.loads(read_text_file(home / "credentials.json")).get("current") or None
     except (OSError, ValueError, AttributeError, yaml.YAMLError):
         return None
 

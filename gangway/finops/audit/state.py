@@ -14,8 +14,10 @@ from typing import Any
 from components.core.findings import InputError
 from components.core.visible import all_visible
 from gangway.finops.audit.backend import get_outputs, state_text
+from trainer.core.regular_files import read_text_file
 
 EXPORT_TIMEOUT_SEC = 300
+_MOST_BYTES = 1_000_000_000
 _FIX = (
     "where the state is: pulumi stack export --stack STACK --file state.json, and then --state state.json here; "
     "for a stack that was removed, or whose state is lost: --no-state, which takes all of it for left over"
@@ -44,7 +46,7 @@ class State:
 def read_state(path: Path) -> State:
     """Reads a file of `pulumi stack export`. InputError: there is none, or it holds no state."""
     try:
-        text = path.read_text("utf-8")
+        text = read_text_file(path, _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text"
         raise InputError(f"--state {path}", f"cannot be read: {why}", fix=_FIX) from None

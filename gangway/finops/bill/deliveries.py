@@ -28,6 +28,7 @@ from pydantic.alias_generators import to_camel
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
 from gangway.runs.run_folders import is_there
+from trainer.core.regular_files import read_file
 
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _PARTITION = re.compile(r"billing_period=(\d{4})-(\d\d)", re.IGNORECASE)
@@ -201,7 +202,7 @@ class _AzureManifest(_Model):
 def _from_manifest(path: Path) -> tuple[Path, Delivery] | None:
     """The folder of the export and the delivery that a manifest describes; None for one of another kind."""
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         if b'"dataFiles"' in content:
             return _from_aws(path, _AwsManifest.model_validate_json(content))
         if b'"runInfo"' in content:

@@ -17,6 +17,7 @@ from components.core.first_error import first_wrong
 from components.core.foreign_files import foreign_path
 from gangway.finops.bill.cost_allocation import Span, Sums, Window
 from gangway.jobs.base import JobStatus
+from trainer.core.regular_files import read_file
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = TypeAdapter(list[JobStatus])
@@ -142,7 +143,7 @@ def _listed(path: Path) -> list[JobStatus]:
     try:
         if foreign := foreign_path(path, "reconcile --jobs"):
             raise foreign.within("--jobs", " ")
-        return _LISTED.validate_json(path.read_bytes())
+        return _LISTED.validate_json(read_file(path))
     except OSError as error:
         raise InputError(f"--jobs {path}", f"cannot be read: {error.strerror}", fix="check the path") from None
     except ValidationError as error:

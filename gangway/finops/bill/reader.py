@@ -21,6 +21,7 @@ from components.core.visible import all_visible
 from gangway.finops.bill import aws, azure, focus, gcp
 from gangway.finops.bill.charge import Charge, get_value, moment
 from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_deliveries
+from trainer.core.regular_files import check_file
 
 _NULL = "NULL"
 """How databases write that a cell has no value, in any column; the FinOps Foundation's sample of FOCUS 1.0 does."""
@@ -60,6 +61,7 @@ def open_table(path: Path) -> Table:
             fix="unpack or convert it",
         )
     try:
+        check_file(path)
         size = path.stat().st_size
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="name a file of a bill") from None
@@ -88,6 +90,7 @@ def _text(path: Path) -> io.TextIOWrapper:
 def _head(path: Path) -> str:
     """The beginning of a text; empty where it cannot be read, which whoever reads it says."""
     try:
+        check_file(path)
         with _text(path) as text:
             return "" if path.name.lower().endswith(".parquet") else text.read(_HEAD)
     except (OSError, EOFError, zlib.error, ValueError):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from components.core.findings import InputError
 from gangway.sim.forecast.series import Series, format_time, read_series, said_length
 from gangway.sim.schedule.pauses import MOST_STEPS, Ahead, Schedule, Work
+from trainer.core.regular_files import read_text_file
 
 __all__ = ["Asked", "Known", "answer_json", "answer_lines", "read_known"]
 
@@ -93,8 +94,7 @@ def read_known(path: Path, column: str | None) -> Known:
 def _head(path: Path) -> list[str]:
     """The names of its columns; none where it cannot be read as text, which `read_series` says better."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = next((line for line in file if not line.startswith("#")), "")
+        first = next((line for line in read_text_file(path).split("\n") if not line.startswith("#")), "")
     except (OSError, UnicodeDecodeError):
         read_series(path)
         raise

@@ -7,9 +7,9 @@ from typing import Literal
 from matplotlib.axes import Axes
 
 from components.core.findings import InputError
+from components.core.whole_files import write_whole
 from gangway.finops.forecasts.tables import Answer
 from gangway.render.drawing import LIGHT, as_days, date_axis, draw, legend_size
-from gangway.render.rendering import write_whole
 
 _KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 _HISTORY = 3

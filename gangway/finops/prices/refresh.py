@@ -2,9 +2,7 @@
 region by region, so that one that fails costs only itself. Written whole or not at all.
 """
 
-import contextlib
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -14,6 +12,7 @@ from components.catalog.loader import Catalog, Provider, load_provider, load_tpu
 from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
 from components.catalog.schema import EVERYWHERE, Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
+from components.core.whole_files import whole_file
 from gangway.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
 
@@ -243,17 +242,6 @@ def write_overlay(folder: Path, report: Report, today: date) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.provider}-{today.isoformat()}.yaml"
-    with _partial(path) as partial:
-        partial.write_text(overlay_text(report.provider, today, report.overlay), "utf-8")
-        partial.replace(path)
+    with whole_file(path) as file:
+        file.write(overlay_text(report.provider, today, report.overlay).encode())
     return path
-
-
-@contextlib.contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    """A file beside `path` that is gone afterwards, whatever happens. Its name is no overlay's."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield partial
-    finally:
-        partial.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from matplotlib.ticker import MultipleLocator
 
 from components.catalog.schema import Fact
 from components.core.findings import InputError
+from components.core.whole_files import write_whole
 from components.estimate.cost import HOURS_PER_MONTH
 from components.estimate.quotes import TERM_HOURS
 from components.estimate.tco import (
@@ -28,7 +29,6 @@ from components.estimate.tco import (
 )
 from gangway.finops.quotes.tco_inputs import UNITS, Inputs
 from gangway.render.drawing import LIGHT, draw
-from gangway.render.rendering import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,6 +15,7 @@ from typing import Any
 
 from components.core.job import JobSpec
 from stacks.config.paths import for_modules
+from trainer.core.regular_files import open_file
 
 
 class StatsTail:
@@ -27,7 +28,7 @@ class StatsTail:
         """Everything complete since the last call; empty while the file does not exist."""
         if not self._path.exists():
             return []
-        with self._path.open("rb") as file:
+        with open_file(self._path) as file:
             file.seek(self._offset)
             complete = file.read().rpartition(b"\n")[0]
         if complete:

@@ -13,18 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from markupsafe import Markup
 
 from components.core.findings import InputError
+from components.core.whole_files import make_folder, write_whole
 from gangway.render.drawing import Drawing
-from gangway.render.rendering import (
-    Sources,
-    duration,
-    kimg_text,
-    make_folder,
-    moment,
-    number,
-    render_template,
-    unit_text,
-    write_whole,
-)
+from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.comparison.charts import curve_drawings
 from gangway.report.comparison.formatting import CellText, heading, worded
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys

@@ -33,6 +33,7 @@ from stacks.estimates.ladder_cost import assumptions
 from stacks.estimates.run_costs import RungCost, most_bound
 from stacks.estimates.throughput import about
 from stacks.plan.difference import Change, Delta, Difference
+from stacks.plan.finding_codes import finding_codes, job_codes, meaning
 from stacks.plan.plan import Plan
 from stacks.plan.replacement import Effect
 from stacks.plan.team_access import TeamAccess
@@ -102,13 +103,18 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
     console.print(_tally(plan, detail), highlight=False)
 
 
-def explain(plan: Plan, code: str, console: Console) -> None:
-    """Prints all that the plan says under this code. InputError: it says nothing under it."""
+def explain(plan: Plan, code: str, console: Console, *, compared: bool = False) -> None:
+    """Prints the plan's findings with this code, or what the code reports where there are none. `compared`: whether the
+    plan was compared with an earlier one. InputError: no finding has such a code.
+    """
     found = [finding for finding in plan.findings if finding.code == code]
-    if not found:
-        codes = dict.fromkeys(finding.code for finding in plan.findings)
-        raise InputError.not_among("--explain", "this plan has no such finding", code, codes)
-    console.print(findings_table(found))
+    if found:
+        console.print(findings_table(found))
+    elif text := meaning(code, compared=compared):
+        console.print(f"{code}: {text}", markup=False, highlight=False, soft_wrap=True)
+    else:
+        codes = dict.fromkeys((*(finding.code for finding in plan.findings), *finding_codes(), *job_codes()))
+        raise InputError.not_among("--explain", "no finding has this code", code, codes)
 
 
 def _heading(plan: Plan) -> str:

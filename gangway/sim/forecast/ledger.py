@@ -24,6 +24,7 @@ from components.core.json_lines import append_line, complete_lines, cut_half_lin
 from gangway.sim.forecast.accuracy import Judged
 from gangway.sim.forecast.forecaster import Forecast, Setting
 from gangway.sim.forecast.series import Series
+from trainer.core.regular_files import open_file, read_file
 
 __all__ = ["Entries", "Ledger", "Scored", "Settled", "open_ledger", "overlapping", "read_ledger"]
 
@@ -221,7 +222,7 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
     line), or another process holds it.
     """
     try:
-        file = path.open("a+b")
+        file = open_file(path, "a+b")
     except OSError as error:
         raise InputError(
             str(path), f"cannot be opened: {error.strerror}", fix="name a file in a folder that can be written"
@@ -242,7 +243,7 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
 def read_ledger(path: Path) -> Entries:
     """What is in a file, which somebody may write in meanwhile. InputError: it cannot be read, or is damaged."""
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise InputError(
             str(path), f"cannot be read: {error.strerror}", allowed="a ledger, as `gangway forecast` writes it",

@@ -20,6 +20,7 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.visible import visible
+from trainer.core.regular_files import read_file
 
 __all__ = [
     "MOST_VALUES", "YEARS", "Series", "check_number", "file_text", "format_time", "in_years", "parse_series",
@@ -106,12 +107,9 @@ def read_series(path: Path, column: str | None = None) -> Series:
 def file_text(path: Path) -> str:
     """What a history's file holds. InputError: it cannot be read, is too large, or no text."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_file(path, _MOST_BYTES)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}", allowed=_SHAPES, fix="name a file") from None
-    if len(content) > _MOST_BYTES:
-        raise InputError(str(path), "too large", allowed=f"{_MOST_BYTES // 2**20} MiB", fix="leave older values out")
     try:
         return content.decode("utf-8-sig")  # spreadsheets write a byte order mark
     except UnicodeDecodeError as error:

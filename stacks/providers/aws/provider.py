@@ -81,6 +81,7 @@ _SETTINGS = ProviderSettings(
     runs_commands=True,
     joins_commands=True,
     queues=("slurm", "kubernetes"),
+    has_accounting=True,
 )
 
 

@@ -1,5 +1,6 @@
 """Suite files: what they mean, and each mistake with its place, what is allowed and the fix."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,13 @@ def test_a_suite_is_found_by_name_or_path(repo: Path, written: Callable[..., Pat
     assert find_suite(str(path), repo / "stacks") == path
     with pytest.raises(InputError, match="did you mean 'local-smoke'"):
         find_suite("local-smok", repo / "stacks")
+
+
+def test_what_is_not_a_file_is_not_said_to_be_absent(repo: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InputError, match="suite: not a regular file"):
+            find_suite(str(place), repo / "stacks")
 
 
 SHIPPED = sorted((Path(__file__).resolve().parents[3] / "gangway/suites").glob("*.yaml"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -252,6 +253,51 @@ def test_what_cannot_be_written_is_not_half_written(tmp_path: Path) -> None:
     assert isinstance(result.exception, InputError)
     assert [file.name for file in tmp_path.iterdir()] == ["policy"]
     assert isinstance(init(tmp_path / "policy").exception, InputError)
+
+
+def test_the_printed_commands_quote_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "vision team"
+    result = init(folder)
+    assert f"  cd {shlex.quote(str(folder))}\n" in result.output
+    assert shlex.split(result.output.split("  cd ")[1].splitlines()[0]) == [str(folder)]
+
+
+def test_accents_of_a_folders_name_are_dropped(tmp_path: Path) -> None:
+    assert init(tmp_path / "Ünï").exception is None
+    assert settings(tmp_path / "Ünï", "uni")
+    assert yaml.safe_load((tmp_path / "Ünï" / "Pulumi.yaml").read_text("utf-8"))["name"] == "Uni"
+    refused = init(tmp_path / "日本")
+    assert isinstance(refused.exception, InputError)
+    assert "fix:     add --stack dev" in str(refused.exception)
+    assert not (tmp_path / "日本").exists()
+    assert init(tmp_path / "日本", "--stack", "dev").exception is None
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31mb", "a\nb", "a\u202eb"])
+def test_a_name_that_a_terminal_would_not_show_is_refused(tmp_path: Path, name: str) -> None:
+    refused = init(tmp_path / name, "--stack", "dev")
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception).startswith("DIR: holds characters that are not printable")
+    assert name not in str(refused.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_second_of_two_at_once_says_that_another_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gangway.cli import init as command
+
+    def first_one_writes(folder: Path, *_: object) -> None:
+        folder.mkdir()
+        (folder / "Pulumi.p.yaml").write_text("of the other", "utf-8")
+
+    monkeypatch.setattr(command, "_check_room", first_one_writes)
+    refused = init(tmp_path / "p")
+    assert isinstance(refused.exception, InputError)
+    assert "another `gangway init` is at work in this folder" in str(refused.exception)
+    assert [(file.name, file.read_text("utf-8")) for file in (tmp_path / "p").iterdir()] == [
+        ("Pulumi.p.yaml", "of the other")
+    ]
 
 
 @pytest.fixture(scope="module")

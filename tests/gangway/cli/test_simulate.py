@@ -1,6 +1,7 @@
 """`gangway simulate`: a trace in, figures out; every mistake with its place and its fix, before anything is done."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,8 @@ MISTAKES = {
     "picture that is there": (("small.yaml", "--plot", "there.png"), "--plot: is there already"),
     "folder": (("small.yaml", "--plot", "none/use.png"), "fix:     mkdir -p none"),
     "no file": (("none.yaml",), "none.yaml: no such file\n  allowed: a scenario in YAML"),
+    "a pipe": (("pipe",), "pipe: not a regular file\n  allowed: a scenario in YAML"),
+    "a folder": ((".",), ".: not a regular file\n  allowed: a scenario in YAML"),
     "no CSV": (("none.csv", "--gpus", "4"), "none.csv: no such file\n  allowed: a scenario in YAML"),
     "no file, mended": (("none.yaml",), "fix:     check the path, or write --generate philly-like"),
     "no trace": (("traceless.yaml",), "none.csv: cannot be read: No such file or directory\n  allowed: jobs in CSV"),
@@ -145,6 +148,7 @@ def test_a_mistake_is_told_with_its_place_and_fix(name: str, folder: Path, monke
     arguments, says = MISTAKES[name]
     monkeypatch.chdir(folder)
     (folder / "there.png").touch()
+    os.mkfifo(folder / "pipe")
     (folder / "empty.csv").touch()
     (folder / "cell.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1\nb,0,1,long\n", "utf-8")
     (folder / "cells.csv").write_text("name,submit_hours,gpus,hours\na,0,1,1,9,9\n", "utf-8")

@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from gangway.jobs import copying
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import MANIFEST, copy_run, files_of_run
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from tests.gangway.jobs.test_contract import job, limited, over, until
@@ -129,7 +129,7 @@ def test_a_run_folder_that_is_gone_leaves_its_job_the_copy(tmp_path: Path, monke
             part.rename(away)
         return copied
 
-    monkeypatch.setattr(moving, "copy_run", once)
+    monkeypatch.setattr(moves, "copy_run", once)
     with pytest.raises(InputError, match="holds no file now"):
         move_job(source, waits, target, limited(), quiet)
     (copy,) = (tmp_path / "b").glob(".staged-*/run/part")

@@ -20,7 +20,7 @@ from components.estimate.regions import Place, read_place
 from gangway.jobs import copying
 from gangway.jobs.base import Phase, no_data_source, refusals
 from gangway.jobs.data_sets import has_data, with_data
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.remote.engine import RemoteEngine
@@ -296,7 +296,7 @@ def test_what_was_sent_of_it_is_counted_once_where_the_move_was_cut_off(
 
     with monkeypatch.context() as cut:
         if when == "after it":
-            cut.setattr(moving, "copy_run", dies)
+            cut.setattr(moves, "copy_run", dies)
         with pytest.raises(KeyboardInterrupt):
             move_job(here, waits, there, limited(), stops if when == "in the data set" else quiet)
     moved = move_job(here, waits, there, limited(), quiet)

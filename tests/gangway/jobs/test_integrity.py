@@ -10,7 +10,7 @@ import pytest
 
 from gangway.jobs.base import Phase
 from gangway.jobs.copying import copy_run
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.local.engine import LocalQueue
 from stacks.config.job_file import JobFile
@@ -96,7 +96,7 @@ def test_a_trained_run_goes_on_from_it(tmp_path: Path, monkeypatch: pytest.Monke
         zeroed(max(checkpoints.glob("*.pt")))
         return copy_run(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", after_a_crash)
+    monkeypatch.setattr(moves, "copy_run", after_a_crash)
     moved = move_job(source, job_id, target, limited(), quiet)
     assert moved.copied is not None
     (line,) = moved.copied.left_out

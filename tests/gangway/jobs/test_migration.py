@@ -10,7 +10,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
@@ -157,7 +157,7 @@ def test_one_that_was_killed_before_a_target_that_refuses_it_now_goes_elsewhere(
             move_job(source, job_id, target, limited(), quiet)
     with pytest.raises(InputError, match="has gone to"):
         move_job(source, job_id, source, limited(), quiet)
-    monkeypatch.setattr(moving, "refusals", lambda *_: _refused())
+    monkeypatch.setattr(moves, "refusals", lambda *_: _refused())
     with pytest.raises(InputError, match="no such job"):
         move_job(source, job_id, target, limited(), quiet)
     monkeypatch.undo()
@@ -384,7 +384,7 @@ def test_the_first_copy_of_one_that_waits_is_known_where_it_was_cut_off(
         raise Cut
 
     with monkeypatch.context() as dies:
-        dies.setattr(moving, "copy_run", cut_off)
+        dies.setattr(moves, "copy_run", cut_off)
         with pytest.raises(Cut):
             move_job(source, waits, target, limited(), quiet)
     assert source.status(waits).phase is Phase.WAITING, "it keeps its turn"

@@ -16,46 +16,12 @@ from gangway.cli.main import app
 from gangway.finops.forecasts.plot import draw_forecast
 from gangway.finops.forecasts.tables import Answer
 from gangway.render.drawing import LIGHT, draw, name_rows
-from gangway.report.plots import cost_chart, curve_charts, quality_chart
 from gangway.sim.forecast.accuracy import accuracy
 from gangway.sim.forecast.drift import Drift
 from gangway.sim.forecast.forecaster import Backtest, Forecast, Setting
 from gangway.sim.forecast.series import Series
-from trainer.records.run_record import RunRecord
 
 SOURCES = sorted((Path(__file__).parents[3] / "gangway").rglob("*.py"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("faults")
-def test_charts_of_a_run(plan: dict[str, Any], stats: list[dict[str, Any]], record: RunRecord) -> None:
-    assert cost_chart(plan["cost"]["components"], "USD")
-    long = [{"name": "a part with a name that is longer than any sheet is wide, as some are", "hourly": 1234.5}] * 12
-    assert cost_chart(long, "USD")
-    assert quality_chart(record.quality[0])
-    assert len(curve_charts(stats)) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("faults")
-def test_curves_of_a_run_in_many_short_sessions(make_event: Callable[..., dict[str, Any]]) -> None:
-    line = {
-        "wall_sec": 1.0,
-        "images_per_sec": 12345.6,
-        "loss_g": 1e-4,
-        "loss_d": 2e-4,
-        "grad_norm_g": 1,
-        "grad_norm_d": 9,
-    }
-    stats: list[dict[str, Any]] = []
-    for kimg in range(1, 101):
-        session = kimg // 17
-        stats.append(
-            {**line, "images": kimg * 1000, "kimg": float(kimg), "session": session, "world_size": 8 - session}
-        )
-        if kimg % 17 == 16:
-            stats.append(make_event("interrupt", kimg * 1000))
-    assert len(curve_charts(stats)) == 3
 
 
 @pytest.mark.slow

@@ -1,13 +1,10 @@
 """Numbers, units and times as the report prints them, and files that appear whole."""
 
-import errno
 import math
-from pathlib import Path
 
 import pytest
 
-from components.core.findings import InputError
-from gangway.render.rendering import Sources, duration, kimg_text, moment, number, write_whole
+from gangway.render.rendering import Sources, duration, kimg_text, moment, number
 
 
 @pytest.mark.parametrize(
@@ -38,20 +35,3 @@ def test_units_and_times_read_well() -> None:
     assert [kimg_text(images) for images in (150_016, 64_400)] == ["150", "64.4"]
     cell = Sources().cell(3.6e6, "J", "measured", "meter")
     assert (cell.hint, cell.footnote) == ("1 kWh", 1)
-
-
-def test_what_cannot_be_written_whole_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_whole(tmp_path / "a.svg", b"old")
-
-    def full(self: Path, content: bytes) -> int:
-        assert self.suffix == ".partial", "nobody takes it for a picture, or for gauges to read"
-        with self.open("wb") as file:
-            file.write(content[:1])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match=r"a\.svg: cannot be written: No space left on device"):
-        write_whole(path, b"new")
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"a.svg": b"old"}

@@ -63,17 +63,6 @@ def test_reproduce_refuses_a_manifest_that_is_none(what: str, folder: Path) -> N
         check_comparable(run)
 
 
-def test_sign_writes_through_no_link(folder: Path, tmp_path: Path) -> None:
-    """The name under which a signature is written before it is whole is known beforehand."""
-    (tmp_path / "key.pem").write_text(new_signing_key())
-    (tmp_path / "mine").write_text("mine")
-    (folder / ".run.json.sig.partial").symlink_to(tmp_path / "mine")
-    done = CliRunner().invoke(app, ["sign", str(folder), "--key", str(tmp_path / "key.pem")])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "mine").read_text() == "mine"
-    assert not (folder / "run.json.sig").is_symlink()
-
-
 def test_a_folder_that_a_person_names_may_be_a_link(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "newest").symlink_to("run")
     (run,) = find_runs([tmp_path / "newest"])

@@ -910,7 +910,7 @@ class Results(NamedTuple):
 def say(sentence):
     print(f'gangway: {sentence}', file=sys.stderr, flush=True)
 
-def sum_of(descriptor):
+def get_checksum(descriptor):
     if descriptor == _NONE:
         return ''
     content = hashlib.sha256()
@@ -920,7 +920,7 @@ def sum_of(descriptor):
     os.lseek(descriptor, 0, os.SEEK_SET)
     return content.hexdigest()
 
-def record_of(run):
+def get_record(run):
     record = run.file('run.json')
     if record == _NONE:
         say('no run record yet')
@@ -929,7 +929,7 @@ def record_of(run):
         return _NONE
     return record
 
-def progress_of(run):
+def get_progress(run):
     stats = run.file('stats.jsonl')
     if stats == _NONE:
         return ''
@@ -942,7 +942,7 @@ def progress_of(run):
             return json.dumps({'version': 1, **{name: int(told[name]) for name in ('images', 'time')}})
     return ''
 
-def results_of(run):
+def get_results(run):
     with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
         saved = checkpoints.names()
         newest = next((name for name in saved if name.endswith('.pt') and checkpoints.has(name)), '')
@@ -953,7 +953,7 @@ def results_of(run):
     names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
     names += [f'checkpoints/{name}' for name in of_newest[:_MOST_PICTURES]]
     names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
-    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
+    return Results(tuple(names), f"{newest} {get_checksum(run.file('stats.jsonl'))}")
 
 @contextmanager
 def gathered(run, names):
@@ -998,13 +998,13 @@ def remove(run, name):
 def main(argv):
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
-    record = _NONE if wanted == 'progress' else record_of(run)
+    record = _NONE if wanted == 'progress' else get_record(run)
     progress = ''
     try:
-        progress = progress_of(run)
+        progress = get_progress(run)
     except OSError as error:
         say(f'the progress is left out: {error}')
-    paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
+    paths = {'RECORD': '', 'SUM_OF_RECORD': get_checksum(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
     paths['PROGRESS'] = '' if progress == last_sum(marks, 'progress') else progress
     with ExitStack() as held:
         given = []
@@ -1012,7 +1012,7 @@ def main(argv):
             given.append(record)
             paths['RECORD'] = f'/proc/self/fd/{record}'
         try:
-            results = results_of(run) if wanted == 'yes' else Results((), '')
+            results = get_results(run) if wanted == 'yes' else Results((), '')
             if results.names and results.sum != last_sum(marks, 'results'):
                 given.append(held.enter_context(gathered(run, results.names)))
                 paths |= {'RESULTS': f'/proc/self/fd/{given[-1]}', 'SUM_OF_RESULTS': results.sum}

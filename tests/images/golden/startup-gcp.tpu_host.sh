@@ -211,7 +211,7 @@ def leads_out(name: str) -> bool:
     return "\0" in name or any(part in ("", ".", "..") for part in name.split("/"))
 
 
-def parts_of(name: str) -> list[str]:
+def get_parts(name: str) -> list[str]:
     """The folders and the file of a name relative to a folder. UnsafeNameError: it leads elsewhere."""
     if leads_out(name):
         raise UnsafeNameError(f"{name!r} is no name of a file below a folder: rename the object, or leave it out")
@@ -219,12 +219,12 @@ def parts_of(name: str) -> list[str]:
 
 
 @contextmanager
-def folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
+def get_folder(root: Path, name: str) -> Iterator[tuple[int, str]]:
     """The opened folder in which a file below `root` lies, and its name there; folders that are missing are made.
 
     OSError: a link or a file stands where a folder is meant. Of `root` itself, links are followed: it is ours.
     """
-    *folders, last = parts_of(name)
+    *folders, last = get_parts(name)
     root.mkdir(parents=True, exist_ok=True)
     at = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
     try:
@@ -239,7 +239,7 @@ def folder_of(root: Path, name: str) -> Iterator[tuple[int, str]]:
         os.close(at)
 
 
-def size_of(at: int, name: str) -> int | None:
+def find_size(at: int, name: str) -> int | None:
     """Bytes of a regular file in an opened folder; None where there is none, or something else."""
     try:
         found = os.stat(name, dir_fd=at, follow_symlinks=False)
@@ -289,7 +289,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, urlencode
 
-from images.node.below import UnsafeNameError, folder_of, new_file, size_of
+from images.node.below import UnsafeNameError, find_size, get_folder, new_file
 from images.node.web import MAX_VALUE_CHARS, RefusedError, open_url
 
 METADATA_URL = "http://metadata.google.internal"
@@ -470,8 +470,8 @@ class GoogleApi:
     def _copy_one(self, bucket: str, item: dict[str, Any], folder: Path, name: str) -> None:
         wanted = int(item["size"])
         url = f"https://storage.googleapis.com/storage/v1/b/{bucket}/o/{quote(item['name'], safe='')}?alt=media"
-        with folder_of(folder, name) as (at, last):
-            if size_of(at, last) == wanted:
+        with get_folder(folder, name) as (at, last):
+            if find_size(at, last) == wanted:
                 return
             with self.open("GET", url) as answer, new_file(at, last) as file:
                 while chunk := answer.read(CHUNK_BYTES):
@@ -589,7 +589,7 @@ _BAD_CONTENT = (400, 413)
 Entry = dict[str, Any]
 
 
-def unit_of(line: dict[str, Any]) -> str:
+def get_unit(line: dict[str, Any]) -> str:
     """Which unit said a record of `journalctl --output json`, without its ending."""
     return str(line.get("_SYSTEMD_UNIT", "")).removesuffix(".service")
 
@@ -605,7 +605,7 @@ def journal_fields(line: dict[str, Any]) -> dict[str, Any]:
     parsed = _plain_object(text)
     if parsed is None:
         return {"message": text}
-    return parsed if unit_of(line) in OWN_UNITS else {"printed": parsed}
+    return parsed if get_unit(line) in OWN_UNITS else {"printed": parsed}
 
 
 def _plain_object(text: str) -> Entry | None:
@@ -743,7 +743,7 @@ from pathlib import Path
 from typing import Any
 
 from images.node.gcp.api import GoogleApi, log_entry
-from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, journal_fields, unit_of
+from images.node.log_shipper import FLUSH_SEC, LogShipper, follow_journal, get_unit, journal_fields
 
 # Cloud Logging takes 1000 entries and 10 MB at once.
 MAX_BATCH = (500, 9_000_000)
@@ -756,7 +756,7 @@ def entry_of(project: str, log: str, line: dict[str, Any]) -> dict[str, Any]:
         **log_entry(project, log, journal_fields(line)),
         "timestamp": moment.isoformat(),
         "insertId": _insert_id(line["__CURSOR"]),
-        "labels": {"unit": unit_of(line)},
+        "labels": {"unit": get_unit(line)},
     }
 
 
@@ -1680,7 +1680,7 @@ class Results(NamedTuple):
 def say(sentence):
     print(f'gangway: {sentence}', file=sys.stderr, flush=True)
 
-def sum_of(descriptor):
+def get_checksum(descriptor):
     if descriptor == _NONE:
         return ''
     content = hashlib.sha256()
@@ -1690,7 +1690,7 @@ def sum_of(descriptor):
     os.lseek(descriptor, 0, os.SEEK_SET)
     return content.hexdigest()
 
-def record_of(run):
+def get_record(run):
     record = run.file('run.json')
     if record == _NONE:
         say('no run record yet')
@@ -1699,7 +1699,7 @@ def record_of(run):
         return _NONE
     return record
 
-def progress_of(run):
+def get_progress(run):
     stats = run.file('stats.jsonl')
     if stats == _NONE:
         return ''
@@ -1712,7 +1712,7 @@ def progress_of(run):
             return json.dumps({'version': 1, **{name: int(told[name]) for name in ('images', 'time')}})
     return ''
 
-def results_of(run):
+def get_results(run):
     with closing(run.folder('checkpoints')) as checkpoints, closing(run.folder('samples')) as samples:
         saved = checkpoints.names()
         newest = next((name for name in saved if name.endswith('.pt') and checkpoints.has(name)), '')
@@ -1723,7 +1723,7 @@ def results_of(run):
     names = [name for name in ('config.json', 'stats.jsonl', 'reals.png', 'samples.png') if run.has(name)]
     names += [f'checkpoints/{name}' for name in of_newest[:_MOST_PICTURES]]
     names += [f'samples/{name}' for name in pictures[:_MOST_PICTURES]]
-    return Results(tuple(names), f"{newest} {sum_of(run.file('stats.jsonl'))}")
+    return Results(tuple(names), f"{newest} {get_checksum(run.file('stats.jsonl'))}")
 
 @contextmanager
 def gathered(run, names):
@@ -1768,13 +1768,13 @@ def remove(run, name):
 def main(argv):
     run_dir, uid, marks, wanted, *command = argv
     run = Owned(os.open('/', os.O_RDONLY | os.O_DIRECTORY), int(uid)).folder(run_dir.lstrip('/'))
-    record = _NONE if wanted == 'progress' else record_of(run)
+    record = _NONE if wanted == 'progress' else get_record(run)
     progress = ''
     try:
-        progress = progress_of(run)
+        progress = get_progress(run)
     except OSError as error:
         say(f'the progress is left out: {error}')
-    paths = {'RECORD': '', 'SUM_OF_RECORD': sum_of(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
+    paths = {'RECORD': '', 'SUM_OF_RECORD': get_checksum(record), 'RESULTS': '', 'SUM_OF_RESULTS': ''}
     paths['PROGRESS'] = '' if progress == last_sum(marks, 'progress') else progress
     with ExitStack() as held:
         given = []
@@ -1782,7 +1782,7 @@ def main(argv):
             given.append(record)
             paths['RECORD'] = f'/proc/self/fd/{record}'
         try:
-            results = results_of(run) if wanted == 'yes' else Results((), '')
+            results = get_results(run) if wanted == 'yes' else Results((), '')
             if results.names and results.sum != last_sum(marks, 'results'):
                 given.append(held.enter_context(gathered(run, results.names)))
                 paths |= {'RESULTS': f'/proc/self/fd/{given[-1]}', 'SUM_OF_RESULTS': results.sum}

@@ -84,6 +84,13 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "accounting": True}})),
         "gangway:engine.accounting", "only kind: slurm has it",
     ),
+    "another engine's key of a team": (
+        lambda v: (
+            v.pop("gangway:job"),
+            v.update({"gangway:engine": {"kind": "kubernetes", "teams": [{**TEAMS[0], "users": {"ann": 20001}}]}}),
+        ),
+        "gangway:engine.teams[0].users", "leave it out: only engine.kind: slurm has it",
+    ),
     "more promised than there is": (
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "kubernetes", "teams": TEAMS}})),
         "gangway:cluster.nodes.max", "write max: 5, or promise less",
@@ -111,7 +118,7 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
     ),
     "quotas that nobody keeps": (
         lambda v: (v.pop("gangway:job"), v.update({"gangway:engine": {"kind": "slurm", "teams": TEAMS[:1]}})),
-        "gangway:engine", "add accounting: true",
+        "gangway:engine.accounting", "add accounting: true",
     ),
 }  # fmt: skip
 

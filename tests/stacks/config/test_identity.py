@@ -12,7 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.identity import MAX_LENGTH, folder_stack, is_valid_identity, project_name, stack_identity
+from stacks.config.identity import (
+    MAX_LENGTH,
+    folder_stack,
+    is_valid_identity,
+    project_name,
+    stack_identity,
+    without_accents,
+)
 from stacks.loading.loader import find_stack_file, from_file
 from stacks.plan.plan import make_plan
 
@@ -167,5 +174,9 @@ def test_a_stack_files_folder_belongs_to_the_project_above(tmp_path: Path) -> No
 
 
 @given(st.text(max_size=60))
-def test_a_folder_gives_its_first_stack_a_name(folder: str) -> None:
-    assert is_valid_identity(folder_stack(folder))
+def test_a_folder_gives_its_first_stack_a_name_or_is_refused(folder: str) -> None:
+    if any(each.isalpha() and not each.isascii() for each in without_accents(folder)):
+        with pytest.raises(InputError, match="add --stack "):
+            folder_stack(folder)
+    else:
+        assert is_valid_identity(folder_stack(folder))

@@ -136,3 +136,12 @@ def test_a_preset_is_the_trainers(tmp_path: Path) -> None:
     assert words[words.index("--run-dir") + 1] == "/runs/a"
     assert words[words.index("--data") + 1] == "/data"
     assert node_variables(read(tmp_path, PRESET), place, "/notices") == {}
+
+
+@pytest.mark.parametrize("size", [1_000_001, 3 << 30])
+def test_a_file_that_is_too_large_is_called_a_job_file(size: int, tmp_path: Path) -> None:
+    with (tmp_path / "job.yaml").open("wb") as file:
+        file.truncate(size)
+    with pytest.raises(InputError, match="too large for a job file") as caught:
+        read_job_file(tmp_path / "job.yaml")
+    assert caught.value.value == f"{size:,} bytes"

@@ -97,11 +97,11 @@ def test_a_missing_file_and_one_that_may_not_be_read(written: Path, monkeypatch:
     (mistake,) = mistakes_in(written)
     assert mistake.problem == "cannot be read: No such file or directory"
 
-    def refuse(self: Path, encoding: str) -> str:
+    def refuse(path: Path, *rest: int) -> int:
         raise PermissionError(13, "Permission denied")
 
     written.touch()
-    monkeypatch.setattr(Path, "read_text", refuse)  # root, as whom tests may run, reads everything
+    monkeypatch.setattr(os, "open", refuse)  # root, as whom tests may run, reads everything
     (mistake,) = mistakes_in(written)
     assert mistake.problem == "cannot be read: Permission denied"
     assert mistake.fix == f"allow reading it: chmod u+r {written}"

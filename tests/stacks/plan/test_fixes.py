@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import Finding, InputError, Severity
-from stacks.loading.loader import from_file
+from stacks.config.explain_errors import _AsWritten, _setting_at
+from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import make_plan
 from tests.conftest import REPO
-from tests.fixes import Change, applied, changes, edited
+from tests.fixes import Change, applied, at, changes, edited
 
 EXAMPLES: list[tuple[str, str, dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "fixes.yaml").read_text("utf-8")
@@ -160,3 +161,65 @@ def test_a_fix_removes_its_mistake(stack: str, data: st.DataObject, tmp_path: Pa
         if place and wanted:
             after = mistakes(tmp_path, applied(wrong, wanted))
             assert (mistake.place, mistake.problem) not in {(each.place, each.problem) for each in after}, mistake
+
+
+STEPS = 3
+"""So many fixes are applied one after another."""
+ENGINES: list[dict[str, Any]] = [
+    {"kind": kind, **more}
+    for kind in ("slurm", "kubernetes")
+    for more in (
+        {},
+        {"accounting": True},
+        {"teams": [{"name": "vision", "nodes": 1}]},
+        {"teams": [{"name": "vision", "nodes": 1, "users": {"ann": 20001}}]},
+    )
+]
+
+
+def additions(of_stack: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The settings with one key more that the models know at that place, and with each engine."""
+    schema = stack_model().model_json_schema(schema_generator=_AsWritten)
+    for path in leaves(of_stack):
+        here = at(of_stack, path)
+        if isinstance(here, dict):
+            for key in sorted(_setting_at(schema, path).keys() - here.keys()):
+                examples = _setting_at(schema, (*path, key)).examples or (True, 5, "x")
+                yield from (applied(of_stack, [Change((*path, key), value)]) for value in examples[:3])
+    yield from ({**of_stack, "engine": engine} for engine in ENGINES)
+    yield from ({**{key: value for key, value in of_stack.items() if key != "job"}, "engine": e} for e in ENGINES)
+
+
+def follow_fixes(
+    folder: Path, of_stack: dict[str, Any], steps: int = STEPS, earlier: tuple[Change, ...] = ()
+) -> Iterator[str]:
+    """Fixes that undo what an earlier one changed."""
+    for mistake in mistakes(folder, of_stack) if steps else ():
+        place = mistake.place.partition("gangway:")[2]
+        is_key = mistake.problem == "unknown key"
+        wanted = changes(place, mistake.fix, of_stack, is_key=is_key) if place else []
+        for change in wanted:
+            removes = change.value is None and not change.name
+            undone = (each for each in earlier if (each.value is None) != removes and not each.name)
+            if any(each.path[: len(change.path)] == change.path for each in undone):
+                yield f"{mistake}\n  undoes: {earlier}"
+        if wanted:
+            yield from follow_fixes(folder, applied(of_stack, wanted), steps - 1, (*earlier, *wanted))
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "hosts-slurm",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("aws-p5-spot", "eks-p5-kueue", "gcp-a3-spot",
+                                                                  "azure-ndv5-spot", "openstack-gpu")),
+    ],
+)  # fmt: skip
+def test_no_fix_proposes_or_undoes_what_is_refused(stack: str, tmp_path: Path) -> None:
+    """A key of another kind of a union is not proposed; no fix undoes what an earlier one changed."""
+    for wrong in additions(shipped(stack)):
+        assert list(follow_fixes(tmp_path, wrong)) == []
+        for mistake in mistakes(tmp_path, wrong):
+            if mistake.problem == "unknown key":
+                assert str(mistake.value) not in mistake.allowed.split(", "), mistake
+                assert repr(mistake.value) not in mistake.fix, mistake

@@ -2,11 +2,12 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from trainer.core.file_errors import closed_folder, file_problem, home_folder
+from trainer.core.file_errors import check_creatable, closed_folder, file_problem, home_folder
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,22 @@ def test_the_fix_is_what_names_the_closed_folder(tmp_path: Path, monkeypatch: py
     assert fix(home / "x/y") == f"name another place or set HOME to a folder of yours, {last} {home}"
     assert fix(Path("x")) == f"name another place or change to another working directory, {last} {here}"
     assert fix(tmp_path / "x") == f"name another place, {last} {tmp_path}"
+    for argv in (["train", "--run-dir", str(here / "x")], ["train", f"--run-dir={here / 'x'}"]):
+        monkeypatch.setattr(sys, "argv", ["gangway", *argv])
+        assert fix(here / "x") == f"name another place, {last} {here}", "an absolute path is the same from everywhere"
+
+
+def test_what_cannot_be_created_is_refused_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_creatable(tmp_path / "runs" / "new")
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    with pytest.raises(PermissionError, match="new"):
+        check_creatable(tmp_path / "runs" / "new")
+    check_creatable(tmp_path)  # what is there is somebody else's question
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.X_OK)
+    with pytest.raises(PermissionError, match="new"):
+        check_creatable(tmp_path / "new")
 
 
 def test_a_user_without_a_home_has_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Files under names of others' choice: a link, a FIFO, a device and a file without an end are told, none is read."""
 
+import ast
 import errno
 import os
 from collections.abc import Callable
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.core.regular_files import read_regular
+from tests.conftest import REPO
+from trainer.core.file_errors import file_problem
+from trainer.core.regular_files import UnfitFileError, read_file, read_regular, read_text_file
 
 pytestmark = pytest.mark.attack("a run's folder", "links, FIFOs and files without an end under a run's names")
 
@@ -64,3 +67,78 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r".+"):
             read_regular(tmp_path, name)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+OPENERS = {
+    "read_text": "regular_files.read_text_file",
+    "read_bytes": "regular_files.read_file",
+    "open": "regular_files.open_file",
+}
+OWN = {
+    "trainer/core/regular_files.py",
+    *("gangway/bench/processes.py", "gangway/jobs/boot_clock.py", "gangway/jobs/local/processes.py"),  # /proc
+    *("trainer/core/cgroups.py", "trainer/core/cores.py", "trainer/core/host.py", "trainer/core/memory_limit.py"),
+    *("trainer/launch/watchdog.py", "trainer/networks/precision.py", "trainer/power/energy.py"),
+    *("trainer/telemetry/devices.py", "gangway/jobs/job_folder.py"),
+    *("gangway/jobs/kubernetes/manifests.py", "gangway/jobs/slurm/engine.py"),  # files of Gangway itself
+    *("gangway/bench/pulumi_cli.py", "gangway/render/rendering.py", "gangway/report/comparison/papers.py"),
+    *("stacks/config/paths.py", "stacks/estimates/run_context.py", "stacks/plan/rules/outside_rules.py"),
+    *("trainer/data/packaged_data.py",),
+    *(
+        "gangway/bench/cloud.py",
+        "gangway/bench/local.py",
+        "gangway/bench/runner.py",
+        "gangway/bench/scaling.py",
+    ),  # what
+    *("gangway/bench/experiment/runner.py", "gangway/bench/reproduce/rerun.py", "gangway/cli/demo.py"),
+    *("gangway/cli/init.py", "gangway/jobs/local/run.py"),
+    *("gangway/jobs/remote/submit_tokens.py", "trainer/core/heartbeat.py", "trainer/launch/rendezvous.py"),
+    *("trainer/preemption/notices.py", "trainer/telemetry/tracking.py", "trainer/checkpoint/samples.py"),
+    *("gangway/finops/bill/reader.py", "trainer/data/cifar10.py"),  # after check_file
+    *("gangway/bench/session.py", "trainer/commands/data.py", "trainer/data/dataset.py"),  # other classes' `open`
+    *("trainer/data/decode.py", "trainer/data/encoding.py", "gangway/report/comparison/write.py"),  # of bytes in memory
+    *("trainer/power/forecast.py", "trainer/data/prepare.py"),
+}
+"""Modules that open files by their path, none of which a user or another program has named."""
+
+
+def test_nothing_else_opens_a_file_that_somebody_names() -> None:
+    found = set()
+    for package in ("gangway", "stacks", "trainer"):
+        for path in (REPO / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if not isinstance(node, ast.Call):
+                    continue
+                function = node.func
+                is_method = isinstance(function, ast.Attribute) and function.attr in OPENERS
+                if is_method and getattr(function.value, "id", "") == "os":
+                    continue
+                if is_method or (isinstance(function, ast.Name) and function.id == "open"):
+                    found.add(str(path.relative_to(REPO)))
+    assert sorted(found - OWN) == [], f"use one of {', '.join(OPENERS.values())}"
+    assert sorted(OWN - found) == []
+
+
+@pytest.mark.parametrize("what", ["a FIFO", "a folder", "a terabyte"])
+def test_what_a_user_names_is_a_regular_file_with_an_end(what: str, tmp_path: Path) -> None:
+    make, code = ODD[what]
+    make(tmp_path / "x")
+    (tmp_path / "link").symlink_to("x")
+    for name in ("x", "link"):
+        with pytest.raises(UnfitFileError, match=r"regular|folder|larger") as caught:
+            read_file(tmp_path / name)
+        assert caught.value.errno == code
+        problem = file_problem(caught.value)
+        assert problem is not None
+        assert problem.place == str(tmp_path / name)
+
+
+def test_a_link_that_a_user_names_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xef\xbb\xbfone\r\ntwo")
+    (tmp_path / "link").symlink_to("x")
+    assert read_text_file(tmp_path / "link") == "one\ntwo"
+    with pytest.raises(UnfitFileError, match="no regular file"):
+        read_file(Path("/dev/zero"))
+    assert read_file(Path("/proc/self/comm")).strip()
+    with pytest.raises(UnfitFileError, match="larger"):
+        read_file(Path("/proc/self/environ"), most_bytes=3)

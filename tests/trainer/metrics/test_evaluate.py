@@ -127,13 +127,13 @@ def test_the_command_says_each_value_and_names_its_own_flags(
     assert "lower is better; 32 fakes against 64 reals: a proxy below 10,000" in said
     assert main([*command, "--metrics", "fd-enlo"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("--metrics: not an accepted value")
+    assert said.startswith("error: --metrics: not an accepted value")
     assert "got:     'fd-enlo'\n  allowed: fid, fid-clean, " in said
     assert "fix:     did you mean 'fd-enl0'?\n" in said
     assert main([*command, "--metrics", "what"]) == 2
     assert "fix:     `python -m trainer evaluate --help` lists them\n" in capsys.readouterr().err
     assert main([*command, "--samples", "1"]) == 2
-    assert capsys.readouterr().err.startswith("--samples: not an accepted value")
+    assert capsys.readouterr().err.startswith("error: --samples: not an accepted value")
 
 
 @pytest.mark.slow
@@ -166,6 +166,6 @@ def test_missing_weights_end_the_command_with_what_to_do(
     command = ["evaluate", "--run-dir", str(tmp_path), "--data", str(digits_dir), "--metrics", "fid,kid"]
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert said.startswith("$GANGWAY_INCEPTION_WEIGHTS (or evaluate's --weights): FID, IS, KID")
+    assert said.startswith("error: $GANGWAY_INCEPTION_WEIGHTS (or evaluate's --weights): FID, IS, KID")
     assert main([*command, "--weights", str(tmp_path / "none.pth")]) == 2
-    assert capsys.readouterr().err.startswith("--weights: ")
+    assert capsys.readouterr().err.startswith("error: --weights: ")

@@ -3,11 +3,17 @@
 So another project's environment has no such names at its top; only a process that asks here can import them.
 """
 
-import os
 import signal
 import sys
 
-# Nothing else here: until `main` is called, Ctrl-C ends with a traceback.
+_before = signal.getsignal(signal.SIGINT)
+"""Python's own handler; another where SIGINT is ignored, as in a background job."""
+if _before is signal.default_int_handler and sys.argv[:1] and sys.argv[0].rpartition("/")[2] == "gangway":
+    # In the `gangway` script, and in no process that only imports this: until the command runs, Ctrl-C ends it as a
+    # signal does, without a traceback: 130 in a shell. What Python itself does before this line is not ours.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+# Nothing else here: Ctrl-C in another process than that script's ends with a traceback until `main` is called.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +30,8 @@ def _tree() -> "Path":
 
 def add_to_path() -> None:
     """Makes the five packages importable in this process and those that it starts."""
+    import os
+
     tree, inherited = str(_tree()), os.environ.get("PYTHONPATH")
     if tree in sys.path:  # as in an editable install, or in a process that one of ours has started
         return
@@ -33,14 +41,12 @@ def add_to_path() -> None:
 
 def main() -> None:
     """The `gangway` command."""
-    # Ctrl-C while all this is imported ends the process as a signal does, without a traceback: 130 in a shell.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if before is not signal.default_int_handler:  # ignored, as in a background job: it stays so
-        signal.signal(signal.SIGINT, before)
+    if _before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     add_to_path()
     from gangway.cli.main import main as run_command
 
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, _before)
     run_command()
 
 

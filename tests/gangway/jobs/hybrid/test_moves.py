@@ -23,7 +23,7 @@ from components.core.findings import InputError
 from gangway.jobs import copying
 from gangway.jobs.base import Engine, Phase
 from gangway.jobs.copying import MANIFEST, copy_folder, files_of_run, forget_copy
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.job_folder import JobFolder
@@ -140,7 +140,7 @@ def test_one_that_waits_keeps_its_turn_where_the_copy_fails_and_one_that_was_sto
             raise InputError("the target", "No space left on device")
         return copy(*args, **kwargs)
 
-    monkeypatch.setattr(moving, "copy_run", full)
+    monkeypatch.setattr(moves, "copy_run", full)
     with pytest.raises(InputError, match="No space"):
         move_job(source, second, target, limited(), quiet)
     assert source.status(second).phase is Phase.WAITING
@@ -174,7 +174,7 @@ def test_what_the_target_does_not_take_goes_on_where_it_is(
 MOVES = """
 import sys, time
 from pathlib import Path
-from gangway.jobs.hybrid import moving
+from gangway.jobs.hybrid import moves
 from gangway.jobs.local.engine import LocalQueue
 
 def tell(done, total):
@@ -182,7 +182,7 @@ def tell(done, total):
     time.sleep(0.05)
 
 source, target = LocalQueue(Path(sys.argv[1])), LocalQueue(Path(sys.argv[2]))
-print(moving.move_job(source, sys.argv[3], target, lambda _: time.sleep(0.05), tell).job_id, flush=True)
+print(moves.move_job(source, sys.argv[3], target, lambda _: time.sleep(0.05), tell).job_id, flush=True)
 """
 
 

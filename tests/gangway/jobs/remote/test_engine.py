@@ -186,7 +186,7 @@ def test_a_connection_that_breaks_is_dialled_anew(engine: RemoteEngine, gangway:
 
 LOSES = """
 import os, sys
-from gangway.jobs.remote import serve
+from gangway.jobs.engines import serve
 answered = serve._answer
 def lost(line, engines):
     answer = answered(line, engines)

@@ -163,6 +163,10 @@ def test_one_finding_is_explained_or_the_known_ones_are_named(demo_plan: Plan) -
     assert finding.message in capture.get()
     assert finding.fix in capture.get()
     assert "fabric.efa" not in capture.get()
+    with console.capture() as capture:
+        explain(demo_plan, "data.protection-order", console)
+    assert capture.get().startswith("data.protection-order: Rule: What protects")
+    assert "Nothing found" in capture.get()
     with pytest.raises(InputError, match=r"did you mean 'fabric\.efa'"):
         explain(demo_plan, "fabric.ef", console)
 

@@ -65,6 +65,14 @@ MISTAKES: dict[str, tuple[Edit, str, str]] = {
     "accounts": (
         lambda v: v["gangway:engine"].update(accounting=True), "gangway:engine.accounting", "leave accounting out",
     ),
+    "teams": (
+        lambda v: v["gangway:engine"].update(teams=[{"name": "vision", "nodes": 1}]),
+        "gangway:engine.teams", "leave teams out",
+    ),
+    "teams with accounts": (
+        lambda v: v["gangway:engine"].update(accounting=True, teams=[{"name": "vision", "nodes": 1}]),
+        "gangway:engine.teams", "leave teams out",
+    ),
     "the trainer's image": (
         lambda v: v.update({"gangway:image": {"prebuilt": f"registry.example.com/gan@sha256:{'ab' * 32}"}}),
         "gangway:image.prebuilt", "leave image out",

@@ -1,0 +1,58 @@
+"""Writes files in one step: a reader sees the old file or the new one, also after a power cut."""
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from components.core.findings import InputError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A disk without room for what is written, or a quota or limit that is used up."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file to write to, which becomes `path` when the block ends without an error; else nothing of it stays.
+
+    Its name is random until then: in a folder that others write to, nobody can plant a link in its place. It ends in
+    `.partial`, so that no one who reads all files of a kind takes it for one of them. OSError: it cannot be written.
+    """
+    partial = path.with_name(f".{secrets.token_hex(16)}.partial")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Writes a small file as `whole_file` does. InputError: it cannot be written."""
+    try:
+        with whole_file(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise InputError(
+            str(path),
+            f"cannot be written: {error.strerror or error}",
+            allowed="a disk with room for it" if error.errno in FULL else "",
+            fix="make room there" if error.errno in FULL else "name a file in a folder that can be written",
+        ) from None
+    return path
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it. InputError: it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "make room there" if error.errno in FULL else "name a folder that can be written"
+        raise InputError(str(folder), f"cannot be made: {error.strerror or error}", fix=fix) from None
