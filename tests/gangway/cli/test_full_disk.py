@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_closed_pipe_stays_quiet(argv: list[str]) -> None:
     assert done.returncode in (0, 141)
 
 
-def no_room(*_: object, **__: object) -> None:
+def no_room(*_: object, **__: object) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -56,7 +57,8 @@ def test_a_submit_that_fills_the_disk_leaves_no_folder(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = JobFile(name="x", preset="dcgan-digits", kimg=20, max_hours=1)
-    monkeypatch.setattr(*((OwnJobFolder, "write") if step == "write" else (os, "rename")), no_room)
+    place: tuple[Any, str] = (OwnJobFolder, "write") if step == "write" else (os, "rename")
+    monkeypatch.setattr(*place, no_room)
     with pytest.raises(InputError, match="make room"):
         LocalQueue(tmp_path / "team/q").submit(job)
     assert not any(tmp_path.iterdir())

@@ -26,7 +26,7 @@ def calls(path: Path) -> Iterator[str]:
             else:
                 continue
             yield from (
-                str(each.value) for each in code if isinstance(each, ast.Constant) and CODE.fullmatch(each.value)
+                str(each.value) for each in code if isinstance(each, ast.Constant) and CODE.fullmatch(str(each.value))
             )
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -110,10 +110,11 @@ def test_nothing_else_opens_a_file_that_somebody_names() -> None:
                 if not isinstance(node, ast.Call):
                     continue
                 function = node.func
-                is_method = isinstance(function, ast.Attribute) and function.attr in OPENERS
-                if is_method and getattr(function.value, "id", "") == "os":
-                    continue
-                if is_method or (isinstance(function, ast.Name) and function.id == "open"):
+                if isinstance(function, ast.Attribute):
+                    opens = function.attr in OPENERS and getattr(function.value, "id", "") != "os"
+                else:
+                    opens = isinstance(function, ast.Name) and function.id == "open"
+                if opens:
                     found.add(str(path.relative_to(REPO)))
     assert sorted(found - OWN) == [], f"use one of {', '.join(OPENERS.values())}"
     assert sorted(OWN - found) == []
