@@ -1,5 +1,5 @@
-"""Sentences and progress for whoever started the trainer: a line on a terminal is rewritten every 2 s, elsewhere a
-new line comes every 10 s. That nobody reads them any more ends no run.
+"""Messages and progress lines: rewritten every 2 s on a terminal, a new line every 10 s elsewhere. A closed or full
+output never ends a run.
 """
 
 import contextlib
@@ -12,24 +12,24 @@ _TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
 def info(text: str) -> None:
-    """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
+    """Print a line to stdout; ignore a closed pipe or full disk."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def warn(text: str) -> None:
-    """The same on stderr."""
+    """Print a line to stderr; ignore a closed pipe or full disk."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
 
 def announce(sentence: str) -> None:
-    """The same of what goes on around the training, under our name: under torchrun others write there too."""
+    """Print a message of the launcher to stderr, prefixed because torchrun's workers write there too."""
     warn(f"gangway: {sentence}")
 
 
 class Progress:
-    """Progress of one preparation; `total` counts `unit`s. `was_complete`: nothing was left to do."""
+    """Progress of a preparation over `total` `unit`s; `was_complete` means that no work remained."""
 
     def __init__(
         self,
@@ -48,9 +48,7 @@ class Progress:
         self._began = self._last = clock()
 
     def go_on(self, done: int, damaged: tuple[str, ...]) -> None:
-        """Says what an earlier session left: items `done`, not in the rate, and `damaged` files finished then and
-        changed since.
-        """
+        """Report what an earlier session finished: `done` items, not counted in the rate, and its `damaged` files."""
         self._before = self._done = done
         if done:
             self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
@@ -58,11 +56,11 @@ class Progress:
             self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
 
     def found_all(self) -> None:
-        """Notes that there is nothing to count: an earlier session has done all."""
+        """Note that an earlier session did everything."""
         self.was_complete = True
 
     def add(self, number: int) -> None:
-        """Counts, and shows a line when it is time."""
+        """Count items and show a line when one is due."""
         self._done += number
         now = self._clock()
         if now - self._last >= self._every_sec:
@@ -79,7 +77,7 @@ class Progress:
         self._out.flush()
 
     def close(self) -> None:
-        """Ends the line on a terminal."""
+        """End the line on a terminal."""
         if self._tty and self._last > self._began:
             self._out.write("\n")
             self._out.flush()

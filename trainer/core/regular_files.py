@@ -1,7 +1,7 @@
-"""Files in a folder that others may have filled, such as a run's that came out of a bucket or from somebody else.
+"""Safe reads from a folder that others may have filled, such as a run from a bucket.
 
-Under any name there may stand a link out of the folder, a FIFO that nobody writes to or a device without an end. So no
-link is followed, nothing is waited for, and no more is read than a caller has room for.
+Any name may be a link out of the folder, a FIFO without a writer or an endless device: links are not followed, reads do
+not block, and sizes are limited.
 """
 
 import errno
@@ -10,22 +10,22 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 64_000_000
-"""Of a record, a picture or a manifest: many times what one has."""
+"""Limit for a record, a picture or a manifest: many times the usual size."""
 MOST_BYTES_OF_STATS = 1_000_000_000
-"""Of a run's lines of statistics: weeks of them, of a thousand devices."""
+"""Limit for a run's statistics: weeks of lines from a thousand devices."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """The whole content of a regular file below a folder.
+    """Read a regular file below a folder.
 
     Args:
-        folder: may be a link, or have links above it: the reader has named it.
-        name: of the file; with slashes, of folders in between, none of which may be a link.
-        most_bytes: it may have.
+        folder: links in it are allowed: the reader named it.
+        name: with slashes for subfolders, none of which may be a link.
+        most_bytes: limit of its size.
 
-    OSError with words as its `strerror`: no such file (FileNotFoundError), unreadable, a link, no file, too large.
+    OSError with a readable `strerror`: missing (FileNotFoundError), unreadable, a link, not a file, too large.
     """
     with os.fdopen(open_regular(folder, name), "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -35,7 +35,7 @@ def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes
 
 
 def open_regular(folder: Path, name: str) -> int:
-    """The descriptor of such a file, to be read and closed; OSError as `read_regular`."""
+    """Open such a file and return its descriptor; OSError as `read_regular`."""
     *folders, last = name.split("/")
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Images in a folder of files, by class where there are folders below it; CelebA is one with its own list and crop."""
+"""Recipes of an image folder, with classes by subfolder, and of CelebA, with its own list and crop."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +22,8 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
-    the class, or dataset.json says it. TrainerError: no such folder, no image, or as `image_labels`.
+    """The recipe of an image folder, path or URL, with central squares; `labels`: classes from subfolders or
+    dataset.json. TrainerError: no such folder, no image, or as `image_labels`.
     """
     files = files_in(source, out)
     listing = files.listing()
@@ -65,11 +65,10 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
 def celeba_recipe(
     source: str, out: Path, *, resolution: int, channels: int, split: str, allow_other_hash: bool
 ) -> Recipe:
-    """The recipe of CelebA from a path or URL of the archive, or of a folder that holds it or what it unpacks to.
-
-    `split` is train, valid, test or all. TrainerError: a file is missing, or (unless `allow_other_hash`) not official.
+    """The recipe of CelebA from a path or URL of the archive, or of a folder with it or its content. `split` is train,
+    valid, test or all. TrainerError: a file is missing or, unless `allow_other_hash`, not official.
     """
-    images, partition, official, content = _opened(source, out, allow_other_hash)
+    images, partition, official, content = _open_source(source, out, allow_other_hash)
     listing = images.listing()
     sizes = {name.rpartition("/")[2]: (name, size) for name, size in listing.files.items() if name.endswith(".jpg")}
     if not official:
@@ -108,15 +107,15 @@ def celeba_recipe(
     )
 
 
-def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, str, str, str]:
-    """The images, the partition's text, and of an archive whether it is official and its hash."""
+def _open_source(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, str, str, str]:
+    """The images, the partition's text, and an archive's official status and hash."""
     if source.lower().endswith(".zip"):
         source, _, archive = source.rpartition("/")
         source = source or "."
     else:
         archive = ""
-    beside = files_in(source, out)
-    names = list(beside.listing().files)
+    files = files_in(source, out)
+    names = list(files.listing().files)
     partition = next((name for name in names if name.rpartition("/")[2] == _PARTITION), None)
     if partition is None:
         raise TrainerError(
@@ -126,10 +125,10 @@ def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, st
             allowed=f"a folder that holds {_ARCHIVE} (or the folder it unpacks to) and {_PARTITION}",
             fix="put that file there; it is in the folder Eval of CelebA's download",
         )
-    text = read_text(beside, partition)
+    text = read_text(files, partition)
     archive = archive or next((name for name in names if name.rpartition("/")[2] == _ARCHIVE), "")
     if not archive:
-        return beside, text, "", ""
+        return files, text, "", ""
     path = fetch(f"{source.rstrip('/')}/{archive}", out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)

@@ -3,7 +3,7 @@
     python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
 A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
-The pickles are read without executing their code: they may name only NumPy arrays, taken apart here.
+Pickles are read without executing their code: they may only contain NumPy arrays, which are parsed here.
 """
 
 import io
@@ -37,8 +37,8 @@ _SPLITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool) -> Recipe:
-    """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one. `split` is train (50,000
-    images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
+    """The recipe of CIFAR-10 from a path or URL of an archive or its folder; `split` is train (50,000 images) or test
+    (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
     """
     path = fetch(_get_archive(source, out), out)
     md5 = md5_of(path)
@@ -94,7 +94,7 @@ def _members(path: Path) -> list[str]:
 
 
 def _find(path: Path, members: list[str], batch: str) -> str:
-    """The member that holds a batch: without a suffix in the Python version, .bin in the binary one."""
+    """The member of a batch: without a suffix in the Python version, .bin in the binary one."""
     for member in members:
         if member.rpartition("/")[2] in (batch, f"{batch}.bin"):
             return member
@@ -145,7 +145,7 @@ def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         labels = np.array([int(label) for label in entries["labels"]], dtype=np.int64)
     except BrokenItemError:
         raise
-    except Exception as error:  # a damaged pickle can make any
+    except Exception as error:  # a damaged pickle can raise any
         raise BrokenItemError(f"not a batch of CIFAR-10: {type(error).__name__}: {error}") from None
     if pixels.shape != (len(labels), _PIXELS):
         raise BrokenItemError(f"pixels of shape {pixels.shape} for {len(labels)} labels")
@@ -153,7 +153,7 @@ def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 class _Array:
-    """Stands in for numpy.ndarray while a pickle is read: keeps what would have become one."""
+    """Replaces numpy.ndarray while a pickle is read, and keeps its state."""
 
     def __init__(self, *_: object) -> None:
         self._state: tuple[Any, ...] = ()
@@ -169,7 +169,7 @@ class _Array:
 
 
 class _Dtype:
-    """Stands in for numpy.dtype."""
+    """Replaces numpy.dtype."""
 
     def __init__(self, name: str | bytes, *_: object) -> None:
         self.name = name
@@ -179,8 +179,8 @@ class _Dtype:
 
 
 class _Bytes(bytes):
-    """Stands in for the function by which Python 3 writes bytes in the old protocol. A class, for its `__setstate__`:
-    without one, a pickle could set attributes of what it names.
+    """Replaces the function for bytes in Python 3's old protocol. A class with `__setstate__`, or a pickle could set
+    attributes of it.
     """
 
     def __new__(cls, text: str, encoding: str) -> Self:
@@ -193,7 +193,7 @@ class _Bytes(bytes):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows nothing but NumPy arrays, and those only as their parts: nothing that a pickle names is ever called."""
+    """Knows only parts of NumPy arrays: nothing that a pickle names is ever called."""
 
     _KNOWN: Mapping[tuple[str, str], object] = MappingProxyType(
         {
@@ -206,7 +206,7 @@ class _Unpickler(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name (BrokenItemError: any other name)."""
+        """The replacement for a name (BrokenItemError: any other name)."""
         if (module, name) not in self._KNOWN:
             raise BrokenItemError(f"its pickle asks for {module}.{name}, which is not read: it could run code")
         return self._KNOWN[module, name]

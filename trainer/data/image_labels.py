@@ -1,4 +1,4 @@
-"""The labels of images: the folder that each lies in, or dataset.json as StyleGAN's dataset_tool writes it."""
+"""Labels of images: by folder, or from dataset.json of StyleGAN's dataset_tool."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,12 +17,8 @@ _MOST_CLASSES = 100_000
 
 @dataclass(frozen=True)
 class ImageLabels:
-    """Label n is the n-th of `classes`.
-
-    Attributes:
-        numbers: of the images, in their order.
-        content: identifies the file that the labels are from; empty for folders' names.
-        skipped: classes and labels without an image.
+    """Labels of images; `content` identifies the label file, empty for folders; `skipped` are classes and labels
+    without image.
     """
 
     classes: tuple[str, ...]
@@ -32,15 +28,13 @@ class ImageLabels:
 
 
 class _Document(BaseModel):
-    """dataset.json; other keys are not read."""
+    """dataset.json; other keys are ignored."""
 
     labels: tuple[tuple[str, Annotated[StrictInt, Field(ge=0, lt=_MOST_CLASSES)]], ...] | None
 
 
 def image_labels(files: FileSet, listing: Listing, names: Sequence[str]) -> ImageLabels:
-    """The labels of the images `names` out of all that is listed. TrainerError: an image has none, dataset.json is not
-    as dataset_tool writes it, or all images would be of one class.
-    """
+    """The labels of the images `names`. TrainerError: missing labels, an invalid dataset.json, or a single class."""
     return _by_file(files, names) if LABELS_FILE in listing.files else _by_folder(files, listing, names)
 
 
@@ -54,19 +48,19 @@ def _by_folder(files: FileSet, listing: Listing, names: Sequence[str]) -> ImageL
             allowed="CLASS/image.png",
             fix="move every image into a folder named like its class, or leave --labels out",
         )
-    of_each = [name.partition("/")[0] for name in names]
-    classes = tuple(sorted(set(of_each)))
+    image_classes = [name.partition("/")[0] for name in names]
+    classes = tuple(sorted(set(image_classes)))
     if len(classes) == 1:
         raise _one_class(files, names)
     tally = Tally()
     for folder in sorted({name.partition("/")[0] for name in listing.files if "/" in name}.difference(classes)):
         tally.skip("class", "has no image", folder)
     number = {name: position for position, name in enumerate(classes)}
-    return ImageLabels(classes, tuple(number[name] for name in of_each), "", tally.listing().skipped)
+    return ImageLabels(classes, tuple(number[name] for name in image_classes), "", tally.listing().skipped)
 
 
 def _one_class(files: FileSet, names: Sequence[str]) -> TrainerError:
-    """Names the first folder below that holds several, which was probably meant."""
+    """Suggests the first subfolder with several folders, which was probably meant."""
     level, below = "", [names[0].partition("/")[0]]
     while len(below) == 1 and not any(name == level + below[0] for name in names):
         level += f"{below[0]}/"

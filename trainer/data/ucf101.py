@@ -21,10 +21,9 @@ _CLASSES = "classInd.txt"
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
-    """The recipe of UCF101 from a path or URL with the films and the lists, at any depth.
-
-    `split` is train, test or all; `fold` numbers the split lists, 1..3. TrainerError: a list or a film is missing, or
-    (unless `allow_other_hash`) the number of films is not official.
+    """The recipe of UCF101 from a path or URL with films and lists at any depth. `split` is train, test or all; `fold`
+    numbers the split lists, 1..3. TrainerError: a list or film is missing, or the number of films is not official
+    (unless `allow_other_hash`).
     """
     check_cut(cut)
     files = files_in(source, out)
@@ -83,7 +82,7 @@ def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
 
 
 def _classes(text: str, source: str) -> dict[str, int]:
-    """Number from 0 of each class, of lines like `1 ApplyEyeMakeup`."""
+    """Class numbers from 0, from lines like `1 ApplyEyeMakeup`."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     numbered = {words[1]: position for position, words in enumerate(lines) if len(words) == 2}
     if len(numbered) != len(lines) or [words[0] for words in lines] != [str(n + 1) for n in range(len(lines))]:
@@ -98,7 +97,7 @@ def _classes(text: str, source: str) -> dict[str, int]:
 
 
 def _split_names(text: str) -> Sequence[str]:
-    """The films of a list: `Class/film.avi`, in the training lists followed by the class's number."""
+    """Films of a list, `Class/film.avi`; training lists add the class number."""
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 

@@ -1,6 +1,4 @@
-"""The run record (run.json): what one training run did, used and cost, every quantity with its provenance; and what
-only the launcher knows of a run (stack, machine type, prices, grid), which the trainer copies into it.
-"""
+"""The run record (run.json), every quantity with its provenance, and the launcher's context that it contains."""
 
 import json
 import shlex
@@ -77,7 +75,7 @@ class RunContext(Frozen):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a context file. TrainerError: no such file, not JSON, an unknown field or a bad value."""
+        """Read a context file (TrainerError: missing, not JSON, an unknown field or a bad value)."""
         try:
             return cls.model_validate_json(read_text_input(path, "give --context an existing JSON file"))
         except ValidationError as error:
@@ -377,13 +375,13 @@ class RunRecord(DigestedRecord):
 
     @property
     def has_controller(self) -> bool:
-        """Whether somebody decided, or would have, in the newest session or an earlier one."""
+        """Whether a controller decided, or observed, in any session."""
         return bool(self.decisions) or CONTROLLER in self.choices
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a run.json, of any version whose values this one takes (TrainerError: none, of a version that it does
-        not read, which is named, or changed after it was written).
+        """Read a run.json (TrainerError: missing, changed after writing, or of an incompatible version, which is
+        named).
         """
         command = f"{program()} record --run-dir {shlex.quote(str(path.parent))}"
         fix = f"name a run directory that has run.json, or write it: {command}"

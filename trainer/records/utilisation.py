@@ -1,4 +1,4 @@
-"""How well a run used its machines, for its record: share of the peak, what steps waited for, load. No torch."""
+"""Use of the machines for the run record: share of peak, waits, load. No torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class UtilisationRecord(Frozen):
 
 
 def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
-    """The record of statistics lines in order, and the first line of each session."""
+    """The record from statistics lines in order and the first line of each session."""
     per_image, peak = _flops(beginnings[-1])
     stretches = _stretches(ticks, beginnings)
     return UtilisationRecord(
@@ -58,13 +58,13 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
 
 
 def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
-    """The work of a step for each image, and a device's peak, as a session counted them."""
+    """FLOP of a step per image, and a device's peak, as a session counted them."""
     flops = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
     return flops.get("per_image", Quantity.absent("FLOP", _OLD)), flops.get("peak", Quantity.absent("FLOP/s", _OLD))
 
 
 def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
-    """Work over capacity, each added up over the sessions, which may have had other devices, and more or fewer."""
+    """Work over capacity, summed over the sessions, whose devices may differ."""
     last_of_session = {line["session"]: line for line in ticks}
     work, capacity = [], []
     for beginning in beginnings:
@@ -90,7 +90,7 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
 
 
 def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
-    """Sums of each session's last line over the same lines' wall time."""
+    """Sums of each session's last line over its wall time."""
     counted = [line for line in ticks if key in line]
     last_of_session: Mapping[int, Line] = {line["session"]: line for line in counted if line[key] is not None}
     wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
@@ -101,7 +101,7 @@ def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
 
 
 class _Stretch(NamedTuple):
-    """A line, and the time of all nodes since the one before it in its session, seconds."""
+    """A line, and the node seconds since the previous one in its session."""
 
     line: Line
     node_sec: float
@@ -111,7 +111,7 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
     nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
     counted_sec = dict.fromkeys(nodes, 0.0)
     found = []
-    for line in (line for line in ticks if "wall_sec" in line):  # the first version's had none
+    for line in (line for line in ticks if "wall_sec" in line):  # lines of the first version have none
         session, wall_sec = line["session"], line["wall_sec"]
         found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
         counted_sec[session] = wall_sec
@@ -119,7 +119,7 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
 
 
 def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
-    """Mean over the nodes' time: a line counts for the time that it tells of, not as one among many."""
+    """Mean weighted by the node seconds of each line."""
     known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
     node_sec = math.fsum(stretch.node_sec for stretch in known)
     if not node_sec:
