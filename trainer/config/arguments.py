@@ -56,7 +56,8 @@ class Parser(argparse.ArgumentParser):
         """Split argparse's sentence into place, problem, value, allowed and fix."""
         if "required" in message:
             # A misspelt flag is likelier than a missing one, but argparse does not report it.
-            unknown = [word for word in self._words if word.startswith("--") and not self._knows(word)]
+            known = self._flags()
+            unknown = [word for word in self._words if word.startswith("--") and word.partition("=")[0] not in known]
             if unknown:
                 self._raise_unknown(unknown)
             place = message.removeprefix(_MISSING) if message.startswith(_MISSING) else _PLACE
@@ -78,7 +79,7 @@ class Parser(argparse.ArgumentParser):
 
     def _raise_unknown(self, unknown: Sequence[str]) -> NoReturn:
         flag = unknown[0].partition("=")[0]
-        near = nearest(flag, _FLAG.findall(self.format_help()))
+        near = nearest(flag, self._flags())
         raise TrainerError(
             place=_PLACE,
             problem=f"unknown flag {flag}" if flag.startswith("-") else "an argument too many",
@@ -86,8 +87,8 @@ class Parser(argparse.ArgumentParser):
             fix=f"did you mean {near}?" if near else self._help(),
         )
 
-    def _knows(self, word: str) -> bool:
-        return word.partition("=")[0] in _FLAG.findall(self.format_help())
+    def _flags(self) -> list[str]:
+        return _FLAG.findall(self.format_help())
 
     def _help(self) -> str:
         return f"`{self.prog} --help` shows what it takes"

@@ -135,7 +135,7 @@ def _definition_name(choice: Choice, word: str) -> str:
 
 
 def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
-    """What each word allows of its fields, with the message for other values, by the definition's name."""
+    """What each word allows of its fields, with the message for other values."""
     models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
         typed, properties = models[part.__name__]["properties"], dict[str, Schema]()

@@ -78,27 +78,23 @@ def stages(config: TrainConfig, span: Span | None = None) -> tuple[Stage, ...]:
 
 
 def _at_resolution(config: TrainConfig, resolution: int) -> TrainConfig:
-    """Layer widths depend on their own and the full size, so they stay the same."""
-    ratio = config.resolution // resolution
+    ratio = config.resolution // resolution  # a layer's width depends on its own and the full size
     return config.model_copy(update={"resolution": resolution, "ngf": config.ngf * ratio, "ndf": config.ndf * ratio})
 
 
 def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
-    """GiB of host memory for a worker to build networks and average; `trains_here` adds gradients and moments for
-    training whole networks on the CPU.
-    """
+    """Host GiB for a worker to build networks and average; `trains_here` adds gradients and moments for the CPU."""
     generator, discriminator = generator_size(config).parameters, discriminator_size(config).parameters
     copies_g, copies_d = (5, 4) if trains_here else (2, 1)
     return _FLOAT32 * (copies_g * generator + copies_d * discriminator) / _GIB
 
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | None = None) -> float:
-    """Minimum GiB of a worker's device for a step on `images` images at once, at the largest size in `span` (None: the
-    run).
+    """Minimum GiB of a worker's device for a step on `images` images, at the largest size in `span` (None: the run).
 
     Weights, average, gradients and moments (one of `parts` if sharded; in a pipeline half of the generator's and all of
-    the discriminator's) and the saved inputs of one network; or whole weights and average, as at setup. A step takes
-    more: penalties, the other network's pass, library workspaces.
+    the discriminator's) and the saved inputs of one network; or whole weights and average, as at setup. Without
+    penalties, the other network's pass and library workspaces.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
 
@@ -142,9 +138,7 @@ def largest_unit(config: TrainConfig) -> int:
 
 
 def least_flop(config: TrainConfig, span: Span | None = None) -> float:
-    """Minimum FLOP of a step per real image, mean over `span` (None: the run). Generating, judging and the weights'
-    gradients, without penalties and gradients of images.
-    """
+    """Minimum FLOP of a step per real image, without penalties and image gradients; mean over `span`, None: the run."""
 
     def at(each: TrainConfig) -> float:
         generator, discriminator = generator_size(each).products, discriminator_size(each).products
@@ -155,10 +149,9 @@ def least_flop(config: TrainConfig, span: Span | None = None) -> float:
 
 
 def step_flop(config: TrainConfig) -> float:
-    """FLOP of a step per real image with penalties, within a third of torch's count, at one size. A backward costs two
-    forwards, or one if only the images' gradient is needed.
-    """
+    """FLOP of a step per real image with penalties, within a third of torch's count, at one size."""
     generator, discriminator = generator_size(config).products, discriminator_size(config).products
+    # A backward costs two forwards, or one if only the images' gradient is needed.
     d_step = generator + 6 * discriminator + penalties(config) * _PENALTY_PASSES * discriminator
     return 2 * (d_step + (3 * generator_passes(config) * generator + 2 * discriminator) / config.d_steps)
 
@@ -177,9 +170,7 @@ def penalties(config: TrainConfig) -> float:
 
 
 def step_operations(config: TrainConfig) -> float:
-    """Device operations of a step on one micro-batch, within a factor of two of torch's count. The optimiser's one or
-    two are not counted.
-    """
+    """Device operations of a step on a micro-batch, within a factor of two of torch's count, without the optimiser."""
     latent = config.z_dim * (2 if config.num_classes else 1)
     g_layers, d_layers = _FAMILIES[config.architecture]
     # R3GAN filters at each change of size: two sums over pairs of pixels, without weights.
@@ -241,9 +232,7 @@ def _conv(
     bias: bool = True,
     groups: int = 1,
 ) -> Layer:
-    """`kernel`: weights per output and input channel; `pixels`: of the input; `positions` of the kernel, None: every
-    pixel.
-    """
+    """`kernel`: weights per pair of channels; `pixels`: of the input; `positions` of the kernel, None: every pixel."""
     weights = inputs // groups * outputs * kernel
     return Layer(weights + bias * outputs, inputs * pixels, weights * (pixels if positions is None else positions))
 

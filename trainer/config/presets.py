@@ -103,9 +103,7 @@ def _second_half(start: float, kimg: float) -> Ramp:
 
 
 class Preset(NamedTuple):
-    """A configuration with its `source` (paper and table), `departures` from it, one sentence each with the reason, and
-    the `published` values by field.
-    """
+    """A configuration with its source (paper and table), departures from it with reasons, and `published` values."""
 
     config: TrainConfig
     summary: str
@@ -488,7 +486,6 @@ _CATALOGUE = (
 
 
 def _with_table(entry: Preset) -> Preset:
-    """Add the published values, and a departure for each value that differs."""
     name = entry.config.preset
     all_departures = (*entry.departures, *departures(entry.config))
     return entry._replace(departures=all_departures, published=PUBLISHED.get(name, {}))

@@ -19,15 +19,7 @@ _ANY = (1, 3)
 
 
 class Machine(NamedTuple):
-    """A node for workers.
-
-    Attributes:
-        kind: NVIDIA GPUs, or PyTorch/XLA.
-        name: of the accelerator.
-        num_workers: one for each accelerator.
-        memory_gib: of the node; None if unknown.
-        device_memory_gib: of one accelerator; None if unknown.
-    """
+    """A node for workers, one for each accelerator; memory is None if unknown."""
 
     kind: Literal["cuda", "xla"]
     name: str
@@ -38,9 +30,7 @@ class Machine(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One reason not to start: the `field` of TrainConfig to blame, and the nearest accepted values as `changes`, if
-    any.
-    """
+    """One reason not to start: the `field` of TrainConfig to blame, and the nearest accepted values, if any."""
 
     field: str
     problem: str
@@ -49,9 +39,7 @@ class Refusal(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """What the shards of a data set can be: channels and resolutions (empty: any), clips or images, and the number of
-    classes (None: the files decide).
-    """
+    """Possible shards of a data set; no `resolutions` means any, `num_classes` None that the files decide."""
 
     channels: tuple[int, ...]
     resolutions: tuple[int, ...]
@@ -79,14 +67,11 @@ def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Itera
     yield from _backend(config, machine)
     for stretch in stretches(config):
         for found in (*_device(stretch.config, machine), *_memory(stretch, machine, num_nodes)):
-            yield found if not stretch.place else _in_segment(found, stretch)
+            # A segment is fixed in the list of segments.
+            where = f"{stretch.place}: {found.problem}"
+            yield Refusal("segments", where, found.allowed, {}) if stretch.place else found
     yield from _data(config)
     yield from _metrics(config)
-
-
-def _in_segment(found: Refusal, stretch: Stretch) -> Refusal:
-    """Refer to the segment, which is fixed in the list of segments."""
-    return Refusal("segments", f"{stretch.place}: {found.problem}", found.allowed, {})
 
 
 def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
@@ -118,8 +103,7 @@ def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
 
 
 def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
-    """Limits of the device. With gloo a worker computes on its CPU."""
-    on_cpu = config.backend == "gloo"
+    on_cpu = config.backend == "gloo"  # whatever devices there are
     kind, name = ("cpu", "a CPU") if on_cpu else (machine.kind, machine.name)
     if config.precision == "fp16" and kind == "xla":
         problem = f"precision fp16: PyTorch/XLA, on {name}, has no fp16 with scaled losses here"
@@ -135,7 +119,6 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
 
 
 def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
-    """Networks and micro-batches that exceed the memory of the node or accelerator in that part of the run."""
     config, span = stretch.config, stretch.span
     on_cpu, workers, memory_gib = config.backend == "gloo", machine.num_workers, machine.memory_gib
 
@@ -191,9 +174,7 @@ def device_memory(
 
 
 def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | None = None) -> Iterator[Refusal]:
-    """Refuse what stays on an XLA device between steps (`network_size.state_gib`), in `span` or the whole run. A step's
-    own numbers do not count: XLA may recompute them.
-    """
+    """Refuse what stays on an XLA device between steps in `span` or the whole run: XLA may recompute the rest."""
 
     def needed_gib(each: TrainConfig) -> float:
         return state_gib(each, span)
@@ -211,7 +192,6 @@ def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | N
 
 
 def _data(config: TrainConfig) -> Iterator[Refusal]:
-    """Shards that the data set cannot have."""
     data, name = DATA_SETS[config.dataset], config.dataset
     if config.channels not in data.channels:
         only = data.channels[0]

@@ -10,15 +10,12 @@ from trainer.core.errors import TrainerError
 
 
 class Stretch(NamedTuple):
-    """One segment of a run.
+    """One segment of a run: `step` steps precede it, its `config` has no segments.
 
     Attributes:
         place: such as segments.0; empty before the first of the list.
         first: real images shown before it; `end` after it.
-        step: steps made before it.
-        workers: that it needs; None for any number.
-        lr_factor: of the run's step sizes.
-        config: of its steps, without segments.
+        workers: None for any number.
     """
 
     place: str
@@ -79,12 +76,8 @@ def decided_values(config: TrainConfig, images: int) -> Mapping[str, int | float
 
 
 class Plan:
-    """The segments of a run that continues after so many images, while a controller may add more.
-
-    Attributes:
-        config: of the run, with decided segments.
-        now: the present segment.
-        end: images at which it ends.
+    """The segments of a run that continues after so many images; a controller may add more. `config` includes decided
+    segments; `now` is the present segment, which ends at `end` images.
     """
 
     def __init__(self, config: TrainConfig, images: int) -> None:

@@ -164,8 +164,6 @@ def _r3gan(
 def _r3gan_schedules(
     presets: str, over_kimg: float, *, gamma: float, ema_kimg: float, augment_p: float
 ) -> dict[str, Published]:
-    """Seven schedules of half a cosine; `presets` is their source."""
-
     def falls(start: float, to: float, scheduler: str) -> Published:
         ramp = Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
         return Published(ramp, f"{presets}: {scheduler}")

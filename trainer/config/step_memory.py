@@ -1,9 +1,8 @@
-"""Estimated memory of a step on a worker's device, part by part, from the configuration alone. No torch.
+"""Estimated peak memory of a step on a worker's device, part by part, from the configuration alone. No torch.
 
-`network_size.device_gib` is the minimum, used for refusals; this is the expected peak. The multiples below come from
-steps traced by torch (trainer.steps.step_trace); a test compares estimate and trace for all families and presets.
-Savings of `activation_checkpointing` are ignored. Not included are workspaces of libraries (cuDNN, cuBLAS, the CUDA
-context: some hundred MiB) and the allocator's reserve.
+The multiples below come from steps traced by torch (trainer.steps.step_trace); a test compares estimate and trace for
+all families and presets. Savings of `activation_checkpointing`, workspaces of libraries (cuDNN, cuBLAS, the CUDA
+context: some hundred MiB) and the allocator's reserve are not included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -121,14 +120,12 @@ def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, 
 
 
 def _sizes(config: TrainConfig) -> Iterator[TrainConfig]:
-    """The configuration at each size in each segment."""
     for stretch in stretches(config):
         for size in stages(stretch.config, stretch.span):
             yield size.config
 
 
 def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) -> StepMemory:
-    """`sized` is the configuration at one size."""
     whole_g: float = generator_size(config).parameters
     whole_d = discriminator_size(config).parameters
     in_use: list[float] = [generator_size(sized).parameters, discriminator_size(sized).parameters]
@@ -173,8 +170,6 @@ def _activations(config: TrainConfig, workers: int) -> float:
 
 
 class _Judged(NamedTuple):
-    """Multiples of the discriminator's `kept` in passes without and with a penalty."""
-
     plain: float
     penalised: float
     passes: int

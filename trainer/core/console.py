@@ -1,6 +1,4 @@
-"""Messages and progress lines: rewritten every 2 s on a terminal, a new line every 10 s elsewhere. A closed or full
-output never ends a run.
-"""
+"""Messages and progress lines, every 2 s on a terminal, else every 10 s. A closed or full output ends no run."""
 
 import contextlib
 import sys

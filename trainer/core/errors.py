@@ -45,6 +45,7 @@ EXIT_CODES: Mapping[int, str] = MappingProxyType(
 
 SIMILAR = 0.6
 """Least similarity of a suggested word, as in `components.core.findings`."""
+_SHOWN = 200
 _RULE = "rule"
 _REFUSED = "not an accepted value"
 _NONE: Mapping[str, FieldInfo] = MappingProxyType({})
@@ -74,13 +75,9 @@ _BOUNDS: Mapping[str, str] = MappingProxyType(
 """The text of a bound, by its name in pydantic."""
 
 
-def _shown(value: object) -> str:
-    """The value as the user would write it: booleans as in JSON."""
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+def _value_text(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)  # booleans as in JSON
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 
 def visible(text: str) -> str:
@@ -92,22 +89,16 @@ def visible(text: str) -> str:
 
 
 class TrainerError(Exception):
-    """An error in the user's input or on the user's machine. Commands exit with code 2.
-
-    Attributes:
-        place: file, flag or config path of the value. `TrainConfig.<field>` where only the command line knows whether a
-            flag or a file gave it, and replaces it.
-        problem: one sentence on what is wrong.
-        value: the offending value, None for none.
-        allowed: the accepted values.
-        fix: the step that fixes it.
+    """An error in the user's input or on the user's machine. Commands exit with code 2. `place` is the file, flag or
+    config path of the value: `TrainConfig.<field>` where only the command line knows whether a flag or a file gave it,
+    and replaces it. `value` None: nothing to show; `fix` is the step that fixes it.
     """
 
     exit_code = EXIT_BAD_INPUT
 
     def __init__(self, *, place: str, problem: str, value: object = None, allowed: str = "", fix: str = "") -> None:
         self.place, self.problem, self.value, self.allowed, self.fix = place, problem, value, allowed, fix
-        rows = [("got", None if value is None else _short(_shown(value))), ("allowed", allowed), ("fix", fix)]
+        rows = [("got", None if value is None else _value_text(value)), ("allowed", allowed), ("fix", fix)]
         details = [f"  {label + ':':<9}{text}" for label, text in rows if text]
         super().__init__(visible("\n".join([self.headline, *details])))
 
@@ -149,9 +140,7 @@ class InUseError(TrainerError):
 
 
 class WorkerFailedError(Exception):
-    """Raised on the healthy workers when worker `rank` failed with anything but a TrainerError; `what` is its type and
-    message, the traceback is in that worker's output.
-    """
+    """Raised on the healthy workers when worker `rank` failed with anything but a TrainerError."""
 
     exit_code = EXIT_PEERS_LOST
 
@@ -178,9 +167,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def broken_rule(allowed: str, *, value: object = None, field: str = "", fix: str = "") -> PydanticCustomError:
-    """The error that a validator raises for `from_validation`. `value` None stands for the whole input; `field` names
-    the field of a rule about several.
-    """
+    """The error of a validator for `from_validation`; `value` None: the whole input, `field`: for a rule on several."""
     given = {"value": value, "field": field, "fix": fix}
     context = {"allowed": allowed, **{name: each for name, each in given.items() if each not in (None, "")}}
     return PydanticCustomError(_RULE, "{allowed}", context)
@@ -235,8 +222,6 @@ def from_validation(
 
 
 class _Location(NamedTuple):
-    """The path as people write it, its field, and all fields of the same object by name."""
-
     path: Sequence[str]
     field: FieldInfo | None
     siblings: Mapping[str, FieldInfo]
@@ -258,7 +243,6 @@ def _locate(loc: Sequence[int | str], known: Mapping[str, FieldInfo]) -> _Locati
 
 
 def _models_in(kind: Any) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
-    """The fields of each model in an annotation, by alias, with the model's name."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind.__name__, {each.alias or name: each for name, each in kind.model_fields.items()}
     for each in get_args(kind):
@@ -280,7 +264,6 @@ def _invalid_json(finding: ErrorDetails, place: str) -> TrainerError:
 
 
 def _allowed_values(finding: ErrorDetails) -> list[str]:
-    """The words that a literal field takes; empty for other fields."""
     expected = finding["ctx"]["expected"] if finding["type"] == "literal_error" else ""
     return re.findall(r"'([^']*)'", expected)
 
@@ -306,11 +289,10 @@ def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
         for name in _BOUNDS
         if hasattr(part, name)
     }
-    bounds = [_BOUNDS[name].format(_plain(bound)) for name, bound in {**declared, **crossed}.items()]
+    bounds = [
+        _BOUNDS[name].format(bound if isinstance(bound, int) else f"{bound:g}")
+        for name, bound in {**declared, **crossed}.items()
+    ]
     if kind:
         return " ".join([kind, " and ".join(bounds)]).strip()
     return finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-
-
-def _plain(bound: float) -> str:
-    return str(bound) if isinstance(bound, int) else f"{bound:g}"

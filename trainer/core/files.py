@@ -30,9 +30,7 @@ def is_intact(path: Path, sha256: str) -> bool:
 
 
 def try_lock(file: IO[bytes]) -> bool | None:
-    """Whether this process now holds the lock, until it closes the file or ends. None on a file system without locks;
-    OSError where locking fails.
-    """
+    """Whether this process now holds the lock; None on a file system without locks (OSError: locking fails)."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -148,9 +146,7 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block ends without an error. TrainerError: disk full or not
-    writable; `path` is then unchanged.
-    """
+    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable)."""
     temporary = path.with_name(f"{_TEMPORARY}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

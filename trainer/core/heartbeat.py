@@ -30,7 +30,6 @@ class Beat(NamedTuple):
     """A worker's latest sign of life.
 
     Attributes:
-        rank: over all nodes.
         steps: in this process, with networks of the same shape.
         images: of the run so far; less after a start from a checkpoint.
         at_sec: time.monotonic(), which all processes of a machine share and no clock jump moves.

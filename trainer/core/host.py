@@ -33,7 +33,6 @@ def versions() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    """Linux names the model on some architectures only."""
     lines = _CPUINFO.read_text("utf-8", "replace").splitlines() if _CPUINFO.exists() else []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, "") or platform.processor() or platform.machine()

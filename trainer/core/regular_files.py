@@ -18,14 +18,9 @@ _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """Read a regular file below a folder.
-
-    Args:
-        folder: links in it are allowed: the reader named it.
-        name: with slashes for subfolders, none of which may be a link.
-        most_bytes: limit of its size.
-
-    OSError with a readable `strerror`: missing (FileNotFoundError), unreadable, a link, not a file, too large.
+    """Read a regular file below a folder that the reader named, and which may be a link itself. The name may have
+    subfolders, none of which may be a link. OSError with a readable `strerror`: missing (FileNotFoundError),
+    unreadable, a link, not a file, larger than `most_bytes`.
     """
     with os.fdopen(open_regular(folder, name), "rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -78,9 +78,7 @@ def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> N
 
 @contextmanager
 def each_operation(noted: OnOperation) -> Iterator[None]:
-    """Call `noted` after every ATen operation with the operation (torch.ops.aten.addmm, without its overload),
-    positional and keyword arguments, and the result.
-    """
+    """Call `noted` after every ATen operation (torch.ops.aten.addmm, no overload) with its arguments and result."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
@@ -102,9 +100,7 @@ def leave_rendezvous(handler: "DynamicRendezvousHandler", deadline: float) -> No
 
 
 def forget_store(handler: "DynamicRendezvousHandler") -> object:
-    """Make the next rendezvous announce a new store for the workers; return the old one, which closes with the last
-    reference to it.
-    """
+    """Make the next rendezvous announce a new workers' store; the returned old one closes with its last reference."""
     before = handler._shared_tcp_store_server
     handler._bootstrap_store_info = handler._shared_tcp_store_server = None
     return before

@@ -109,8 +109,6 @@ def _find(path: Path, members: list[str], batch: str) -> str:
 
 @dataclass(frozen=True)
 class _Batches:
-    """Item n is the n-th batch file of the archive."""
-
     path: Path
     members: tuple[str, ...]
 
@@ -128,8 +126,7 @@ class _Batches:
         return Decoded(pixels.reshape(-1, *_SHAPE), labels)
 
 
-def _binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Records of one byte of label and 3,072 of pixels."""
+def _binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:  # a byte of label, 3,072 of pixels
     if not content or len(content) % (1 + _PIXELS):
         raise BrokenItemError(f"{len(content)} bytes are not whole records of {1 + _PIXELS}")
     records = np.frombuffer(content, np.uint8).reshape(-1, 1 + _PIXELS)
@@ -169,8 +166,6 @@ class _Array:
 
 
 class _Dtype:
-    """Replaces numpy.dtype."""
-
     def __init__(self, name: str | bytes, *_: object) -> None:
         self.name = name
 
@@ -179,9 +174,7 @@ class _Dtype:
 
 
 class _Bytes(bytes):
-    """Replaces the function for bytes in Python 3's old protocol. A class with `__setstate__`, or a pickle could set
-    attributes of it.
-    """
+    """Replaces Python 3's function for bytes in the old protocol; `__setstate__` blocks setting attributes."""
 
     def __new__(cls, text: str, encoding: str) -> Self:
         if encoding not in ("latin1", b"latin1"):

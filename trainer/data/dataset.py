@@ -46,9 +46,7 @@ def check_data(config: TrainConfig, folder: Path) -> None:
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
-    """Write the data set's shards unless the folder has an index. TrainerError: not writable, foreign files, or the
-    data set needs a source, with the command to run.
-    """
+    """Write the shards unless there is an index (TrainerError: not writable, foreign files, or no source)."""
     if (folder / INDEX_FILE).exists():
         return
     _check_preparable(config, folder)
@@ -64,13 +62,14 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
 
 def _check_preparable(config: TrainConfig, folder: Path) -> None:
     if foreign := foreign_file(folder):
-        out = _sibling(folder, config.model_copy(update={"dataset": "folder", "frames": 1}))
+        pictures = config.model_copy(update={"dataset": "folder", "frames": 1})
+        out = _sibling(folder, pictures)
         raise TrainerError(
             place="--data",
             problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
             value=str(folder),
             allowed="a folder of shards, or one that is empty or not there",
-            fix=f"for pictures: `{_pictures_command(config, folder, out)}`, then "
+            fix=f"for pictures: `{prepare_command(pictures, out, source=str(folder))}`, then "
             f"`{program()} train --preset few-images --data {shlex.quote(str(out))}`; "
             f"for {config.dataset}: name another folder",
         )
@@ -85,9 +84,7 @@ def _check_preparable(config: TrainConfig, folder: Path) -> None:
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
-    """Open the shards, hash them with `verify`, and compare them with the configuration. TrainerError: no shards, a
-    corrupt one, or another data set, shape, number of classes or domains.
-    """
+    """Open the shards and compare them with the configuration, and with their hashes if `verify` (TrainerError)."""
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
     if found != wanted:
@@ -122,8 +119,3 @@ def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedIma
 def _sibling(folder: Path, config: TrainConfig) -> Path:
     named = folder if folder.name not in ("", "..") else folder.resolve()
     return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")
-
-
-def _pictures_command(config: TrainConfig, folder: Path, out: Path) -> str:
-    images = {"dataset": "folder", "frames": 1}
-    return prepare_command(config.model_copy(update=images), out, source=str(folder))

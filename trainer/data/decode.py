@@ -106,12 +106,8 @@ def _one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """How a film becomes clips of `frames` frames.
-
-    Attributes:
-        stride: film frames between two frames of a clip; 2 halves the frame rate.
-        step: film frames between the starts of two clips.
-        squares: square crops of a frame, side by side, each with its own clips; 1 is the central square.
+    """How a film becomes clips: `stride` film frames between two frames of a clip, `step` between the starts of two
+    clips. `squares` crops of a frame, side by side, have their own clips; 1 is the central square.
     """
 
     resolution: int
@@ -201,7 +197,6 @@ class FilmDecoder:
 
 
 def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
-    """Each frame's squares, resized, [squares, C, H, W]."""
     import av
     from PIL import Image
 

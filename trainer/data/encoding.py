@@ -17,12 +17,8 @@ _OFFSET = np.dtype("<i8")
 
 
 class Encoding(BaseModel):
-    """Encoding of pictures in shards.
-
-    Attributes:
-        kind: png is lossless; jpeg is lossy, with colours at full resolution (4:4:4).
-        quality: Pillow's, for jpeg only.
-        resolution: stored height and width, if the loader shrinks them; 0 for those of the images.
+    """Encoding of pictures: lossless png, or jpeg of Pillow's `quality` with colours at full resolution (4:4:4).
+    `resolution` is the stored height and width, if the loader shrinks them; 0 for those of the images.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,9 +70,7 @@ class UndecodableError(Exception):
 
 
 class EncodedShard:
-    """The images of one shard of `encoded`, decoded on access; `shape` is as in training (UndecodableError: invalid
-    content).
-    """
+    """The images of one shard, decoded on access; `shape` is as in training (UndecodableError: invalid)."""
 
     def __init__(self, content: NDArray[np.uint8], num_images: int, shape: tuple[int, ...], encoding: Encoding) -> None:
         self._shape, self._encoding, self._num_images = shape, encoding, num_images

@@ -49,7 +49,6 @@ class SourceNote(_Model):
     """Origin and processing of the images.
 
     Attributes:
-        name: of the source, with its version.
         location: path or URL as given; empty for images in a Python package.
         content: identifies the content: hash of the archive, or of file names and sizes.
         official: whether it is the official one, and how that is known.
@@ -83,10 +82,8 @@ class ShardIndex(_Model):
     """Content of a folder of shards.
 
     Attributes:
-        version: of this format.
         shape: channels, height, width of an image; channels, frames, height, width of a clip.
         sha256: over all shards' hashes in order, and the labels' if any.
-        labels: None without labels.
         source: None in version 1.
         encoding: of pictures, in version 3; None for raw bytes, [n, *shape].
     """
@@ -213,7 +210,6 @@ class Recipe:
         classes: of the labels; empty for none.
         items: names for messages, in the order of the images.
         decode: images of an item by number, in `stored_shape`; raises BrokenItemError.
-        encoding: of pictures in shards; None for raw bytes.
     """
 
     dataset: str

@@ -63,7 +63,7 @@ class Tally:
     def hides(self, name: str, *, is_folder: bool = False) -> bool:
         """Whether the name or a parent folder is hidden; counts hidden entries, a folder once."""
         parts = name.split("/")
-        first = next((number for number, part in enumerate(parts) if _is_hidden(part)), None)
+        first = next((number for number, part in enumerate(parts) if part.startswith(".") or part == "__MACOSX"), None)
         if first is None:
             return False
         hidden = "/".join(parts[: first + 1])
@@ -135,8 +135,3 @@ def table(skipped: Collection[Skipped], most_rows: int = 20) -> list[str]:
     ]
     more = len(skipped) - most_rows
     return [*lines, f"  and {more} more kinds and reasons"] if more > 0 else lines
-
-
-def _is_hidden(part: str) -> bool:
-    """Also the folder that macOS adds to archives."""
-    return part.startswith(".") or part == "__MACOSX"

@@ -60,9 +60,7 @@ class Sampler:
 
 @functools.lru_cache(maxsize=4)  # a batch touches at most two epochs of a stream unless the data set is tiny
 def _permutation(num_images: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
-    """The order of one epoch of a stream, fixed by NumPy's version (PCG64, Generator.permutation), which the record
-    holds.
-    """
+    """The order of one epoch of a stream, fixed by the version of NumPy in the record."""
     words = [seed, epoch, stream] if stream else [seed, epoch]
     order: NDArray[np.int64] = np.random.Generator(np.random.PCG64(words)).permutation(num_images)
     return order
@@ -89,11 +87,8 @@ def no_draws(images: int) -> Mapping[str, Tensor]:
 
 @dataclass(frozen=True)
 class Reals:
-    """This worker's share of a global batch, on the CPU.
-
-    Attributes:
-        pinned: pixels, labels if any, and draws; packed and pinned if requested.
-        order: digest of the images' order.
+    """This worker's share of a global batch on the CPU: pixels, labels if any, and draws; `order` is a digest of the
+    images.
     """
 
     pinned: PinnedBatch
@@ -137,9 +132,7 @@ class Loader:
         self.stall_sec = 0.0
 
     def take(self, images: int, following: int | None = None) -> Reals:
-        """This worker's share of the batch after `images` images; prefetches the next ones. `following` is the next
-        position, if it is not right after this batch.
-        """
+        """This worker's share of the batch after `images`; prefetches the batches from `following` on."""
         began = time.perf_counter()
         for position in [position for position in self._ahead if position < images]:
             self._ahead.pop(position).cancel()

@@ -151,8 +151,6 @@ def _crops_recipe(
 
 @dataclass(frozen=True)
 class _Crops:
-    """Item n is the n-th photograph with all its crops."""
-
     paths: tuple[Path, ...]
     resolution: int
     channels: int

@@ -12,9 +12,7 @@ _ALIGNED_BYTES = 512
 
 
 class PinnedBatch:
-    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, `pin` makes it page-locked (needs
-    a GPU).
-    """
+    """Tensors by name on the CPU; `pack` puts them into one block for a single copy, page-locked with `pin`."""
 
     def __init__(self, contents: Mapping[str, Tensor], *, pack: bool = False, pin: bool = False) -> None:
         self.contents, self._packed = dict(contents), None

@@ -40,8 +40,6 @@ MOST_BYTES = 8 << 30
 
 
 class _Head(BaseModel):
-    """First line: what is being prepared."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
@@ -65,13 +63,14 @@ class Entry(BaseModel):
     labels: tuple[int, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
+    def is_intact(self, folder: Path) -> bool:
+        """Whether the shard has its hash."""
+        return self.shard.num_images == 0 or is_intact(folder / self.shard.file, self.shard.sha256)
+
 
 class Journal:
-    """The journal of one folder, held by one process. Use `open`.
-
-    Attributes:
-        finished: intact entries by shard number.
-        damaged: files that changed after they were finished.
+    """The journal of one folder, held by one process. Use `open`. `finished` are intact entries by shard; `damaged` are
+    files that changed after they were finished.
     """
 
     def __init__(self, file: IO[bytes], finished: dict[int, Entry], damaged: tuple[str, ...]) -> None:
@@ -80,9 +79,7 @@ class Journal:
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path, recipe: Recipe) -> Iterator[Self]:
-        """Start or continue a journal, comparing hashes, until the block ends. TrainerError: another data set, source
-        or settings; another process works on it; not writable.
-        """
+        """Start or continue a journal until the block ends (TrainerError: foreign content, in use, not writable)."""
         path = folder / JOURNAL_FILE
         if (folder / INDEX_FILE).exists() and not path.exists():
             raise _occupied_error(folder, "a data set that this command did not begin")
@@ -103,7 +100,7 @@ class Journal:
             _lock(file, folder)
             file.seek(0)
             entries = _read(file, recipe, folder)
-            finished = {number: entry for number, entry in entries.items() if _is_shard_intact(folder, entry.shard)}
+            finished = {number: entry for number, entry in entries.items() if entry.is_intact(folder)}
             damaged = tuple(entry.shard.file for number, entry in entries.items() if number not in finished)
             yield cls(file, finished, damaged)
 
@@ -156,16 +153,10 @@ def _lock(file: IO[bytes], folder: Path) -> None:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """A line's entry; None if it is damaged and its shard must be written again."""
     try:
         return Entry.model_validate_json(line)
     except ValidationError:
         return None
-
-
-def _is_shard_intact(folder: Path, shard: Shard) -> bool:
-    path = folder / shard.file
-    return shard.num_images == 0 or is_intact(path, shard.sha256)
 
 
 def _occupied_error(folder: Path, content: str) -> TrainerError:
@@ -206,9 +197,7 @@ _Message = tuple[int, Decoded | Broken | _Failed]
 
 
 def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
-    """Each item's number and result, from this process for 1 worker. Close the generator to end the processes early.
-    TrainerError: a process was killed, or the source is unreachable.
-    """
+    """Each item's number and result; 1 worker is this process (TrainerError: a process was killed, or the source)."""
     if workers <= 1:
         yield from (_unwrap((item, _decode(recipe, item))) for item in items)
         return
@@ -293,7 +282,8 @@ def prepare(
         damaged = journal.damaged
         if not todo and (folder / INDEX_FILE).exists():
             index = ShardIndex.read(folder)
-            if _labels_intact(index, folder):
+            # The journal only covers the shards.
+            if index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256):
                 if progress is not None:
                     progress.found_all()
                 return index
@@ -372,11 +362,6 @@ def _write_labels(recipe: Recipe, entries: list[Entry], folder: Path) -> LabelsF
     return LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / _LABELS_FILE, labels))
 
 
-def _labels_intact(index: ShardIndex, folder: Path) -> bool:
-    """The journal only covers the shards."""
-    return index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256)
-
-
 class _Hashing:
     """Hashes what is written, so that disk errors show when the file is read."""
 
@@ -389,7 +374,6 @@ class _Hashing:
 
 
 def _write_array(path: Path, array: NDArray[np.uint8] | NDArray[np.int64]) -> str:
-    """Write NumPy's format and return the file's hash."""
     with atomic_writer(path) as file:
         hashing = _Hashing(file)
         np.lib.format.write_array(hashing, np.ascontiguousarray(array), allow_pickle=False)

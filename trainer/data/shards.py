@@ -31,8 +31,6 @@ class _Images(Protocol):
 
 @dataclass(frozen=True)
 class _Slices:
-    """Decodes images in memory: item n is the n-th shard."""
-
     images: NDArray[np.uint8]
     labels: NDArray[np.int64] | None
     size: int
@@ -115,9 +113,7 @@ class ShardedImages:
         return self.index.num_classes
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Copy these images, [len(indices), C, H, W] or [len(indices), C, T, H, W]; encoded ones are decoded in the
-        calling thread (TrainerError: one is damaged).
-        """
+        """Copy these images, [len(indices), *shape], decoded in the calling thread (TrainerError: damaged)."""
         images = np.empty((len(indices), *self.index.shape), dtype=np.uint8)
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(shard_of):
@@ -167,7 +163,6 @@ def labels_missing(place: str, dataset: str) -> TrainerError:
 
 
 def _open_map(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
-    """A shard's images (TrainerError: missing, or not as in the index)."""
     try:
         images: NDArray[np.uint8] = np.load(folder / shard.file, mmap_mode="r")
     except (OSError, ValueError, EOFError):
@@ -191,7 +186,7 @@ def _open_map(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
 
 
 def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> TrainerError:
-    """The error of a shard that cannot be decoded: damage if its hash is wrong, else a fault of its writer."""
+    """Damage if the hash is wrong, else a fault of the writer."""
     try:
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
     except TrainerError as damage:

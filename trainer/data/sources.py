@@ -99,9 +99,7 @@ def is_remote(source: str) -> bool:
 
 
 def fetch(source: str, copies: Path) -> Path:
-    """A local path of a file: itself, or a copy under `copies`, the data set's folder, written atomically.
-    TrainerError: no such file, storage is unreachable, or the disk is full.
-    """
+    """Path of a local file, or of an atomic copy under `copies` (TrainerError: none, unreachable, or disk full)."""
     if not is_remote(source):
         check_reachable(Path(source))
         if not Path(source).is_file():
@@ -164,7 +162,6 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def _open_store(url: str) -> tuple["FsspecStore", str]:
-    """The store of a URL, and the path in it."""
     from obstore.fsspec import FsspecStore
 
     scheme, account, path = split_url(url)
@@ -258,7 +255,6 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Status of a link's target; None for a broken link."""
     try:
         return path.stat()
     except OSError as error:
@@ -338,9 +334,7 @@ def _check_expansion(member: zipfile.ZipInfo) -> None:
 
 
 def files_in(source: str, copies: Path) -> FileSet:
-    """The files of a folder, a zip archive (.zip) or a bucket (TrainerError: no such source). A remote archive is kept
-    under `copies`, the data set's folder, during the preparation.
-    """
+    """The files of a folder, .zip archive or bucket (TrainerError: none); remote archives are copied to `copies`."""
     if source.lower().endswith(".zip"):
         return _Zip(fetch(source, copies))
     if is_remote(source):
@@ -369,10 +363,8 @@ def fingerprint(sizes: Mapping[str, int]) -> str:
 
 
 class _OpenZip(NamedTuple):
-    """An archive with its members by their listed names; of duplicates the last."""
-
     archive: zipfile.ZipFile
-    members: Mapping[str, zipfile.ZipInfo]
+    members: Mapping[str, zipfile.ZipInfo]  # by listed name; of duplicates the last
 
 
 @functools.lru_cache(maxsize=1)  # one archive per process; reading its directory takes seconds

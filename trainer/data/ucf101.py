@@ -7,7 +7,7 @@ K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes 
 (`ucfTrainTestlist/`). Clips do not overlap unless --step says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainer.core.errors import TrainerError
@@ -42,9 +42,10 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
     classes = _classes(read_text(files, _list(files, sizes, _CLASSES)), source)
     parts = ("train", "test") if split == "all" else (split,)
     wanted = [
-        name
+        line.split()[0]  # Class/film.avi; training lists add the class number
         for part in parts
-        for name in _split_names(read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")))
+        for line in read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")).splitlines()
+        if line.strip()
     ]
     labels = tuple(_label(name, classes, films, source) for name in wanted)
     names = tuple(films[name] for name in wanted)
@@ -94,11 +95,6 @@ def _classes(text: str, source: str) -> dict[str, int]:
             fix="unpack it again",
         )
     return numbered
-
-
-def _split_names(text: str) -> Sequence[str]:
-    """Films of a list, `Class/film.avi`; training lists add the class number."""
-    return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def _label(name: str, classes: Mapping[str, int], films: Mapping[str, str], source: str) -> int:

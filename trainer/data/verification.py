@@ -33,13 +33,8 @@ _PATIENCE_SEC = 5.0
 
 
 class Verified(BaseModel):
-    """When and where a node's data was compared.
-
-    Attributes:
-        key: of the files at that time.
-        at: seconds since 1970.
-        sec: duration.
-        remembered: by an earlier session; nothing was read in this one.
+    """When, where and how long (`sec`) a node's data was compared; `key` is of the files at that time. `remembered`: by
+    an earlier session; nothing was read in this one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,9 +83,8 @@ class Verification:
             raise self._failure
 
     def finish(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until all nodes are done, or a worker has to `stop`; return whether one had to. Polls, so that no
-        collective times out. TrainerError on every rank: a damaged file.
-        """
+        """Wait until all nodes are done, or a worker has to `stop` (True). TrainerError on every rank: damage."""
+        # Polls, so that no collective times out.
         while self._world.agree(self._is_reading()):
             if self._world.agree(stop()):
                 return True
@@ -130,7 +124,6 @@ class Verification:
 
 
 def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
-    """Hash of the index and the status of all its files."""
     parts = [data.index.model_dump_json()]
     for file in files:
         path = data.folder / file.name

@@ -22,11 +22,7 @@ class _Pending(NamedTuple):
 
 
 class AsyncAllreduce(DistributedDataParallel):
-    """Averages gradients on the CPU over a group (None: the default one); they are ready after `wait`.
-
-    Attributes:
-        waited_sec: total time in `wait`.
-    """
+    """Averages gradients on the CPU over a group; `waited_sec` is the total time in `wait`."""
 
     def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
         # One message per network: there is time to send it, and every further one wakes both workers.
@@ -47,7 +43,7 @@ def _send(
     pending: _Pending,
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # missing in torch.distributed's annotations
 ) -> torch.futures.Future[torch.Tensor]:
-    """Gradients are views of the bucket, so the average arrives in place."""
+    # Gradients are views of the bucket, so the average arrives in place.
     gradients = bucket.buffer().mul_(1 / dist.get_world_size(pending.group))
     work = dist.all_reduce(gradients, group=pending.group, async_op=True)
     assert work is not None, "asynchronous"

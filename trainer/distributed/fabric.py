@@ -50,11 +50,9 @@ def check_fabric(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> FabricRecord:
-    """Measure the fabric unless there is nothing to measure; all workers call it together and get the same verdict.
-
-    `min_gbps` is the minimum bus bandwidth to start the job, None for no demand; `expected` is the launcher's. A demand
-    is measured whatever devices the kernel lists: GPUDirect-TCPX uses ordinary network cards. Without a demand it is
-    measured, and passes, if the job sets NCCL's network (NCCL_NET).
+    """Measure the fabric if there is anything to measure; all workers call it together and get the same verdict.
+    `min_gbps` is the minimum to start the job; it is measured whatever devices the kernel lists: GPUDirect-TCPX uses
+    ordinary network cards. Without one it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -82,23 +80,16 @@ def check_fabric(
 
 
 def _skip_reason(world: "World", min_gbps: float | None) -> str:
-    """Why there is nothing to measure; empty if there is."""
     if world.world_size == 1:
         return "one process: nothing to measure"
     if world.on_xla:
         return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
-    if min_gbps is None and not _has_nccl_net(world):
+    if min_gbps is None and not (world.backend == "nccl" and all(world.gather("NCCL_NET" in os.environ))):
         return "not asked for: no --fabric-min-gbps"
     return ""
 
 
-def _has_nccl_net(world: "World") -> bool:
-    """Whether every worker has NCCL_NET set."""
-    return world.backend == "nccl" and all(world.gather("NCCL_NET" in os.environ))
-
-
 def _sizes(world: "World") -> Sequence[int]:
-    """Sizes that fit into a share of the free memory on every worker's GPU; always the first."""
     if world.device.type != "cuda":
         return _CPU_BYTES
     import torch
@@ -108,7 +99,6 @@ def _sizes(world: "World") -> Sequence[int]:
 
 
 def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -> list[FabricPoint]:
-    """Measure sizes in ascending order within the time budget; always the first."""
     import torch
     from torch import distributed as dist
 

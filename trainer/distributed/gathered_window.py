@@ -1,10 +1,9 @@
 """Regather weights of a sharded network that a double backward reads, a few units at a time.
 
-A penalty differentiates the logits inside the forward and is differentiated itself in the backward (trainer.steps
-.losses). FSDP2 gathers a unit's weights for its forward and for the first backward through its outputs, but the graph
-of the double backward saved the same weights and finds them freed (torch 2.15: "its data is not allocated yet"). FSDP2
-only empties the storage of a gathered weight and refills the same one later, so it is enough to recognise saved weights
-and gather their unit before they are read.
+A penalty differentiates the logits inside the forward and is differentiated itself in the backward
+(trainer.steps.losses). FSDP2 frees a unit's weights after its first backward, but the graph of the double backward
+saved them (torch 2.15: "its data is not allocated yet"). FSDP2 only empties the storage of a gathered weight and
+refills the same one later, so it is enough to recognise saved weights and gather their unit before they are read.
 """
 
 from collections.abc import Sequence
@@ -23,8 +22,6 @@ SIZE = 2
 
 
 class _SavedWeight(NamedTuple):
-    """A weight that a graph saved, or a view of one."""
-
     storage: torch.UntypedStorage
     unit: "FSDPModule"
     tensor: Tensor

@@ -1,9 +1,8 @@
 """Data parallelism inside a compiled loss, whose backward averages some gradients while it computes others.
 
-torch.compile makes one operation of a whole backward, so DistributedDataParallel around it sees gradients only at the
-end and computes nothing during communication. Inside, a message leaves as soon as its gradients exist
-(`averages_first`), and the compiler waits for it as late as it can; all workers send in the same order, compiled or
-not.
+torch.compile makes one operation of a whole backward, so DistributedDataParallel around it sees gradients only at its
+end. Inside, a message leaves as soon as its gradients exist (`averages_first`), and the compiler waits for it as late
+as it can; all workers send in the same order, compiled or not.
 """
 
 from itertools import accumulate
@@ -19,9 +18,7 @@ from trainer.core.torch_private import all_reduce_in_graphs
 
 
 class InGraphAverage(nn.Module):
-    """A loss whose gradients are averaged over the default group at the end of each backward, compiled or not; all
-    workers make the same backwards.
-    """
+    """A loss whose backwards average gradients over the default group, compiled or not; all workers make the same."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
@@ -75,8 +72,6 @@ def averages_first(graph: Graph) -> None:
 
 
 class _Averaged(torch.autograd.Function):
-    """The identity on parameters, which averages their gradients in one message."""
-
     @staticmethod
     def forward(ctx: Any, *parameters: Tensor) -> tuple[Tensor, ...]:
         return tuple(parameter.view_as(parameter) for parameter in parameters)

@@ -11,9 +11,7 @@ MAX_BYTES = 1 << 28
 
 
 def encode(value: object, kind: Any = None) -> bytes:
-    """Encode a value of type `kind` (a NamedTuple, a model, a tuple of these), None for plain JSON: numbers, text,
-    lists. TypeError or pydantic's error for another type.
-    """
+    """Encode a value of type `kind`, None for plain JSON (TypeError or pydantic's error: another type)."""
     plain = value if kind is None else _adapter(kind).dump_python(value, warnings="error")
     return json.dumps(plain).encode()
 

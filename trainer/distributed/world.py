@@ -49,8 +49,7 @@ class World:
         rank: 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides
             about images, `shard_rank` about weights.
         backend: gloo, nccl, xla, or none for a single process.
-        control_ref: of `control`, weak: a script keeps its world to its end, and a group's thread that outlives the
-            interpreter aborts the process.
+        control_ref: of `control`, weak: a group's thread that outlives the interpreter aborts the process.
         thread_ref: of the group for `for_thread`.
         mesh: all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process.
     """
@@ -201,9 +200,7 @@ class World:
 
     @staticmethod
     def settled_sec(modules: Iterable[nn.Module]) -> float | None:
-        """Seconds that `settle` waited for these modules so far; None if it never waits for them: one worker, a GPU, or
-        averages inside of a graph.
-        """
+        """Seconds that `settle` waited for these modules so far; None if it never waits for them."""
         waits = [module.waited_sec for module in modules if isinstance(module, AsyncAllreduce)]
         return sum(waits) if waits else None
 
@@ -267,9 +264,7 @@ class World:
         return get_result
 
     def total(self, value: torch.Tensor) -> torch.Tensor:
-        """The sum of every worker's int64 scalar, on every worker: one all_reduce of eight bytes. On CUDA the result
-        stays on the device and the process does not wait; elsewhere it is on the CPU.
-        """
+        """The sum of every worker's int64 scalar, on every worker. On CUDA asynchronous; elsewhere on the CPU."""
         on_gpu = value.device.type == "cuda"
         total = value.clone() if on_gpu else value.cpu()
         if self.control is not None:
@@ -319,7 +314,6 @@ class World:
 
 
 def _data_dimensions(mesh: "DeviceMesh") -> list[tuple[int, str]]:
-    """Mesh dimensions along which batches are divided, with their indices."""
     return [(number, name) for number, name in enumerate(mesh.mesh_dim_names or ()) if name in (REPLICATE, SHARD)]
 
 
@@ -362,9 +356,7 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
 def get_mesh(
     world_size: int, num_nodes: int, device: torch.device, shard: Shard, pipeline_stages: int = 1
 ) -> "DeviceMesh":
-    """The mesh of all workers; all call it together. A pipeline's stages are neighbours: on one node, if its number of
-    workers is even.
-    """
+    """The mesh of all workers; all call it together. A pipeline's stages are neighbours, if possible on one node."""
     from torch.distributed.device_mesh import init_device_mesh
 
     shapes = {

@@ -46,9 +46,7 @@ def _multislice_setting(name: str) -> str:
 
 
 def join() -> tuple[Ranks, torch.device]:
-    """Open this process's device; ranks as PJRT counts. TrainerError: PJRT gives this process several devices, or does
-    not know the other processes.
-    """
+    """Open this process's device; ranks as PJRT counts (TrainerError: several devices, or unknown processes)."""
     started = Ranks.from_environment()
     local_world_size = started.world_size // started.num_nodes
     if local_world_size > 1:

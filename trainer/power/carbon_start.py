@@ -55,9 +55,7 @@ class StartWhen(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """When to start, and why; `window`: in a window below the limit. `mean` is over the job in the limit's unit, None
-    if unknown.
-    """
+    """When to start, and why; `window`: in a window below the limit. `mean` over the job, None if unknown."""
 
     at: datetime
     window: bool
@@ -144,7 +142,6 @@ def decide(goal: StartWhen, forecast: Forecast, now: datetime) -> Decision:
 
 
 def _starts(goal: StartWhen, now: datetime, known_until: datetime) -> Iterator[datetime]:
-    """Start times to consider: while the forecast covers the whole job, and the latest one."""
     start, length = now, timedelta(hours=goal.hours)
     while start < goal.latest and start + length <= known_until:
         yield start

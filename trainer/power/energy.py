@@ -195,7 +195,6 @@ def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReadin
 
 
 def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
-    """The GPU's meter, or the estimate if driver or board have no counter."""
     try:
         nvml.nvmlInit()
         return NvmlMeter(nvml, gpu)

@@ -40,9 +40,7 @@ class Quantity(NamedTuple):
 
     Attributes:
         word: the first word of a condition.
-        column: of its values in a file.
         best: name of the lowest value.
-        digits: format of a value.
         below: upper limit of every value; `absurd` is the message for larger ones.
         services: whether the services know it.
     """
@@ -81,9 +79,7 @@ class Interval(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A forecast: `intervals` in order, without overlaps, gaps allowed; `source` without secrets; `note` is the file's
-    comment.
-    """
+    """A forecast: `intervals` in order, gaps allowed; `source` without secrets; `note` is the file's comment."""
 
     intervals: tuple[Interval, ...]
     source: str
@@ -215,7 +211,6 @@ def _intervals(points: Sequence[_Point], of: Quantity) -> tuple[Interval, ...]:
 
 
 def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
-    """Each value until the next, or for its own length."""
     last = points[-1]
     ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
     for point, end in zip(points, ends, strict=True):

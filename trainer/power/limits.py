@@ -23,13 +23,11 @@ _SLOWDOWN_FLAG = "--max-slowdown"
 
 
 class PowerAsked(NamedTuple):
-    """The requested limits.
+    """The requested limits of each GPU; None leaves a limit.
 
     Attributes:
-        watts: power limit of each GPU; None leaves it. `auto` searches the one with the most images per joule.
-        clock_mhz: highest graphics clock of each GPU; None leaves it.
+        auto: search the power limit with the most images per joule, `window_sec` per step.
         max_slowdown: share of images per second that the search may lose, 0..1.
-        window_sec: of each step of the search.
         shares: whether a controller may set shares of the limits while the run trains.
     """
 
@@ -83,9 +81,7 @@ class Limiter:
             self._troubles = ["there is no GPU in this run"]
 
     def begin(self, on_event: OnEvent) -> None:
-        """Set the requested limits, or the first step of the search; all workers call it together. `on_event` writes
-        events, on rank 0.
-        """
+        """Set the limits, or start the search; all workers call it together. `on_event` writes events on rank 0."""
         self._on_event = on_event
         if self._troubles:
             self._give_up(self._troubles)
@@ -106,9 +102,7 @@ class Limiter:
         self._record_limits(reports, self.choice)
 
     def after(self, line: Mapping[str, Any]) -> bool:
-        """Pass a statistics line, equal on every worker, to the search; return whether `choice` changed. All call it
-        together.
-        """
+        """Pass a statistics line to the search; return whether `choice` changed. All workers call it together."""
         search = self._search
         if search is None:
             return False
@@ -131,9 +125,7 @@ class Limiter:
         return step.done
 
     def set_share(self, share: float) -> str:
-        """Set each GPU to a share of its original power limit; all workers call it together. Returns why that failed,
-        for good; empty on success.
-        """
+        """Set each GPU to a share of its original power limit on all workers; return why that failed, or empty."""
         if self._troubles:
             return "; ".join(self._troubles)
         reports = self._gather_reports(self._node.set_share(share))
@@ -158,8 +150,7 @@ class Limiter:
                 self._on_event("power-restored", gpus=changed, troubles=troubles, failures=self._failed_undos)
 
     def _gather_reports(self, report: Report) -> list[Report] | None:
-        """Every worker's report; None if a node failed, after all were restored."""
-        reports = self._world.gather(report, Report)
+        reports = self._world.gather(report, Report)  # None: a node failed, and all were restored
         if troubles := [each.trouble for each in reports if each.trouble]:
             self._give_up(troubles)
             return None
@@ -171,7 +162,6 @@ class Limiter:
         self._world.run_on_rank0(lambda: self._on_event("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
 
     def _give_up(self, troubles: Sequence[str]) -> None:
-        """The run continues without limits."""
         self._search, self._troubles = None, list(troubles)
         self.undo()
         self.choice = f"no limit: {'; '.join(troubles)}"

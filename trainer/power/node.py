@@ -16,12 +16,8 @@ CLOCK_FLAG = "--clock-limit-mhz"
 
 
 class Report(NamedTuple):
-    """What one node did.
-
-    Attributes:
-        watts: power limit by GPU; None if unchanged.
-        floor: lowest share of its original limit that every GPU of the node can have.
-        trouble: why it failed; empty on success.
+    """What one node did: power limit by GPU, None if unchanged; why it failed, empty on success. `floor` is the lowest
+    share of its original limit that every GPU of the node can have.
     """
 
     watts: dict[str, float | None]
@@ -43,9 +39,7 @@ class NodeLimits:
         self.trouble = self._open(node_rank, gpus) if gpus else ""
 
     def check(self, watts: float | None, clock_mhz: int | None) -> None:
-        """Raise TrainerError, with GPU and range, for impossible values; a GPU without a known range fails when it is
-        set.
-        """
+        """Raise TrainerError, with GPU and range, for impossible values; unknown ranges fail when set."""
         for board in self._boards:
             with contextlib.suppress(self._nvml.NVMLError):
                 if watts is not None:
@@ -54,9 +48,7 @@ class NodeLimits:
                     _check(CLOCK_FLAG, clock_mhz, board.clocks_mhz(), "MHz", board.name)
 
     def begin(self, *, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
-        """Save the present settings, then set the requested ones; None leaves a setting. `limit`: power limits change
-        now or later.
-        """
+        """Save the present settings, then set the requested ones; `limit`: power limits change now or later."""
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 
     def set_share(self, share: float) -> Report:
@@ -64,9 +56,7 @@ class NodeLimits:
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
-        """Restore what was changed: a description, empty for nothing, and failures with reasons, which the next call
-        retries.
-        """
+        """Restore what was changed: a description, and failures with reasons, which the next call retries."""
         if self._note is None:
             return "", []
         failed, troubles, done = dict[str, BoardState](), list[str](), list[str]()

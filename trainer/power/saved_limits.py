@@ -25,11 +25,8 @@ class Range(NamedTuple):
 
 
 class BoardState(NamedTuple):
-    """Settings of a GPU (`uuid` as NVML writes it, GPU-...) before a change.
-
-    Attributes:
-        limit_mw: power limit in milliwatts; None if unchanged.
-        clocks: whether its clocks get locked. NVML does not report previous locks, so undoing unlocks.
+    """Settings of a GPU (`uuid` as NVML writes it, GPU-...) before a change; None: its limit is unchanged. `clocks`:
+    they get locked. NVML does not report previous locks, so undoing unlocks.
     """
 
     uuid: str
@@ -146,9 +143,7 @@ class Note(NamedTuple):
 
 
 def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
-    """Restore what killed runs left on this node; one sentence for each note. `folder` None is the node's; `nvml` is
-    pynvml or a fake, None imports it if needed.
-    """
+    """Restore what killed runs left on this node; one sentence for each note. None: the node's folder, pynvml."""
     found = sorted((folder or saved_limits_folder()).glob(_PATTERN))
     return [sentence for path in found if (sentence := _undo(path, nvml))]
 

@@ -19,9 +19,7 @@ _LEAST_SAMPLES = 5
 
 
 class Measured(NamedTuple):
-    """One step of the ladder: medians over the window, of the whole job and all devices with known energy. `share` is
-    of the original limit.
-    """
+    """One step of the ladder: medians over the window, of the whole job and all devices with known energy."""
 
     share: float
     images_per_sec: float
@@ -37,13 +35,7 @@ class Step(NamedTuple):
 
 
 class Search:
-    """One search.
-
-    Attributes:
-        ladder: shares to try, falling, the first 1.
-        max_slowdown: share of the first step's images per second that may be lost, 0..1.
-        window_sec: of each step, at least.
-    """
+    """One search over a falling `ladder` of shares, the first 1; each step takes at least `window_sec`."""
 
     def __init__(self, ladder: Sequence[float], max_slowdown: float, window_sec: float = WINDOW_SEC) -> None:
         self._ladder, self._max_slowdown, self._window_sec = ladder, max_slowdown, window_sec
@@ -56,16 +48,13 @@ class Search:
         self._begin()
 
     def _begin(self) -> None:
-        """Start a new step, measured from some seconds after its limit was set."""
-        self._set_at: float | None = None
+        self._set_at: float | None = None  # measures start some seconds later
         self._last: Mapping[str, Any] | None = None
         self._samples: list[tuple[float, float]] = []
         self._measured_sec = 0.0
 
     def see(self, line: Mapping[str, Any]) -> Step | None:
-        """Process a statistics line under the present limit; return the change, if any. It reads images, wall_sec,
-        energy_joules and resolution.
-        """
+        """Process a statistics line (images, wall_sec, energy_joules, resolution); return the change, if any."""
         if line["resolution"] != self._resolution:
             # Progressive networks: a new resolution is a new job. The very first line sets the first one.
             resumes = self._resolution is not None

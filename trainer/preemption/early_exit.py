@@ -1,10 +1,9 @@
 """Exit in the middle of a compilation, which cannot be interrupted, without losing anything.
 
-Workers agree on a stop between steps. While losses compile, at a session's start or at a later shape, no step ends for
-minutes, but the launcher kills workers half a minute after the signal (torchrun's --shutdown-timeout). Compilers are
-C++, or helper processes that the same signal may have ended so that they never answer. So the loop saves before it
-compiles (trainer.run.loop), and a thread may then end the process at any moment: half a step is lost, which is repeated
-from the same state and random draws, to the bit.
+Workers agree on a stop between steps, but compilations take minutes and the launcher kills workers half a minute after
+the signal (torchrun's --shutdown-timeout). Compilers are C++, or helper processes that the same signal may have ended.
+So the loop saves before it compiles (trainer.run.loop), and a thread may then end the process at any moment: half a
+step is lost and repeated from the same state and random draws, to the bit.
 """
 
 import os

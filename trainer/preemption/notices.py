@@ -23,15 +23,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Notice(NamedTuple):
-    """One notice.
+    """One notice, seen at seconds since 1970; `deadline` is when the node goes, ISO 8601 as the cloud wrote it, if
+    known.
 
-    Attributes:
-        kind: spot-interruption, lifecycle-terminate (an Auto Scaling group or scale set removes the node), max-hours
-            (the job's time is over), rebalance (an interruption is likely: save and continue), host-maintenance (the
-            host goes away within an hour or pauses for seconds: save and continue until shutdown), or host-restart (the
-            machine restarts soon, here or on another host).
-        seen_at: seconds since 1970.
-        deadline: when the node goes, ISO 8601 as the cloud wrote it; empty if unknown.
+    Kinds: spot-interruption, lifecycle-terminate (an Auto Scaling group or scale set removes the node), max-hours (the
+    job's time is over), rebalance (an interruption is likely: save and continue), host-maintenance (the host goes away
+    within an hour or pauses for seconds: save and continue until shutdown), host-restart (the machine restarts soon,
+    here or on another host).
     """
 
     kind: Kind

@@ -67,7 +67,7 @@ class Watcher(threading.Thread):
                     if notice.stops:
                         os.kill(os.getpid(), signal.SIGTERM)
                         return
-            self._ended.wait(self._wait_sec())
+            self._ended.wait(max(0.0, min(self._left_sec(), self._poll_sec)))
 
     def close(self) -> None:
         """End the thread."""
@@ -88,9 +88,6 @@ class Watcher(threading.Thread):
             return []
         self._last_error = ""
         return found
-
-    def _wait_sec(self) -> float:
-        return max(0.0, min(self._left_sec(), self._poll_sec))
 
 
 def _sentence(notice: Notice) -> str:

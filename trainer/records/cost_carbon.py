@@ -94,7 +94,6 @@ def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
 
 
 def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[CapacityUse]:
-    """A session's nodes by kind; nodes without a kind form one."""
     kinds = [*session.capacity, *[""] * (session.num_nodes - len(session.capacity))]
     for kind, num_nodes in Counter(kinds).items():
         capacity, per_hour = price(kind, context)
@@ -151,9 +150,8 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
 
 
 def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Quantity, Quantity, Quantity]]:
-    """Facility joules, PUE and carbon intensity of each data centre, in the order of sessions. Sessions without a line
-    have unknown energy, and only count if there is no other.
-    """
+    """Facility joules, PUE and carbon intensity of each data centre, in the order of sessions."""
+    # Sessions without a line have unknown energy, and only count if there is no other.
     known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
     by_site: dict[tuple[Quantity, Quantity], list[Quantity]] = {}
     for number, joules in (known or {max(sessions): _NO_ENERGY}).items():
@@ -182,9 +180,7 @@ def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: f
 
 
 def _embodied(session: SessionRecord, context: RunContext, field: str) -> Quantity:
-    """The session's share of manufacturing by hours of use; `field` of the context has the emissions or one end of the
-    range.
-    """
+    """The session's share of manufacturing by hours of use, from `field` of the context."""
     cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a machine")
     if not cards:
         return Quantity.absent("gCO2e", "the launcher did not say how many accelerators a node has")

@@ -18,19 +18,14 @@ class DecisionRecord(Frozen):
     """One decision.
 
     Attributes:
-        at: when, UTC.
         images: real images shown before it.
         knob: what was changed: batch_size, loader_threads and so on.
-        value: from then on.
-        was: up to then.
-        policy: who decided; judge for what was undone.
-        reason: why, with the figures that it rested on.
-        expected_gain: share of the objective that it should bring.
-        undone_if: what would undo it.
-        outcome: done; observed, which changes nothing; or failed, for the reason `why`, be it that its session ended.
-        verdict: on what was done: kept or undone by the judge, dropped where the run went on from before it; empty
-            where nobody judged it, and for the judge's own.
-        brought: the judge's words for that.
+        value: the new value; `was` the old one.
+        policy: who decided; judge for undoing.
+        expected_gain: share of the objective.
+        outcome: done; observed, which changes nothing; or failed, also with its session, because of `why`.
+        verdict: of the judge: kept, undone, or dropped if the run resumed from before it; empty without one.
+        brought: the judge's reason.
     """
 
     at: str

@@ -106,15 +106,13 @@ def identify(
         )
     known = [line["session"] for line in stats_log.lines] + ([] if saved is None else [saved.session])
     return RunIdentity(
-        run_id=(saved.run_id if saved else started_id) or wanted_id or _new_id(preset),
+        # Random digits distinguish runs started in the same second, as by a loop over seeds.
+        run_id=(saved.run_id if saved else started_id)
+        or wanted_id
+        or f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
         session=1 + max(known, default=-1),
         dataset_sha256=dataset_sha256,
     )
-
-
-def _new_id(preset: str) -> str:
-    """Random digits distinguish runs started in the same second, as by a loop over seeds."""
-    return f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 
 def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> None:

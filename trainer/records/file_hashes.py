@@ -19,12 +19,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class FileSum(Frozen):
-    """A file as it was when the record was written.
-
-    Attributes:
-        bytes: its length.
-        sha256: of these bytes, hexadecimal.
-    """
+    """Length and SHA-256 of a file when the record was written."""
 
     bytes: int = Field(ge=0)
     sha256: str

@@ -82,7 +82,7 @@ def free_name(path: Path, written: Callable[[Path], Sequence[Path]] = lambda out
     suffix = "" if named.is_dir() else named.suffix
     stem = named.name.removesuffix(suffix)
     names = (named.with_name(f"{stem}-{number}{suffix}") for number in itertools.count(1))
-    return next(name for name in names if not any(_exists(each) for each in written(name)))
+    return next(name for name in names if not any(each.exists() or each.is_symlink() for each in written(name)))
 
 
 def taken(out: Path, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)) -> Path | None:
@@ -102,7 +102,3 @@ def check_new_file(
             allowed="a new file; --overwrite for one that may go",
             fix=f"--out {shlex.quote(str(free_name(out, written)))}",
         )
-
-
-def _exists(path: Path) -> bool:
-    return path.exists() or path.is_symlink()

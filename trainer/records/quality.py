@@ -16,25 +16,21 @@ _DIGITS = 10
 
 
 class QualityProtocol(Frozen):
-    """All that must be equal for two values of a metric to be comparable.
+    """Everything that must be equal for two values of a metric to be comparable.
 
     Attributes:
-        extractor: the feature network.
-        weights_sha256: of its weights file; empty for a network that is trained on the spot.
-        dim: length of the feature vector.
+        extractor: the feature network, of `dim` features.
+        weights_sha256: of its weights file; empty for a network trained on the spot.
         resizer: how images reach the network's input size.
-        num_reals: images behind the reference statistics.
-        num_fakes: images drawn from the generator.
         num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
         split: the part of the data set that is the reference.
-        seed: of the latents, of the classes and of the halves.
-        kimg: images the judged generator was trained for, thousands.
+        seed: of latents, classes and halves.
+        kimg: training of the generator, thousands of images.
         quantised: where the images become whole numbers.
-        arithmetic: precision of features and of sums.
-        parameters: of the metric's own, such as its number of splits and the seed that draws them.
-        proxy: whether there were fewer fakes than the metric's papers take.
-        labels: which classes the fakes were asked for; empty where the networks know none, and in old records, whose
-            classes were drawn evenly.
+        arithmetic: precision of features and sums.
+        parameters: of the metric, such as its number of splits and their seed.
+        proxy: whether there were fewer fakes than in the metric's papers.
+        labels: classes of the fakes; empty without classes, and in old records with evenly drawn ones.
     """
 
     extractor: str
@@ -58,13 +54,11 @@ class QualityRecord(Frozen):
     """One value of a quality metric.
 
     Attributes:
-        name: of the value; FID only for the Inception features of the FID paper.
-        untrained: that of the same generator before its first step.
-        trained: that of the averaged generator.
-        real_vs_real: that of one half of the real images, with the other half as the reference: what one can hope for.
-        protocol: how all three were computed.
-        better: the direction of improvement.
-        cost_sec: seconds in which the metric was computed, shared by the values that came of the same features.
+        name: FID only for the Inception features of the FID paper.
+        untrained: of the same generator before its first step.
+        trained: of the averaged generator.
+        real_vs_real: of one half of the real images against the other: the best to expect.
+        cost_sec: of computing the metric, shared by all values of the same features.
     """
 
     name: str
@@ -85,13 +79,7 @@ class QualityPoint(Frozen):
 
 
 class QualityInTraining(Frozen):
-    """The metrics computed while the run went on, and what they took from it.
-
-    Attributes:
-        points: every value, in the order they were computed.
-        cost_sec: seconds that the training waited for them.
-        share_of_wall: that, over the run's wall time.
-    """
+    """Metrics computed while training, in order, and the time that the training waited for them."""
 
     points: tuple[QualityPoint, ...]
     cost_sec: Quantity
@@ -136,23 +124,19 @@ def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTrai
 
 
 class _Unit(NamedTuple):
-    """Format of a metric: `wanted` is the protocol's parameter with the minimum for a trained run, `meaning` a
-    template.
-    """
+    """Format of a metric; `wanted` is the parameter with the minimum for a trained run, `meaning` a template."""
 
     text: Callable[[float], str]
     wanted: str
     meaning: str
 
 
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
 _UNITS: Mapping[str, _Unit] = MappingProxyType(
     {
         DIGITS_RECOGNISED: _Unit(
-            _per_cent, "wanted_share", "of the images: those that the classifier is more than {confidence:.0%} sure of"
+            lambda share: f"{100 * share:.3g} %",
+            "wanted_share",
+            "of the images: those that the classifier is more than {confidence:.0%} sure of",
         ),
         DIGIT_CLASSES: _Unit(
             lambda classes: f"{classes:g} of {_DIGITS}",
@@ -180,7 +164,6 @@ def sentence(quality: QualityRecord, of: str = "") -> str:
 
 
 def _target_note(quality: QualityRecord) -> str:
-    """The wanted minimum, and whether it is missed; empty without one."""
     unit, value = _UNITS.get(quality.name), quality.trained.value
     wanted = quality.protocol.parameters.get(unit.wanted) if unit else None
     if unit is None or value is None or not isinstance(wanted, int | float):

@@ -208,7 +208,6 @@ def _record(
 
 
 def _segments(lines: Sequence[Line]) -> tuple[SegmentRecord, ...]:
-    """Each segment as its newest session began it."""
     values = (line["segment"] for line in lines if line.get("event") == "segment")
     return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in values}.values())
 
@@ -223,7 +222,7 @@ def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end was killed, with the reason: running sessions write at about equal intervals."""
+    """Whether a session without an end was killed: running sessions write at about equal intervals."""
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
     return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
@@ -248,7 +247,9 @@ def _session(number: int, lines: Sequence[Line], is_over: bool) -> SessionRecord
         backend=began["backend"],
         device=began["device"],
         capacity=began.get("capacity", ()),
-        it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
+        it_joules=total([_reading(each) for each in readings.values()])
+        if readings
+        else Quantity.absent("J", "ended before its first line"),
         data_verified=tuple(
             DataVerification.model_validate({**node, "at": iso(node["at"])})
             for line in own
@@ -259,17 +260,13 @@ def _session(number: int, lines: Sequence[Line], is_over: bool) -> SessionRecord
 
 
 def _devices(ticks: Sequence[Line]) -> dict[str, Quantity]:
-    """Joules by device: the sum of each session's last line."""
+    # Each session's last line holds its energy.
     last_of_session = {line["session"]: line["energy"] for line in ticks}
     devices: dict[str, Quantity] = {}
     for readings in last_of_session.values():
         for device, reading in readings.items():
             devices[device] = total([*([devices[device]] if device in devices else []), _reading(reading)])
     return devices
-
-
-def _joules(devices: Mapping[str, Quantity]) -> Quantity:
-    return total(list(devices.values())) if devices else Quantity.absent("J", "ended before its first line")
 
 
 def _reading(reading: Sequence[Any]) -> Quantity:

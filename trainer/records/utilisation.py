@@ -14,17 +14,16 @@ class UtilisationRecord(Frozen):
     """Use of the machines, over all sessions. Shares are 0..1.
 
     Attributes:
-        flop_per_image: work of a step for each real image shown, counted.
-        peak_flops: of one device in the number format of the run.
-        mfu: model FLOPs utilisation: the work done over what all devices could have done at their peak in that time.
-        loader_stall_share: of the wall time in which steps waited for images.
-        checkpoint_stall_share: in which they waited for a copy of the state, or for the save before; what a save takes
-            beside training is no stall.
-        telemetry_share: in which they waited for statistics lines, sample grids and trackers.
-        controller_share: in which they waited for a controller to decide and for what it changed, of sessions with one.
-        cpu_utilisation: CPU time of the workers over what their nodes' cores offered.
+        flop_per_image: counted work of a step per real image.
+        peak_flops: of one device in the run's number format.
+        mfu: model FLOPs utilisation: work over what all devices could have done at peak in that time.
+        loader_stall_share: of the wall time that steps waited for images.
+        checkpoint_stall_share: waits for a copy of the state or the previous save; saves beside training do not count.
+        telemetry_share: waits for statistics lines, sample grids and trackers.
+        controller_share: waits for decisions and their changes, in sessions with a controller.
+        cpu_utilisation: CPU time of the workers over their nodes' cores.
         gpu_utilisation: share of the time in which a GPU ran any kernel, as NVML samples it.
-        host_memory_gib: in use on all nodes, by all processes; the greatest of any line.
+        host_memory_gib: in use on all nodes by all processes; the maximum of all lines.
     """
 
     flop_per_image: Quantity
@@ -58,7 +57,6 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
 
 
 def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
-    """FLOP of a step per image, and a device's peak, as a session counted them."""
     flops = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
     return flops.get("per_image", Quantity.absent("FLOP", _OLD)), flops.get("peak", Quantity.absent("FLOP/s", _OLD))
 
@@ -119,7 +117,6 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
 
 
 def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
-    """Mean weighted by the node seconds of each line."""
     known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
     node_sec = math.fsum(stretch.node_sec for stretch in known)
     if not node_sec:

@@ -1,12 +1,9 @@
 """torchrun's c10d rendezvous, changed so that nodes can join and leave a store that outlives them.
 
-torchrun closes a rendezvous for good when an agent ends, so with a store on the head node the same job could never
-start again. Here an ending node only leaves, at once, without waiting for missed heartbeats; a node may join a running
-group, workers may restart, and a node that is up before the store (`trainer.launch.rendezvous`) waits for it. If the
-store is lost, workers continue; once one answers again, all nodes meet there.
-
-Nodes exchange JSON (`meeting_state`). With the job's key they reach this store and each round's workers' store through
-tunnels only.
+torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
+a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
+(`trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet. Nodes
+exchange JSON (`meeting_state`), with the job's key through tunnels only.
 """
 
 import socket
@@ -62,9 +59,7 @@ class ElasticRendezvous:
         self._to_workers_store: NearEnd | None = None
 
     def register(self) -> None:
-        """Register `BACKEND` with torchrun, with a new workers' store in every round and without pickles. Once per
-        process.
-        """
+        """Register `BACKEND` with torchrun, with a workers' store per round and without pickles; once per process."""
         from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
         from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
@@ -82,7 +77,6 @@ class ElasticRendezvous:
             self._on(Event.MEETING)
 
     def _joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
-        """Return the round's information for this node's workers."""
         self._before = None  # other nodes' workers no longer use the store that it served
         self._on(Event.JOINED)
         self._close_round()
@@ -96,7 +90,6 @@ class ElasticRendezvous:
         return _with_port(info, self._to_workers_store.port)
 
     def _serve_workers(self, handler: "DynamicRendezvousHandler") -> WorkersStore | None:
-        """A round's store if this node serves it; None for torch's own, on all interfaces."""
         if self._key is None and handler.settings.max_nodes > 1:
             return None
         return WorkersStore(None if handler.settings.max_nodes == 1 else self._key)
@@ -178,8 +171,7 @@ class ElasticRendezvous:
 
 
 def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new workers' store in every round; calls `meeting` before and `joined` after, which
-    gives the result.
+    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result.
 
     torch 2.15 opens a store only when a node is first of its group for the first time. A node that joins later then
     waits without effect, and so does the first one (observed: 60 s, both exit with 1), and restarted workers find stale
@@ -197,7 +189,6 @@ def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joi
 
 
 def _with_port(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
-    """The same round with the workers' store at a port of the loopback."""
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
 
     return RendezvousInfo(info.store, info.rank, info.world_size, RendezvousStoreInfo(LOOPBACK, port))

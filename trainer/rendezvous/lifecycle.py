@@ -39,9 +39,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True)
 class Life:
-    """A state. `exit_code` is set in the last one, `rounds` counts starts of workers, `out_of_hours` is the reason to
-    stop.
-    """
+    """A state; `exit_code` is set in the last one, `rounds` counts starts of workers."""
 
     state: State = State.WAITING
     exit_code: int | None = None

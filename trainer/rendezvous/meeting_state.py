@@ -50,9 +50,7 @@ class _Meeting(BaseModel):
 
 
 def encode(state: Mapping[str, Any]) -> bytes:
-    """Encode the fields of torchrun's state, nodes as tuples. The same state gives the same bytes: torchrun compares
-    them.
-    """
+    """Encode torchrun's state, nodes as tuples; equal states give equal bytes, since torchrun compares them."""
     deadline = state["deadline"]
     return (
         _Meeting(

@@ -55,9 +55,7 @@ class _Plain:
 
 
 class _Sealed(_Plain):
-    """TLS over a network connection. asyncio's TLS has no half-closed connections and accepts strangers before they can
-    be counted.
-    """
+    """TLS over a network connection: asyncio's has no half-closed connections and accepts strangers uncounted."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: MemberKey, *, server: bool
@@ -260,10 +258,8 @@ class NearEnd(_End):
 
 
 def why_refused(key: MemberKey, host: str, port: int) -> str:
-    """Why no front door accepts us there; empty if one does. Uses no event loop, which may swallow what a signal
-    handler raises.
-    """
-    try:
+    """Why no front door accepts us there; empty if one does."""
+    try:  # without an event loop, which may swallow what a signal handler raises
         with (
             socket.create_connection((host, port), timeout=HANDSHAKE_SEC) as line,
             key.client.wrap_socket(line) as sealed,

@@ -40,11 +40,8 @@ def keyed_store(
 
 
 class WorkersStore:
-    """The workers' store of one round; closes with the last reference to it, as torch's own.
-
-    Attributes:
-        inner_port: on the loopback, for this node's workers.
-        port: of the front door for other nodes; the inner one without a key.
+    """The workers' store of one round; closes with the last reference to it, as torch's own. `inner_port` is on the
+    loopback, for this node; `port` is the front door's for others, if there is a key.
     """
 
     def __init__(self, key: MemberKey | None) -> None:

@@ -37,10 +37,7 @@ Frames = Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText]
 FullWidthUpTo = Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
 GroupWidth = Annotated[int, Field(ge=1, le=_WIDEST)]
 GroupSize = Annotated[int, Field(ge=0, le=_LARGEST_BATCH)]
-
-
-def _by_commas(value: object) -> object:
-    return [name for name in value.split(",") if name] if isinstance(value, str) else value
+SplitNames = BeforeValidator(lambda value: list(filter(None, value.split(","))) if isinstance(value, str) else value)
 
 
 class ConfigFields(Written):
@@ -159,7 +156,7 @@ class ConfigFields(Written):
     schedules: SchedulesField = Schedules()
     segments: SegmentsField = ()
     layer_rates: LayerRatesField = ()
-    freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
+    freeze: Annotated[tuple[str, ...], SplitNames] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
     keep_checkpoints: int = Field(default=3, ge=2)

@@ -24,10 +24,9 @@ class Rule(NamedTuple):
 
 
 def _divisor(config: ConfigFields) -> int:
-    """The divisor of batch_size nearest to batch_gpu; the larger of two."""
     batch = config.batch_size
     divisors = (each for each in range(1, batch + 1) if batch % each == 0)
-    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))
+    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))  # the nearest; the larger of two
 
 
 def _r3gan_step(config: ConfigFields) -> int:
@@ -42,7 +41,6 @@ def _nearest_width(config: ConfigFields, width: int) -> int:
 
 
 def _choice_rules(choice: Choice) -> Iterator[Rule]:
-    """A rule for each field and message that is narrower with some words."""
     narrower: dict[tuple[str, Narrower], dict[str, PartField]] = {}
     for word, fields in choice.fields.items():
         for name, field in fields.items():

@@ -1,6 +1,6 @@
 """What a user may ask of the controller: policy, objective, bounds. No torch.
 
-    controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
+controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
 """
 
 from collections.abc import Mapping

@@ -166,9 +166,7 @@ class Misfit(NamedTuple):
 
 
 def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Misfit | None:
-    """The first schedule with invalid values or shorter than `kimg`; None if all are valid. `plain` are values of the
-    fields of the same names, which must agree.
-    """
+    """The first schedule that is invalid, shorter than `kimg` or contradicts its field's `plain` value, if any."""
     for name, schedule in schedules.given.items():
         fits, allowed = _ALLOWED[name]
         if wrong := [value for value in schedule.values if not fits(value)]:

@@ -80,7 +80,8 @@ def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> Workers
         one = "image of a step" if group == 1 else f"group of {group} images (minibatch_std)"
         why = f"each worker needs {'an' if group == 1 else 'a'} {one}"
     elif equal_shares and size % (workers * group):
-        most, images = _largest_divisor(groups, workers), f"a multiple of {workers * group}"
+        most = max(each for each in range(1, workers + 1) if groups % each == 0)
+        images = f"a multiple of {workers * group}"
         why = "XLA's workers all have the same share"
     else:
         return None
@@ -93,10 +94,6 @@ def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> Workers
     bound = f"the segment's batch_size, {size}" if group == 1 and workers > groups else f"{most}, of a batch of {size}"
     fix = f'"workers": {most}, or a larger batch_size'
     return WorkersMisfit(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
-
-
-def _largest_divisor(whole: int, up_to: int) -> int:
-    return max(each for each in range(1, up_to + 1) if whole % each == 0)
 
 
 def resolve(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
@@ -132,9 +129,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(planned: Sequence[Values], d_steps: int, goal: int) -> list[Bounds]:
-    """Bounds of each segment until the first whole step from `goal` images on. A segment is empty if the step before it
-    ran past its end.
-    """
+    """Bounds of each segment until the first whole step from `goal` on; empty if the step before ran past its end."""
     found, images, step = list[Bounds](), 0, 0
     for number, values in enumerate(planned):
         is_last = number + 1 == len(planned)

@@ -9,7 +9,6 @@ from pydantic_core import PydanticKnownError
 
 
 def _numbers(kind: Any) -> Iterator[Any]:
-    """Number types and literal numbers in an annotation."""
     if kind in (int, float) or type(kind) is int:
         yield kind
     elif get_origin(kind) in (Union, UnionType, Annotated, Literal):
