@@ -57,9 +57,7 @@ def config_schema() -> str:
 
 
 def settings_schema() -> str:
-    """The schema of a suite, or a stack file's job: a `preset` with `settings` on top. Settings of an arm come on top
-    of both, so each of them is only checked alone.
-    """
+    """The schema of a suite, or a stack file's job: a `preset` with `settings` on top; arms are checked alone."""
     flat = _flat()
     definitions = flat.pop("$defs")
     del flat["required"]
@@ -101,7 +99,6 @@ def _to_json(schema: Schema) -> str:
 
 
 def _flat() -> Schema:
-    """Every field's type, bounds, default and sentence, and what goes with each word of a choice."""
     schema = TrainConfig.model_json_schema()
     describe(schema, ConfigFields)
     schema |= {"title": "Settings", "description": summary(TrainConfig)}
@@ -135,7 +132,6 @@ def _definition_name(choice: Choice, word: str) -> str:
 
 
 def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
-    """What each word allows of its fields, with the message for other values."""
     models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
         typed, properties = models[part.__name__]["properties"], dict[str, Schema]()

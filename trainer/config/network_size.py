@@ -119,7 +119,6 @@ def state_gib(config: TrainConfig, span: Span | None = None) -> float:
 
 
 def _state_bytes(config: TrainConfig, stage: Stage, copies: int) -> float:
-    """Weights and average, complete from the start, and `copies` numbers per weight in use."""
     in_use = generator_size(stage.config).parameters + discriminator_size(stage.config).parameters
     return _FLOAT32 * (_initial_numbers(config) + copies * in_use)
 
@@ -175,11 +174,11 @@ def step_operations(config: TrainConfig) -> float:
     g_layers, d_layers = _FAMILIES[config.architecture]
     # R3GAN filters at each change of size: two sums over pairs of pixels, without weights.
     filters = 2 * _doublings(config) if config.architecture == "r3gan" else 0
-    copies_d = sum(layer.products > 0 for layer in d_layers(config)) + filters
-    copies_g = sum(layer.products > 0 for layer in g_layers(config, latent)) + filters
-    d_step = _PASS_OPERATIONS * (copies_d + copies_g) + penalties(config) * _PENALTY_OPERATIONS * copies_d
+    layers_d = sum(layer.products > 0 for layer in d_layers(config)) + filters
+    layers_g = sum(layer.products > 0 for layer in g_layers(config, latent)) + filters
+    d_step = _PASS_OPERATIONS * (layers_d + layers_g) + penalties(config) * _PENALTY_OPERATIONS * layers_d
     passes = 2 if config.translates else 1  # there, together with its own domain's images; and back
-    return config.d_steps * d_step + _PASS_OPERATIONS * (copies_d + passes * copies_g)
+    return config.d_steps * d_step + _PASS_OPERATIONS * (layers_d + passes * layers_g)
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None) -> int | None:
@@ -199,9 +198,7 @@ class Smaller(NamedTuple):
 def smaller_networks(
     config: TrainConfig, needed_gib: Callable[[TrainConfig], float], fits: Callable[[TrainConfig], bool]
 ) -> Smaller:
-    """A change that makes networks fit into memory. The field is the one that saves most at its default; its value the
-    first half, quarter, ... that `fits`, or 0 classes.
-    """
+    """A change that fits: of the field that saves most at its default, the first half, quarter, ... or 0 classes."""
     usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
     less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
     field = min(less, key=lambda name: needed_gib(config.model_copy(update=less[name])))

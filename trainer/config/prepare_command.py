@@ -72,7 +72,6 @@ def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str
 
 
 def _flags(preset: TrainConfig, wanted: Mapping[str, object]) -> dict[str, object] | None:
-    """Changes of the preset; None if its networks cannot make such images or translate others."""
     if preset.translates and preset.dataset != wanted["dataset"]:
         return None
     changes = {field: value for field, value in wanted.items() if value != getattr(preset, field)}

@@ -151,9 +151,7 @@ def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refu
 def device_memory(
     config: TrainConfig, workers: int, num_nodes: int, memory_gib: float, name: str, span: Span | None = None
 ) -> Iterator[Refusal]:
-    """Refuse a step that exceeds `memory_gib` (`network_size.device_gib`) on one of a node's `workers` devices, in
-    `span` or the whole run; suggest a smaller micro-batch, else smaller networks.
-    """
+    """Refuse a step above `memory_gib` on one of a node's devices; suggest a smaller micro-batch, else networks."""
     parts, at_once = get_parts(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
     graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
     needed = device_gib(config, at_once, parts, span)

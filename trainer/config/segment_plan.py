@@ -76,9 +76,7 @@ def decided_values(config: TrainConfig, images: int) -> Mapping[str, int | float
 
 
 class Plan:
-    """The segments of a run that continues after so many images; a controller may add more. `config` includes decided
-    segments; `now` is the present segment, which ends at `end` images.
-    """
+    """The segments of a run that continues after so many images; a controller may add more. `now` ends at `end`."""
 
     def __init__(self, config: TrainConfig, images: int) -> None:
         self.config = config

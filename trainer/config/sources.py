@@ -118,7 +118,6 @@ def _r3gan(
     augment_p: float,
     over_kimg: float = 20_000,
 ) -> dict[str, Published]:
-    """The authors' preset `name`, trained with the README's `command`."""
     presets, readme = f"{_R3GAN_CODE}, train.py, preset {name}", f"{_R3GAN_CODE}, README.md, command of {command}"
     penalties = f"{_R3GAN_CODE}, R3GAN/Trainer.py: DiscriminatorLoss"
     return {

@@ -90,9 +90,7 @@ def get_parts(config: TrainConfig, workers: int, num_nodes: int) -> int:
 
 
 def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepMemory:
-    """Peak on the worker with most images, in the segment and at the size that take most. Of a pipeline the second
-    stage, as if its half made all feature maps: it makes the large ones.
-    """
+    """Peak on the worker with most images, in the segment and at the size that take most, and on a second stage."""
     parts = get_parts(config, workers, num_nodes)
     return max(
         (_at_size(config, each, workers * num_nodes, parts) for each in _sizes(config)), key=lambda each: each.total
@@ -149,36 +147,35 @@ def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) 
 
 
 def _activations(config: TrainConfig, workers: int) -> float:
-    """Bytes besides weights, gradients and moments, in the phase with most."""
     images, at_peak = images_at_once(config, workers), _PEAK_MULTIPLES[config.architecture]
     generator, discriminator = generator_size(config), discriminator_size(config)
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
     in_penalties = _FLOAT32 if config.precision == "fp16" else number
-    judged = _judged(config, at_peak)
-    d_step = images * (number * judged.plain + in_penalties * judged.penalised) * discriminator.kept
+    multiples = _get_multiples(config, at_peak)
+    d_step = images * (number * multiples.plain + in_penalties * multiples.penalised) * discriminator.kept
     judging = at_peak.judging + (_FRESH_REALS * at_peak.plain if config.loss == "relativistic" else 0)
     making = at_peak.making * generator_passes(config)
     g_step = number * images * (making * generator.kept + judging * discriminator.kept)
 
     # Weights in 16 bits, and scaled ones, for each pass.
     copies = (number if number < _FLOAT32 else 0) + (number if at_peak.scaled else 0)
-    d_step += copies * judged.passes * discriminator.parameters
+    d_step += copies * multiples.passes * discriminator.parameters
     g_step += copies * (generator.parameters + discriminator.parameters)
     streams = 2 if config.g_reals == "fresh" or config.translates else 1
     size = config.channels * config.frames * config.resolution**2
     return max(d_step, g_step) + _PIXEL_BYTES * streams * get_share(config, workers) * size
 
 
-class _Judged(NamedTuple):
+class _Multiples(NamedTuple):
     plain: float
     penalised: float
     passes: int
 
 
-def _judged(config: TrainConfig, at_peak: _PeakMultiples) -> _Judged:
+def _get_multiples(config: TrainConfig, at_peak: _PeakMultiples) -> _Multiples:
     if config.gp_weight:
-        return _Judged(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
+        return _Multiples(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
     penalties = (config.r1_gamma > 0) + (config.r2_gamma > 0)
     if penalties == 1:
-        return _Judged(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
-    return _Judged(0.0, at_peak.with_both, 2) if penalties else _Judged(at_peak.plain, 0.0, 1)
+        return _Multiples(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
+    return _Multiples(0.0, at_peak.with_both, 2) if penalties else _Multiples(at_peak.plain, 0.0, 1)

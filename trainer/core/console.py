@@ -49,9 +49,9 @@ class Progress:
         """Report what an earlier session finished: `done` items, not counted in the rate, and its `damaged` files."""
         self._before = self._done = done
         if done:
-            self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
+            self._out.write(f"{self._what}: resuming, {done:,} of {self._total:,} {self._unit} are done\n")
         for file in damaged:
-            self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
+            self._out.write(f"{self._what}: {file} is damaged or missing and is made again\n")
 
     def found_all(self) -> None:
         """Note that an earlier session did everything."""
@@ -67,10 +67,10 @@ class Progress:
 
     def _show(self, now: float) -> None:
         rate = (self._done - self._before) / max(now - self._began, 1e-9)
-        left = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
+        remaining = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
         share = 100 * self._done / max(self._total, 1)
         pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {left}"
+        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {remaining}"
         self._out.write(f"\r\033[K{text}" if self._tty else f"{text}\n")
         self._out.flush()
 

@@ -17,8 +17,8 @@ def summary(model: type) -> str:
 
 def attribute_sentences(model: type) -> dict[str, str]:
     """The text of each attribute by name, without the full stop."""
-    listed = _docstring(model).partition(_SECTION)[2]
-    return {name: " ".join(text.split()).removesuffix(".") for name, text in _ENTRY.findall(listed)}
+    attributes = _docstring(model).partition(_SECTION)[2]
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in _ENTRY.findall(attributes)}
 
 
 def describe(schema: dict[str, Any], model: type[BaseModel]) -> None:

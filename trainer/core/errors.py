@@ -1,8 +1,9 @@
 """User errors in one layout, and exit codes."""
 
 import difflib
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, get_args, get_origin
 
@@ -31,10 +32,10 @@ COLLECTIVE_SEC = 600.0
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         0: "done: the job has ended",
-        EXIT_FAILED: "failed here, and counted: start again once the node's health was looked at",
-        EXIT_BAD_INPUT: "bad input on every node that came: the job has ended",
-        EXIT_UNHEALTHY: "the fabric is below what was demanded: the job has ended",
-        EXIT_UNFIT: "this node is not fit for the job, which goes on: another in its place",
+        EXIT_FAILED: "failed here, and counted: check the node's health, then start again",
+        EXIT_BAD_INPUT: "bad input on every node: the job has ended",
+        EXIT_UNHEALTHY: "the fabric is below the demanded bandwidth: the job has ended",
+        EXIT_UNFIT: "this node is unfit for the job, which continues: replace it",
         EXIT_ENDED_FOR_ALL: "ended for all after too many failures",
         EXIT_HOURS_OVER: "the job's hours are over: it has ended",
         EXIT_INTERRUPTED: "interrupted, saved: start again",
@@ -160,6 +161,19 @@ def diverged(place: str, value: str) -> TrainerError:
     )
 
 
+def parse_number(
+    text: str, is_allowed: Callable[[float], bool], *, place: str, problem: str, allowed: str, fix: str
+) -> float:
+    """Parse a flag's value (TrainerError: not a number, or not an allowed one)."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not is_allowed(value):
+        raise TrainerError(place=place, problem=problem, value=text, allowed=allowed, fix=fix)
+    return value
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The most similar known word, ignoring case; empty below a similarity of `SIMILAR`."""
     by_lower = {each.lower(): each for each in known}
@@ -216,7 +230,7 @@ def from_validation(
         place=where,
         problem="is null" if value is None else _REFUSED,
         value=context.get("value", value),
-        allowed=_allowed(first, found.field),
+        allowed=_describe_allowed(first, found.field),
         fix=context.get("fix") or (f"did you mean {likely!r}?" if likely else fix or "change it to an allowed value"),
     )
 
@@ -238,15 +252,15 @@ def _locate(loc: Sequence[int | str], known: Mapping[str, FieldInfo]) -> _Locati
         if isinstance(part, str):
             siblings = {name: each for fields in inside.values() for name, each in fields.items()}
             field = siblings.get(part)
-            inside = dict(_models_in(field.annotation)) if field else {}
+            inside = dict(_iter_models(field.annotation)) if field else {}
     return _Location(path, field, siblings)
 
 
-def _models_in(kind: Any) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
+def _iter_models(kind: Any) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind.__name__, {each.alias or name: each for name, each in kind.model_fields.items()}
     for each in get_args(kind):
-        yield from _models_in(each)
+        yield from _iter_models(each)
 
 
 def _invalid_json(finding: ErrorDetails, place: str) -> TrainerError:
@@ -268,7 +282,7 @@ def _allowed_values(finding: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", expected)
 
 
-def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
+def _describe_allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
     """The accepted values in a few words: from `field` where it is known, else from the error alone."""
     context = finding.get("ctx", {})
     if finding["type"] == _RULE:
@@ -280,9 +294,9 @@ def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
         return str(context["expected"]).replace("'", "")
     if finding["type"] in _LENGTHS:
         return _LENGTHS[finding["type"]].format(**context)
-    crossed = {name: context[name] for name in _BOUNDS if name in context}
-    whole = any(isinstance(bound, int) for bound in crossed.values())
-    kind = _KINDS.get(finding["type"]) or (("a whole number" if whole else "a number") if crossed else "")
+    violated = {name: context[name] for name in _BOUNDS if name in context}
+    whole = any(isinstance(bound, int) for bound in violated.values())
+    kind = _KINDS.get(finding["type"]) or (("a whole number" if whole else "a number") if violated else "")
     declared = {
         name: getattr(part, name)
         for part in (field.metadata if field else ())
@@ -291,7 +305,7 @@ def _allowed(finding: ErrorDetails, field: FieldInfo | None) -> str:
     }
     bounds = [
         _BOUNDS[name].format(bound if isinstance(bound, int) else f"{bound:g}")
-        for name, bound in {**declared, **crossed}.items()
+        for name, bound in {**declared, **violated}.items()
     ]
     if kind:
         return " ".join([kind, " and ".join(bounds)]).strip()

@@ -50,7 +50,7 @@ def file_problem(error: OSError) -> FileProblem | None:
 
 
 def _other_place(path: Path, closed: Path) -> str:
-    """How to avoid `closed`, also where the command line does not name `path`."""
+    # Also where the command line does not name `path`.
     bases = {"change to another working directory": Path.cwd(), "set HOME to a folder of yours": home_folder()}
     whole = Path.cwd() / path
     steps = [step for step, base in bases.items() if whole.is_relative_to(base) and base.is_relative_to(closed)]

@@ -1,6 +1,4 @@
-"""Atomic writes, input files and hashes; paths are local or on a mounted parallel file system. `write_atomically`
-leaves the old file after a crash or on a full disk; `read_input` names the file in its error.
-"""
+"""Atomic writes, input files and hashes; paths are local or on a mounted parallel file system."""
 
 import contextlib
 import errno

@@ -60,9 +60,7 @@ class Heartbeat:
         self._shape: Hashable = None
 
     def step(self, images: int, shape: Hashable = None) -> None:
-        """Mark the start of a step, `images` into the run. A new `shape` (grown networks, another segment) restarts the
-        step count, since the next steps compile.
-        """
+        """Mark a step, `images` into the run. A new `shape` restarts the step count: the next steps compile."""
         if shape != self._shape:
             self._shape, self._steps = shape, 0
         self._images = images

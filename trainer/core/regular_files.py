@@ -32,26 +32,26 @@ def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes
 def open_regular(folder: Path, name: str) -> int:
     """Open such a file and return its descriptor; OSError as `read_regular`."""
     *folders, last = name.split("/")
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in folders:
-            at, above = _open(part, _FOLDER, at), at
+            parent_fd, above = _open(part, _FOLDER, parent_fd), parent_fd
             os.close(above)
-        descriptor = _open(last, _FILE, at)
+        descriptor = _open(last, _FILE, parent_fd)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(folder / name)) from None
     finally:
-        os.close(at)
+        os.close(parent_fd)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "it is no regular file", str(folder / name))
 
 
-def _open(name: str, flags: int, at: int) -> int:
+def _open(name: str, flags: int, parent_fd: int) -> int:
     try:
-        return os.open(name, flags, dir_fd=at)
+        return os.open(name, flags, dir_fd=parent_fd)
     except OSError as error:
-        if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+        if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, "it is a link, and none is followed in a run's folder") from None
         raise error from None

@@ -59,9 +59,7 @@ def all_reduce_in_graphs() -> Any:
 
 
 def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> None:
-    """Have the compiler order its graphs by `order`, in place, and keep that order instead of one that frees memory
-    sooner. `version` is part of the compiler's cache key.
-    """
+    """Have `order` order the compiler's graphs in place, whatever the memory; `version` is part of its cache key."""
     import torch._inductor.config
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
@@ -141,9 +139,7 @@ def exchange_states(
 
 
 def serve_workers_by(serve: "Callable[[DynamicRendezvousHandler], Any]") -> None:
-    """Have `serve` create the workers' store of a round: anything with the `port` that others connect to, or None for
-    torchrun's own, on all interfaces.
-    """
+    """Have `serve` create a round's workers' store: anything with a `port`, or None for torch's, on all interfaces."""
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
     own = DynamicRendezvousHandler._create_tcp_store_server
@@ -174,9 +170,7 @@ def serve_standalone_by(serve: Callable[[timedelta], Any]) -> None:
 
 
 def note_ends(ends: dict[int, int | None]) -> None:
-    """Store exit codes in `ends`, by process, of workers that torchrun ends; it does not report them itself. Negative
-    codes are signals; None for a worker that survived SIGKILL.
-    """
+    """Store exit codes (negative: signals, None: survived SIGKILL) of workers that torchrun ends, by process."""
     from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 
     close = SubprocessContext._close
@@ -190,9 +184,7 @@ def note_ends(ends: dict[int, int | None]) -> None:
 
 
 def last_collectives() -> bytes:
-    """PyTorch's flight recorder as JSON: the last collectives of every process group, of NCCL if used, else of gloo. It
-    records only if $TORCH_FR_BUFFER_SIZE is set before the first group.
-    """
+    """PyTorch's flight recorder (of NCCL, else of gloo) as JSON; needs $TORCH_FR_BUFFER_SIZE before the first group."""
     import torch
     from torch._C import _distributed_c10d
 

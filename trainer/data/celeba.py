@@ -43,7 +43,11 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
         )
     names = tuple(images.files)
     if labels:
-        labelled = _by_file(files, names) if _LABELS_FILE in listing.files else _by_folder(files, listing, names)
+        labelled = (
+            _labels_from_file(files, names)
+            if _LABELS_FILE in listing.files
+            else _labels_by_folder(files, listing, names)
+        )
     else:
         unread = Skipped(kind="labels", reason="not read without --labels", count=1, names=(_LABELS_FILE,))
         labelled = _ImageLabels((), (), "", (unread,) if _LABELS_FILE in listing.files else ())
@@ -82,20 +86,20 @@ class _Document(BaseModel):
     labels: tuple[tuple[str, Annotated[StrictInt, Field(ge=0, lt=_MOST_CLASSES)]], ...] | None
 
 
-def _by_folder(files: FileSet, listing: Listing, names: Sequence[str]) -> _ImageLabels:
-    bare = [name for name in names if "/" not in name]
-    if bare:
+def _labels_by_folder(files: FileSet, listing: Listing, names: Sequence[str]) -> _ImageLabels:
+    loose = [name for name in names if "/" not in name]
+    if loose:
         raise TrainerError(
             place="--labels",
             problem="labels are missing: an image lies in no folder that could be its class",
-            value=f"{bare[0]} in {files.place}" + (f" and {len(bare) - 1} others" if len(bare) > 1 else ""),
+            value=f"{loose[0]} in {files.place}" + (f" and {len(loose) - 1} others" if len(loose) > 1 else ""),
             allowed="CLASS/image.png",
             fix="move every image into a folder named like its class, or leave --labels out",
         )
     image_classes = [name.partition("/")[0] for name in names]
     classes = tuple(sorted(set(image_classes)))
     if len(classes) == 1:
-        raise _one_class(files, names)
+        raise _one_class_error(files, names)
     tally = Tally()
     for folder in sorted({name.partition("/")[0] for name in listing.files if "/" in name}.difference(classes)):
         tally.skip("class", "has no image", folder)
@@ -103,7 +107,7 @@ def _by_folder(files: FileSet, listing: Listing, names: Sequence[str]) -> _Image
     return _ImageLabels(classes, tuple(number[name] for name in image_classes), "", tally.listing().skipped)
 
 
-def _one_class(files: FileSet, names: Sequence[str]) -> TrainerError:
+def _one_class_error(files: FileSet, names: Sequence[str]) -> TrainerError:
     """Suggests the first subfolder with several folders, which was probably meant."""
     level, below = "", [names[0].partition("/")[0]]
     while len(below) == 1 and not any(name == level + below[0] for name in names):
@@ -125,7 +129,7 @@ def _one_class(files: FileSet, names: Sequence[str]) -> TrainerError:
     )
 
 
-def _by_file(files: FileSet, names: Sequence[str]) -> _ImageLabels:
+def _labels_from_file(files: FileSet, names: Sequence[str]) -> _ImageLabels:
     place = f"{_LABELS_FILE} of {files.place}"
     try:
         content = files.read(_LABELS_FILE)

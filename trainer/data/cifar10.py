@@ -43,8 +43,8 @@ def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool
     path = fetch(_get_archive(source, out), out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
-    members = _members(path)
-    batches = tuple(_find(path, members, batch) for batch in _SPLITS[split])
+    members = _read_members(path)
+    batches = tuple(_find_member(path, members, batch) for batch in _SPLITS[split])
     return Recipe(
         dataset="cifar10",
         shape=_SHAPE,
@@ -80,7 +80,7 @@ def _get_archive(source: str, out: Path) -> str:
     )
 
 
-def _members(path: Path) -> list[str]:
+def _read_members(path: Path) -> list[str]:
     try:
         with tarfile.open(path) as archive:
             return archive.getnames()
@@ -93,7 +93,7 @@ def _members(path: Path) -> list[str]:
         ) from None
 
 
-def _find(path: Path, members: list[str], batch: str) -> str:
+def _find_member(path: Path, members: list[str], batch: str) -> str:
     """The member of a batch: without a suffix in the Python version, .bin in the binary one."""
     for member in members:
         if member.rpartition("/")[2] in (batch, f"{batch}.bin"):
@@ -120,20 +120,20 @@ class _Batches:
                 content = b"" if file is None else file.read()
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
             raise BrokenItemError(f"the archive is damaged there: {error}") from None
-        pixels, labels = _binary(content) if member.endswith(".bin") else _pickled(content)
+        pixels, labels = _parse_binary(content) if member.endswith(".bin") else _parse_pickle(content)
         if labels.size and not 0 <= labels.min() <= labels.max() < len(_CLASSES):
             raise BrokenItemError(f"a label is not 0..{len(_CLASSES) - 1}")
         return Decoded(pixels.reshape(-1, *_SHAPE), labels)
 
 
-def _binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:  # a byte of label, 3,072 of pixels
+def _parse_binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:  # a byte of label, 3,072 of pixels
     if not content or len(content) % (1 + _PIXELS):
         raise BrokenItemError(f"{len(content)} bytes are not whole records of {1 + _PIXELS}")
     records = np.frombuffer(content, np.uint8).reshape(-1, 1 + _PIXELS)
     return records[:, 1:], records[:, 0].astype(np.int64)
 
 
-def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _parse_pickle(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """A dictionary with `data`, [n, 3072] uint8, and `labels`, a list of n numbers."""
     try:
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()

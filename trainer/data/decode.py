@@ -43,12 +43,11 @@ def central_square(width: int, height: int) -> Box:
     return left, top, left + side, top + side
 
 
-def opened(content: bytes, channels: int) -> "Image":
-    """An upright picture of 1 (grey) or 3 (RGB) channels. BrokenItemError: no image, truncated, more than 8 bits a
-    channel, or more than 178,956,970 pixels, Pillow's limit for decompression bombs.
-    """
+def open_picture(content: bytes, channels: int) -> "Image":
+    """An upright picture of 1 (grey) or 3 (RGB) channels (BrokenItemError: invalid, deep, or a bomb)."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    # Pillow refuses more than 178,956,970 pixels as a decompression bomb.
     try:
         with warnings.catch_warnings():
             # Odd camera headers, and pictures above half of Pillow's limit.
@@ -67,7 +66,7 @@ def opened(content: bytes, channels: int) -> "Image":
         raise BrokenItemError(f"not a readable image: {_one_line(error)}") from None
 
 
-def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
+def resize(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
     """Crop (None: the central square) and resize, [channels, resolution, resolution]; BrokenItemError: too small."""
     from PIL import Image
 
@@ -96,7 +95,7 @@ class PictureDecoder:
             content = self.files.read(self.names[item])
         except OSError as error:
             raise BrokenItemError(f"cannot be read: {_one_line(error)}") from None
-        image = resized(opened(content, self.channels), self.resolution, self.box)[None]
+        image = resize(open_picture(content, self.channels), self.resolution, self.box)[None]
         return Decoded(image, np.array([self.labels[item]], dtype=np.int64) if self.labels else None)
 
 
@@ -218,5 +217,5 @@ def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
             if kept_bytes > _MOST_KEPT_BYTES or decoded_pixels > _MOST_DECODED_PIXELS:
                 raise ValueError(f"longer than is read at once, {_LIMITS}: cut it into shorter films")
             image = Image.fromarray(frame.to_ndarray(format="rgb24")).convert("L" if cut.channels == 1 else "RGB")
-            squares = [resized(image, cut.resolution, box) for box in cut.boxes(*image.size)]
+            squares = [resize(image, cut.resolution, box) for box in cut.boxes(*image.size)]
             yield np.stack(squares)

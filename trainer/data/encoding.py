@@ -17,9 +17,7 @@ _OFFSET = np.dtype("<i8")
 
 
 class Encoding(BaseModel):
-    """Encoding of pictures: lossless png, or jpeg of Pillow's `quality` with colours at full resolution (4:4:4).
-    `resolution` is the stored height and width, if the loader shrinks them; 0 for those of the images.
-    """
+    """Lossless png, or jpeg of Pillow's `quality`, 4:4:4; stored at `resolution` if the loader shrinks them, else 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +41,7 @@ class Encoding(BaseModel):
         return f"{how}, at {self.resolution}x{self.resolution}" if self.resolution else how
 
 
-def encoded(images: NDArray[np.uint8], encoding: Encoding) -> NDArray[np.uint8]:
+def encode_shard(images: NDArray[np.uint8], encoding: Encoding) -> NDArray[np.uint8]:
     """Encode images [n, C, H, W] or clips [n, C, T, H, W], a clip frame by frame, to a shard [bytes]."""
     frames = images if images.ndim == 4 else images.swapaxes(1, 2).reshape(-1, images.shape[1], *images.shape[-2:])
     with ThreadPoolExecutor(usable_cores()) as pool:  # Pillow releases the GIL while it encodes
@@ -70,7 +68,7 @@ class UndecodableError(Exception):
 
 
 class EncodedShard:
-    """The images of one shard, decoded on access; `shape` is as in training (UndecodableError: invalid)."""
+    """Images of one encoded shard, decoded on access; `shape` is as in training (UndecodableError: invalid)."""
 
     def __init__(self, content: NDArray[np.uint8], num_images: int, shape: tuple[int, ...], encoding: Encoding) -> None:
         self._shape, self._encoding, self._num_images = shape, encoding, num_images

@@ -68,7 +68,7 @@ class SourceNote(_Model):
 
     @field_validator("skipped", mode="before")
     @classmethod
-    def _names_alone(cls, value: Any) -> Any:
+    def _migrate_names(cls, value: Any) -> Any:
         """Earlier versions listed names of broken files."""
         if not (value and isinstance(value, list) and all(isinstance(each, str) for each in value)):
             return value

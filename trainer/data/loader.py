@@ -60,7 +60,7 @@ class Sampler:
 
 @functools.lru_cache(maxsize=4)  # a batch touches at most two epochs of a stream unless the data set is tiny
 def _permutation(num_images: int, seed: int, epoch: int, stream: int) -> NDArray[np.int64]:
-    """The order of one epoch of a stream, fixed by the version of NumPy in the record."""
+    # Fixed by NumPy's version, which the record holds.
     words = [seed, epoch, stream] if stream else [seed, epoch]
     order: NDArray[np.int64] = np.random.Generator(np.random.PCG64(words)).permutation(num_images)
     return order
@@ -87,9 +87,7 @@ def no_draws(images: int) -> Mapping[str, Tensor]:
 
 @dataclass(frozen=True)
 class Reals:
-    """This worker's share of a global batch on the CPU: pixels, labels if any, and draws; `order` is a digest of the
-    images.
-    """
+    """This worker's share of a global batch on the CPU; `order` is a digest of its images."""
 
     pinned: PinnedBatch
     order: int

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
-from trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, opened, resized
+from trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, open_picture, resize
 from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.prepare import prepare
 from trainer.data.sources import LocalFolder, fingerprint
@@ -157,10 +157,10 @@ class _Crops:
 
     def __call__(self, item: int) -> Decoded:
         try:
-            image = opened(self.paths[item].read_bytes(), self.channels)
+            image = open_picture(self.paths[item].read_bytes(), self.channels)
         except OSError as error:
             raise BrokenItemError(f"cannot be read: {error.strerror}") from None
-        crops = [resized(image, self.resolution, box) for box in squares(*image.size, self.resolution)]
+        crops = [resize(image, self.resolution, box) for box in squares(*image.size, self.resolution)]
         return Decoded(np.stack(crops), np.full(len(crops), item, dtype=np.int64))
 
 

@@ -1,6 +1,4 @@
-"""Copy tensors to a device without waiting, from one block of page-locked memory. Every copy from ordinary memory makes
-the step wait for the GPU. Without a GPU nothing is packed or copied.
-"""
+"""Copy tensors to a device from one page-locked block: a copy from ordinary memory waits for the GPU."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,4 @@
-"""Prepare a data set: decode items in parallel processes, write shards one by one, the index last. journal.jsonl lists
-finished shards, so that an interrupted preparation can continue.
-"""
+"""Prepare a data set in parallel processes; journal.jsonl lists finished shards, to continue after interruptions."""
 
 import contextlib
 import hashlib
@@ -25,7 +23,7 @@ from trainer.core.console import Progress
 from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.core.memory_limit import memory_limit
-from trainer.data.encoding import encoded
+from trainer.data.encoding import encode_shard
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 from trainer.data.listing import Tally, get_kind
 from trainer.records.folders import visible
@@ -69,9 +67,7 @@ class Entry(BaseModel):
 
 
 class Journal:
-    """The journal of one folder, held by one process. Use `open`. `finished` are intact entries by shard; `damaged` are
-    files that changed after they were finished.
-    """
+    """The journal of one folder, held by one process, with intact entries by shard and damaged files. Use `open`."""
 
     def __init__(self, file: IO[bytes], finished: dict[int, Entry], damaged: tuple[str, ...]) -> None:
         self._file, self.finished, self.damaged = file, finished, damaged
@@ -111,7 +107,6 @@ class Journal:
 
 
 def _read(file: IO[bytes], recipe: Recipe, folder: Path) -> dict[int, Entry]:
-    """The last entry of each shard; a new journal gets its head."""
     head = _Head(dataset=recipe.dataset, recipe_sha256=recipe.sha256)
     content = file.read()
     complete = content[: content.rfind(b"\n") + 1]
@@ -140,8 +135,7 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:
-    """Two processes in one folder would overwrite each other's files."""
-    with contextlib.suppress(OSError):  # a file system with broken locks
+    with contextlib.suppress(OSError):  # on a file system with broken locks the user has to take care
         if try_lock(file) is False:
             raise TrainerError(
                 place="--out",
@@ -170,7 +164,7 @@ def _occupied_error(folder: Path, content: str) -> TrainerError:
 
 
 _recipe: Recipe
-"""A worker process's recipe, set once by `_begin`."""
+"""A worker process's recipe, set once by `_init_worker`."""
 
 
 @dataclass(frozen=True)
@@ -186,14 +180,14 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _Failure:
     """A fatal error of a worker as a TrainerError's fields, since exceptions do not pickle well."""
 
     fields: dict[str, Any]
 
 
 Result = tuple[int, Decoded | Broken]
-_Message = tuple[int, Decoded | Broken | _Failed]
+_Message = tuple[int, Decoded | Broken | _Failure]
 
 
 def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
@@ -205,7 +199,7 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
     chunks = iter([items[start : start + size] for start in range(0, len(items), size)])
     # spawn: forking a process with threads, such as torch's, may hang.
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (recipe,))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _init_worker, (recipe,))
     pending: deque[Future[list[_Message]]] = deque()
     try:
         while True:
@@ -228,7 +222,7 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(recipe: Recipe) -> None:
+def _init_worker(recipe: Recipe) -> None:
     global _recipe
     _recipe = recipe
     # Signals to the group reach workers too: one that dies half-way through a result would block the pool forever.
@@ -248,7 +242,7 @@ def _end_with_parent() -> None:
 
 def _unwrap(message: _Message) -> Result:
     item, result = message
-    if isinstance(result, _Failed):
+    if isinstance(result, _Failure):
         raise TrainerError(**result.fields)
     return item, result
 
@@ -257,7 +251,7 @@ def _decode_chunk(items: Sequence[int]) -> list[_Message]:
     return [(item, _decode(_recipe, item)) for item in items]
 
 
-def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
+def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failure:
     try:
         with memory_limit(MOST_BYTES):
             return recipe.decode(item)
@@ -266,7 +260,7 @@ def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
     except MemoryError:
         return Broken(f"takes more than {MOST_BYTES >> 30} GiB of memory to decode, or than there is")
     except TrainerError as error:
-        return _Failed(error.fields())
+        return _Failure(error.fields())
 
 
 def prepare(
@@ -343,7 +337,7 @@ def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder
     assert images.shape[1:] == shape, "the recipe's own shape"
     assert images.dtype == np.uint8, "shards hold bytes"
     labels = np.concatenate([_labels(part, recipe) for part in decoded]) if decoded else np.empty(0, np.int64)
-    content = images if recipe.encoding is None else encoded(images, recipe.encoding)
+    content = images if recipe.encoding is None else encode_shard(images, recipe.encoding)
     sha256 = _write_array(path, content) if len(images) else ""
     shard = Shard(file=path.name, num_images=len(images), sha256=sha256)
     return Entry(number=number, shard=shard, labels=tuple(labels.tolist()), skipped=tuple(skipped))

@@ -83,7 +83,6 @@ def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
 
 
 def _classes(text: str, source: str) -> dict[str, int]:
-    """Class numbers from 0, from lines like `1 ApplyEyeMakeup`."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     numbered = {words[1]: position for position, words in enumerate(lines) if len(words) == 2}
     if len(numbered) != len(lines) or [words[0] for words in lines] != [str(n + 1) for n in range(len(lines))]:

@@ -33,14 +33,12 @@ _PATIENCE_SEC = 5.0
 
 
 class Verified(BaseModel):
-    """When, where and how long (`sec`) a node's data was compared; `key` is of the files at that time. `remembered`: by
-    an earlier session; nothing was read in this one.
-    """
+    """When, where and how long a node's data was compared; `remembered`: not in this session."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
-    at: float
+    at: float  # seconds since 1970
     host: str
     sec: float
     remembered: bool = False

@@ -13,9 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class FlatAverage(nn.Module):
-    """The loss inside `wrapped` with the same parameters. All workers call `average` together to replace the
-    accumulated gradients by their mean over the group.
-    """
+    """The loss inside `wrapped`; all workers call `average` to replace gradients by their mean over the group."""
 
     def __init__(self, wrapped: DistributedDataParallel) -> None:
         super().__init__()

@@ -47,9 +47,8 @@ def _split_names(module: nn.Module) -> list[list[str]]:
 
 
 def averages_first(graph: Graph) -> None:
-    """Reorder a graph in place: each average directly after what it needs, then the rest. Autograd calls `_Averaged`
-    last, since parameters precede everything computed from them.
-    """
+    """Reorder a graph in place: each average directly after what it needs, then the rest."""
+    # Autograd calls `_Averaged` last, since parameters precede everything computed from them.
     nodes = list(graph.nodes)
     all_reduce = all_reduce_in_graphs()
     averages = [node for node in nodes if node.target is all_reduce]

@@ -48,9 +48,7 @@ def local(tensor: Any) -> Tensor:
 
 
 def placed(value: Any, like: Mapping[Any, Tensor]) -> Any:
-    """Shard tensors in nested dicts and lists like the parameter of the same name or number; needs no other worker.
-    Tensors without data (meta) are created empty.
-    """
+    """Shard nested tensors like the parameter of the same name or number, without other workers; meta: empty."""
 
     def split(tensor: Any, other: Any) -> Any:
         if other is not None and other.is_meta:

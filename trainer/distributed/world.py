@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Shard = Literal["ddp", "fsdp2", "hsdp"]
 _TIMEOUT = datetime.timedelta(seconds=COLLECTIVE_SEC)
-_SHARED_FAILURE = "Every worker was told of this and stops."
+_SHARED_FAILURE = "All workers know of this error and stop."
 """Ends a traceback and marks an exception that all workers know of."""
 REPLICATE, SHARD = "dp_replicate", "dp_shard"
 """Mesh dimensions along which workers see different images, with the same weights or a part of them each."""
@@ -272,9 +272,7 @@ class World:
         return total
 
     def gather(self, value: T, kind: Any = None) -> list[T]:
-        """Every worker's value by rank, on every worker, for small data: JSON or the type `kind`
-        (trainer.distributed.messages). ValueError on all workers alike: a value is too large or of another type.
-        """
+        """Every worker's small value by rank, on every worker: JSON or the type `kind` (ValueError on all: invalid)."""
         if self.control is None:
             return [value]
         return [messages.decode(content, kind) for content in self._gather_bytes(messages.encode(value, kind))]
@@ -414,8 +412,8 @@ def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) ->
         # All ranks leave together after a shared error. After any other error peers may be in a collective: leaving
         # nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
-        shared = is_ours or is_shared_failure(error)
-        if shared or chosen != "nccl":
+        is_shared = is_ours or is_shared_failure(error)
+        if is_shared or chosen != "nccl":
             del control, thread
             dist.destroy_process_group()
         raise

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainer.core.console import announce
-from trainer.core.errors import TrainerError
+from trainer.core.errors import TrainerError, parse_number
 from trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
 from trainer.records.stats_log import STATS_FILE
 
@@ -38,9 +38,7 @@ _FIRST_YEAR = 2000
 
 
 class StartWhen(NamedTuple):
-    """The requested start: the mean of quantity `of` over the job is below `limit`, and the job ends before `by`;
-    `forecast` is a file or address.
-    """
+    """The requested start: mean of quantity `of` below `limit`, end before `by`; `forecast` is a file or address."""
 
     limit: float
     by: datetime
@@ -74,19 +72,26 @@ def parse_start_when(text: str, hours: str | None, forecast: str | None) -> Star
             allowed="carbon<LIMIT,by=TIME or usd<LIMIT,by=TIME: gCO2e per kWh or USD per hour, a time with its zone",
             fix=f'{_FLAG} "carbon<200,by=2026-12-01T06:00Z"',
         )
-    length = _hours(_required("--hours", hours, "6"))
-    where = _required("--forecast", forecast, "forecast.csv")
+    length = parse_number(
+        _require("--hours", hours, "6"),
+        lambda value: 0 < value <= 8760,
+        place="--hours",
+        problem="no length of a job",
+        allowed="above 0, up to 8760",
+        fix="--hours 6",
+    )
+    source = _require("--forecast", forecast, "forecast.csv")
     of = next(one for one in QUANTITIES if one.word == found["word"])
-    return StartWhen(float(found["limit"]), _by(found["by"]), length, where, of)
+    return StartWhen(float(found["limit"]), _parse_deadline(found["by"]), length, source, of)
 
 
-def _required(flag: str, value: str | None, example: str) -> str:
+def _require(flag: str, value: str | None, example: str) -> str:
     if value is None:
         raise TrainerError(place=flag, problem=f"is required beside {_FLAG}", fix=f"add {flag} {example}")
     return value
 
 
-def _by(text: str) -> datetime:
+def _parse_deadline(text: str) -> datetime:
     try:
         by = datetime.fromisoformat(text)
         if by.tzinfo is None or by.year < _FIRST_YEAR:
@@ -102,18 +107,6 @@ def _by(text: str) -> datetime:
         ) from None
 
 
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours <= 8760:
-        raise TrainerError(
-            place="--hours", problem="no length of a job", value=text, allowed="above 0, up to 8760", fix="--hours 6"
-        )
-    return hours
-
-
 def decide(goal: StartWhen, forecast: Forecast, now: datetime) -> Decision:
     """The start time, to five minutes; pure."""
     length = timedelta(hours=goal.hours)
@@ -123,27 +116,29 @@ def decide(goal: StartWhen, forecast: Forecast, now: datetime) -> Decision:
 
     if goal.latest <= now:
         late = "done in time only if started now" if goal.latest == now else "too late to be done by then"
-        return Decision(now, False, mean_from(now), f"{goal.hours:g} h, by {_short(goal.by)}: {late}")
+        return Decision(now, False, mean_from(now), f"{goal.hours:g} h, by {_format_time(goal.by)}: {late}")
     means = [(start, mean_from(start)) for start in _starts(goal, now, forecast.end)]
     for start, mean in means:
         if mean is not None and mean < goal.limit:
             reason = f"the first {goal.hours:g} h below {goal.limit:g} {goal.of.unit}: {goal.of.in_words(mean)}"
             return Decision(start, True, mean, reason)
     known = [(mean, start) for start, mean in means if mean is not None]
-    best = f"the {goal.of.best} is {goal.of.in_words(min(known)[0])} from {_short(min(known)[1])}" if known else ""
-    until = "" if forecast.end >= goal.by else f", and the forecast ends at {_short(forecast.end)}"
+    best = (
+        f"the {goal.of.best} is {goal.of.in_words(min(known)[0])} from {_format_time(min(known)[1])}" if known else ""
+    )
+    until = "" if forecast.end >= goal.by else f", and the forecast ends at {_format_time(forecast.end)}"
     return Decision(
         goal.latest,
         False,
         mean_from(goal.latest),
         f"no {goal.hours:g} h below {goal.limit:g} {goal.of.unit} ({best or 'none is covered'}{until}): the latest "
-        f"start that is done by {_short(goal.by)}",
+        f"start that is done by {_format_time(goal.by)}",
     )
 
 
-def _starts(goal: StartWhen, now: datetime, known_until: datetime) -> Iterator[datetime]:
+def _starts(goal: StartWhen, now: datetime, forecast_end: datetime) -> Iterator[datetime]:
     start, length = now, timedelta(hours=goal.hours)
-    while start < goal.latest and start + length <= known_until:
+    while start < goal.latest and start + length <= forecast_end:
         yield start
         start += _GRID
     yield goal.latest
@@ -167,13 +162,13 @@ def wait(
     read_at = now()
     with _catch_signals() as stopped:
         while (left_sec := decision.at.timestamp() - now()) > 0:
-            announce(f"starting at {_short(decision.at)}, in {_length(left_sec)}: {decision.reason}")
+            announce(f"starting at {_format_time(decision.at)}, in {_format_duration(left_sec)}: {decision.reason}")
             if pause(stopped, min(left_sec, _ANNOUNCE_SEC)):
-                announce("told to stop while waiting to start; the same command waits on")
+                announce("stopped while waiting to start; run the same command to wait again")
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
-                forecast = _read_again(read, goal, forecast)
+                forecast = _reread(read, goal, forecast)
                 decision = decide(goal, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
     announce(f"starting: {decision.reason}")
@@ -192,7 +187,7 @@ def wait(
     }
 
 
-def _read_again(read: Callable[[str, Quantity], Forecast], goal: StartWhen, last: Forecast) -> Forecast:
+def _reread(read: Callable[[str, Quantity], Forecast], goal: StartWhen, last: Forecast) -> Forecast:
     try:
         return read(goal.forecast, goal.of)
     except TrainerError as error:
@@ -220,13 +215,13 @@ def has_begun(argv: Sequence[str]) -> bool:
 
 def find_run_dir(argv: Sequence[str]) -> Path | None:
     """The run folder named by torchrun's arguments; None if there is none."""
-    run_dir, preset = (_value(argv, flag) for flag in ("--run-dir", "--preset"))
+    run_dir, preset = (_find_value(argv, flag) for flag in ("--run-dir", "--preset"))
     if run_dir is not None:
         return Path(run_dir)
     return None if preset is None else Path("runs") / preset
 
 
-def _value(argv: Sequence[str], flag: str) -> str | None:
+def _find_value(argv: Sequence[str], flag: str) -> str | None:
     for index, word in enumerate(argv):
         if word.startswith(f"{flag}="):
             return word.partition("=")[2]
@@ -241,10 +236,10 @@ def start_decision() -> dict[str, Any]:
     return decision
 
 
-def _short(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
-def _length(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

@@ -24,9 +24,7 @@ server's power at 100 % load over its threads. The same source has 0.74 W for an
 
 
 class EnergyReading(NamedTuple):
-    """Energy of one device since the reader was created; `joules` is None if absent. `method` is the meter, the model
-    with its assumptions, or why there is neither.
-    """
+    """Energy of a device since its reader's creation, with the meter or model, or why there is neither."""
 
     joules: float | None
     source: Provenance
@@ -90,8 +88,7 @@ class NvmlMeter:
         return {self._key: EnergyReading(joules, "measured", "NVML total energy counter, whole board")}
 
     def _counter(self) -> int:
-        """Millijoules since the driver was loaded."""
-        return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # millijoules
 
 
 class CpuTimeEstimate:
@@ -120,7 +117,7 @@ class HostPowerEstimate:
         """One reading, `cpu`."""
         assert self._watts.value is not None, "chosen only where the launcher has a value"
         joules = (time.monotonic() - self._start) * self._watts.value
-        method = f"model: time x {_cited(self._watts)} of the host; no RAPL meter can be read here"
+        method = f"model: time x {_cite(self._watts)} of the host; no RAPL meter can be read here"
         return {"cpu": EnergyReading(joules, "estimated", method)}
 
 
@@ -141,7 +138,7 @@ class GpuPowerEstimate:
             why = f"no NVML counter of the {self._name}, and the launcher gave no board power and utilisation"
             return {self._key: EnergyReading(None, "absent", why)}
         joules = (time.monotonic() - self._start) * watts.value * utilisation.value
-        method = f"model: time x {_cited(watts)} board power x {_cited(utilisation)} utilisation; no NVML counter"
+        method = f"model: time x {_cite(watts)} board power x {_cite(utilisation)} utilisation; no NVML counter"
         return {self._key: EnergyReading(joules, "estimated", method)}
 
 
@@ -159,9 +156,7 @@ class NoMeter:
 def choose_readers(
     local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
 ) -> list[Reader]:
-    """The readers of this process, so that each device is counted once: its GPU, and on local rank 0 the node's CPU
-    meter. `nvml` is the pynvml module or a fake; None imports it if there is a GPU.
-    """
+    """The readers of this process: its GPU, on local rank 0 the node's CPU meter. `nvml` None imports pynvml."""
     readers: list[Reader] = []
     host = context.host_watts
     if RaplMeter.available(root):
@@ -202,7 +197,7 @@ def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
         return GpuPowerEstimate(gpu, context)
 
 
-def _cited(quantity: Quantity) -> str:
+def _cite(quantity: Quantity) -> str:
     """A launcher's figure with its source: 700 W (assumed: data sheet, 2026-01-01)."""
     unit = "" if quantity.unit == "1" else f" {quantity.unit}"
     as_of = f", {quantity.as_of}" if quantity.as_of else ""

@@ -158,7 +158,7 @@ def _csv_points(text: str, skipped: int, of: Quantity) -> list[_Point]:
 
 def _csv_point(line: int, moment: str, value: str) -> _Point:
     try:
-        return _Point(_moment(moment), float(value))
+        return _Point(_parse_time(moment), float(value))
     except ValueError as error:
         raise ValueError(f"line {line}: {error}") from None
 
@@ -167,16 +167,16 @@ def _json_points(value: Any, of: Quantity) -> list[_Point]:
     if isinstance(value, list) and value and "forecastData" in value[0]:
         value = value[0]
     if isinstance(value, list):
-        return [_Point(_moment(point[_TIME]), float(point[of.column])) for point in value]
+        return [_Point(_parse_time(point[_TIME]), float(point[of.column])) for point in value]
     if not of.services:
         raise ValueError(f"no list of objects with {_TIME} and {of.column}: {json.dumps(value)[:_SHOWN]}")
     if "forecastData" in value:
         return [
-            _Point(_moment(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
+            _Point(_parse_time(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
             for point in value["forecastData"]
         ]
     if "forecast" in value:
-        return [_Point(_moment(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
+        return [_Point(_parse_time(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
     if "data" not in value:
         raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_SHOWN]}")
     return _watttime_points(value)
@@ -187,10 +187,10 @@ def _watttime_points(value: Mapping[str, Any]) -> list[_Point]:
     if units != "lbs_co2_per_mwh":
         raise ValueError(f"its unit is {units!r}, not lbs_co2_per_mwh: ask for signal_type=co2_moer or co2_aoer")
     scale = _GRAMS_PER_KWH_OF_LBS_PER_MWH
-    return [_Point(_moment(point["point_time"]), float(point["value"]) * scale) for point in value["data"]]
+    return [_Point(_parse_time(point["point_time"]), float(point["value"]) * scale) for point in value["data"]]
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write {text}Z for UTC")
@@ -207,10 +207,10 @@ def _intervals(points: Sequence[_Point], of: Quantity) -> tuple[Interval, ...]:
     for earlier, later in itertools.pairwise(points):
         if earlier.start == later.start:
             raise ValueError(f"two values at {later.start.isoformat()}")
-    return tuple(_lasting(points))
+    return tuple(_expand(points))
 
 
-def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
+def _expand(points: Sequence[_Point]) -> Iterable[Interval]:
     last = points[-1]
     ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
     for point, end in zip(points, ends, strict=True):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainer.core.console import announce, warn
-from trainer.core.errors import TrainerError
+from trainer.core.console import announce
+from trainer.core.errors import TrainerError, parse_number
 from trainer.power.node import CLOCK_FLAG, POWER_FLAG, NodeLimits, Report
 from trainer.power.saved_limits import saved_limits_folder, undo_left_over
 from trainer.power.search import LADDER, WINDOW_SEC, Search
@@ -64,8 +64,8 @@ class Limiter:
     GPUs had before, and `floor` the lowest share of theirs that all can have; None and 1 if unset.
     """
 
-    def __init__(self, world: "World", asked: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
-        self._world, self._asked, self._failed_undos = world, asked, 0
+    def __init__(self, world: "World", request: PowerAsked, gpu: "Gpu | None", folder: Path, nvml: Any = None) -> None:
+        self._world, self._request, self._failed_undos = world, request, 0
         self._search: Search | None = None
         self._on_event: OnEvent = lambda event, **details: None
         self.choice, self.floor = "", 1.0
@@ -75,7 +75,7 @@ class Limiter:
         everyone = world.gather((world.node_rank, gpu), tuple[int, Gpu | None])
         mine = [each for node, each in everyone if node == world.node_rank and each is not None]
         self._node = NodeLimits(world.node_rank, mine if world.local_rank == 0 else [], folder, nvml)
-        world.run_on_all(lambda: self._node.check(asked.watts, asked.clock_mhz))
+        world.run_on_all(lambda: self._node.check(request.watts, request.clock_mhz))
         self._troubles = [trouble for trouble in world.gather(self._node.trouble) if trouble]
         if all(each is None for _, each in everyone):
             self._troubles = ["there is no GPU in this run"]
@@ -86,19 +86,21 @@ class Limiter:
         if self._troubles:
             self._give_up(self._troubles)
             return
-        asked = self._asked
-        limit = asked.auto or asked.shares or asked.watts is not None
-        reports = self._gather_reports(self._node.begin(limit=limit, watts=asked.watts, clock_mhz=asked.clock_mhz))
+        request = self._request
+        limit = request.auto or request.shares or request.watts is not None
+        reports = self._gather_reports(self._node.begin(limit=limit, watts=request.watts, clock_mhz=request.clock_mhz))
         if reports is None:
             return
         if limit:
             self.floor = max(report.floor for report in reports)
             self.limit_watts = min(watts for report in reports for watts in report.watts.values() if watts is not None)
-        if asked.auto:
+        if request.auto:
             self._search = Search(
-                [share for share in LADDER if share >= self.floor] or [1.0], asked.max_slowdown, asked.window_sec
+                [share for share in LADDER if share >= self.floor] or [1.0],
+                request.max_slowdown,
+                request.window_sec,
             )
-        self.choice = asked.describe()
+        self.choice = request.describe()
         self._record_limits(reports, self.choice)
 
     def after(self, line: Mapping[str, Any]) -> bool:
@@ -135,9 +137,7 @@ class Limiter:
         return ""
 
     def undo(self) -> None:
-        """Restore this node's GPUs, without other workers, which may be anywhere when a run fails. What NVML refuses is
-        announced, counted and left for the next call and the node's next run.
-        """
+        """Restore this node's GPUs, without other workers; what NVML refuses is left for the node's next run."""
         changed, troubles = self._node.undo()
         if troubles:
             self._failed_undos += 1
@@ -158,7 +158,7 @@ class Limiter:
 
     def _record_limits(self, reports: Sequence[Report], why: str) -> None:
         watts = {name: limit for report in reports for name, limit in report.watts.items()}
-        clock_mhz = self._asked.clock_mhz
+        clock_mhz = self._request.clock_mhz
         self._world.run_on_rank0(lambda: self._on_event("power-limit", watts=watts, clock_mhz=clock_mhz, why=why))
 
     def _give_up(self, troubles: Sequence[str]) -> None:
@@ -172,7 +172,7 @@ class Limiter:
 
 @contextlib.contextmanager
 def limiting(
-    world: "World", asked: PowerAsked, gpu: "Gpu | None", nvml: Any = None, folder: Path | None = None
+    world: "World", request: PowerAsked, gpu: "Gpu | None", nvml: Any = None, folder: Path | None = None
 ) -> Iterator[Limiter | None]:
     """The run's limiter, None if nothing is requested; undoes everything at the end of the block. First restores what
     killed runs left on this node. `gpu` is this worker's, None on a CPU; `folder` None is the node's. TrainerError on
@@ -181,10 +181,10 @@ def limiting(
     if world.local_rank == 0:
         for sentence in undo_left_over(folder, nvml):
             announce(sentence)
-    if not asked.anything:
+    if not request.anything:
         yield None
         return
-    limiter = Limiter(world, asked, gpu, folder or saved_limits_folder(), nvml)
+    limiter = Limiter(world, request, gpu, folder or saved_limits_folder(), nvml)
     try:
         yield limiter
     finally:
@@ -209,42 +209,25 @@ def add_power(parser: argparse.ArgumentParser) -> None:
 
 def power_asked(arguments: argparse.Namespace) -> PowerAsked:
     """The requested limits; warns of an ignored flag (TrainerError: a bad value)."""
-    auto, slowdown = arguments.power_limit_watts == _AUTO, arguments.max_slowdown
-    watts = None if auto or arguments.power_limit_watts is None else _number(arguments.power_limit_watts)
-    if slowdown is not None and not auto:
-        note = f"gangway: warning: {_SLOWDOWN_FLAG} is ignored without {POWER_FLAG} {_AUTO}"
-        warn(note)
-    asked = PowerAsked(watts=watts, auto=auto, clock_mhz=arguments.clock_limit_mhz)
-    return asked._replace(max_slowdown=_share(slowdown)) if auto and slowdown is not None else asked
-
-
-def _number(text: str) -> float:
-    try:
-        watts = float(text)
-    except ValueError:
-        watts = 0.0
-    if not 0 < watts < 100_000:
-        raise TrainerError(
-            place=POWER_FLAG,
-            problem="no power",
-            value=text,
-            allowed=f"watts above 0, or {_AUTO}",
-            fix=f"{POWER_FLAG} 450",
+    text, slowdown = arguments.power_limit_watts, arguments.max_slowdown
+    request = PowerAsked(auto=text == _AUTO, clock_mhz=arguments.clock_limit_mhz)
+    if text is not None and not request.auto:
+        allowed, fix = f"watts above 0, or {_AUTO}", f"{POWER_FLAG} 450"
+        watts = parse_number(
+            text, lambda value: 0 < value < 100_000, place=POWER_FLAG, problem="no power", allowed=allowed, fix=fix
         )
-    return watts
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise TrainerError(
-            place=_SLOWDOWN_FLAG,
-            problem="no share",
-            value=text,
-            allowed="0 up to but not 1",
-            fix=f"{_SLOWDOWN_FLAG} 0.05",
-        )
-    return share
+        request = request._replace(watts=watts)
+    if slowdown is None:
+        return request
+    if not request.auto:
+        _warn(f"{_SLOWDOWN_FLAG} is ignored without {POWER_FLAG} {_AUTO}")
+        return request
+    share = parse_number(
+        slowdown,
+        lambda value: 0 <= value < 1,
+        place=_SLOWDOWN_FLAG,
+        problem="no share",
+        allowed="0 up to but not 1",
+        fix=f"{_SLOWDOWN_FLAG} 0.05",
+    )
+    return request._replace(max_slowdown=share)

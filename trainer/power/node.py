@@ -26,9 +26,7 @@ class Report(NamedTuple):
 
 
 class NodeLimits:
-    """The GPUs that this process sets; none if another process of the node does. `trouble` is why they cannot be
-    reached, empty if they can. `nvml` None imports pynvml if there are GPUs.
-    """
+    """The GPUs that this process sets, if any; `trouble` is why they cannot be reached. `nvml` None: pynvml."""
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
         self._node, self._folder, self._nvml = f"node {node_rank}", folder, nvml

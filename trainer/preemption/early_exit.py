@@ -28,9 +28,7 @@ class Leaving:
 
     @contextmanager
     def at_any_moment(self, farewell: Callable[[], None]) -> Iterator[None]:
-        """A block that may be cut off: if a stop is requested and the block does not end soon, the process exits with
-        75. Another thread calls `farewell` before that, to record it.
-        """
+        """A block that a requested stop may cut off, with exit code 75; another thread calls `farewell` before."""
         ended = threading.Event()
         watching = threading.Thread(target=self._watch, args=(ended, farewell), name="leaving", daemon=True)
         watching.start()

@@ -1,6 +1,4 @@
-"""Notices of a cloud or launcher about this node (a file with one JSON line each), and the requests that notices and
-signals make to the training loop.
-"""
+"""Notices about this node, one JSON line each, and the requests that notices and signals make to the loop."""
 
 import ctypes
 import json
@@ -74,9 +72,7 @@ class Request(IntEnum):
 
 
 class Interruption:
-    """Handles signals from `install` on; any number of them requests one stop. `notices` is the node's file; None for
-    the one that the environment names, if any.
-    """
+    """Handles signals from `install` on, as one stop; `notices` None is the environment's file, if any."""
 
     def __init__(self, notices: Path | None = None) -> None:
         self._notices = notices or notices_file()

@@ -20,9 +20,7 @@ Poll = Callable[[], Iterable[tuple[Kind, str]]]
 
 
 class NoticesFile:
-    """The machine's file of notices that hold now, one line `KIND` or `KIND DEADLINE` each. The job itself may not
-    query the cloud's metadata, which also hands out its tokens.
-    """
+    """The notices that hold now, a line `KIND` or `KIND DEADLINE` each: the job must not reach the cloud's tokens."""
 
     def __init__(self, path: Path, stale_sec: float = STALE_SEC) -> None:
         self._path, self._stale_sec = path, stale_sec
@@ -30,7 +28,7 @@ class NoticesFile:
     def poll(self) -> Iterator[tuple[Kind, str]]:
         """The notices that hold now, without unknown kinds. OSError: no file, or older than `stale_sec`."""
         if time.time() - self._path.stat().st_mtime > self._stale_sec:
-            raise TimeoutError(f"{self._path}: nobody has written it for {self._stale_sec:g} s")
+            raise TimeoutError(f"{self._path}: not written for {self._stale_sec:g} s")
         for line in self._path.read_text(encoding="utf-8").splitlines():
             kind, _, deadline = line.partition(" ")
             if kind in get_args(Kind):
@@ -38,9 +36,7 @@ class NoticesFile:
 
 
 class Watcher(threading.Thread):
-    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends. `poll` None watches
-    the job's hours only; `left_sec` returns how many seconds remain, None for no limit.
-    """
+    """Polls until a notice stops the run, then sends SIGTERM to this process; `left_sec` bounds the job."""
 
     def __init__(
         self,
@@ -91,5 +87,5 @@ class Watcher(threading.Thread):
 
 
 def _sentence(notice: Notice) -> str:
-    what = "saving and leaving" if notice.stops else "saving once, and going on"
+    what = "saving and stopping" if notice.stops else "saving once and continuing"
     return f"{notice.kind}{f' at {notice.deadline}' if notice.deadline else ''}: {what}"

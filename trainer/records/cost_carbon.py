@@ -132,7 +132,7 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
     ]
     grams = total([each for each, _ in parts])
     embodied, low, high = (
-        total([_embodied(sessions[number], contexts[number], end) for number in sessions])
+        total([_embodied_share(sessions[number], contexts[number], end) for number in sessions])
         for end in ("embodied_kg_per_accelerator", "embodied_kg_low", "embodied_kg_high")
     )
     both = total([grams, embodied])
@@ -150,7 +150,6 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
 
 
 def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Quantity, Quantity, Quantity]]:
-    """Facility joules, PUE and carbon intensity of each data centre, in the order of sessions."""
     # Sessions without a line have unknown energy, and only count if there is no other.
     known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
     by_site: dict[tuple[Quantity, Quantity], list[Quantity]] = {}
@@ -179,8 +178,7 @@ def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: f
     )
 
 
-def _embodied(session: SessionRecord, context: RunContext, field: str) -> Quantity:
-    """The session's share of manufacturing by hours of use, from `field` of the context."""
+def _embodied_share(session: SessionRecord, context: RunContext, field: str) -> Quantity:
     cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a machine")
     if not cards:
         return Quantity.absent("gCO2e", "the launcher did not say how many accelerators a node has")

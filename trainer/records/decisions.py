@@ -74,9 +74,9 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
             case "decision-kept":
                 _judge(found, line["knob"], line["value"], "kept", line["why"])
             case "decision-fatal":
-                _failed(found, sessions, line)
+                _mark_failed(found, sessions, line)
             case "resume":
-                lost = {"verdict": "dropped", "brought": f"the run went on from {line['images']:,} images"}
+                lost = {"verdict": "dropped", "brought": f"the run resumed from {line['images']:,} images"}
                 found = [
                     each.model_copy(update=lost) if each.outcome == "done" and each.images > line["images"] else each
                     for each in found
@@ -86,7 +86,7 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
     return found
 
 
-def _failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
+def _mark_failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
     """Record a decision that its session did not survive. Two such decisions have an event each."""
     identity = line["of_session"], line["of_images"], line["knob"], line["value"]
     for place, (session, each) in enumerate(zip(sessions, found, strict=True)):

@@ -77,7 +77,7 @@ def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | Non
         problem="was changed after it was written",
         value=f"content with digest {first['ctx']['found']}",
         allowed=f"digest {first['ctx']['expected']}",
-        fix=f"restore it from a copy, or write it anew: {program()} record --run-dir {shlex.quote(str(path.parent))}",
+        fix=f"restore it from a copy, or write it again: {program()} record --run-dir {shlex.quote(str(path.parent))}",
     )
 
 
@@ -92,9 +92,7 @@ class RunIdentity(Frozen):
 def identify(
     run_dir: Path, stats_log: StatsLog, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
 ) -> RunIdentity:
-    """The identity of a new session (TrainerError: stats.jsonl and checkpoint are of two runs). `saved` is the
-    checkpoint's, None for none; `wanted_id` the launcher's, empty for preset, time and random digits.
-    """
+    """The identity of a new session (TrainerError: stats.jsonl and checkpoint are of two runs)."""
     started_id = stats_log.beginnings[0]["run_id"] if stats_log.beginnings else ""
     if saved is not None and started_id and started_id != saved.run_id:
         raise TrainerError(

@@ -37,18 +37,16 @@ def get_sums(folder: Path) -> dict[str, FileSum]:
 
 
 def changed_since(folder: Path, sums: Mapping[str, FileSum], *, done: bool) -> list[str]:
-    """Names of files that differ from the record or are unknown to it. Missing files are allowed, since copies may be
-    partial; of a run that is not `done` statistics and checkpoints may have grown.
-    """
-    return [name for name in _names(folder) if not _fits(folder, name, sums.get(name), done)]
+    """Names of changed or unknown files. Files may be missing, and grow while a run is not `done`."""
+    return [name for name in _names(folder) if not _is_unchanged(folder, name, sums.get(name), done)]
 
 
-def _fits(folder: Path, name: str, promised: FileSum | None, done: bool) -> bool:
-    if promised is None:
+def _is_unchanged(folder: Path, name: str, recorded: FileSum | None, done: bool) -> bool:
+    if recorded is None:
         return not done
     may_grow = name == STATS_FILE and not done
     try:
-        return _sum(folder, name, promised.bytes if may_grow else None) == promised
+        return _sum(folder, name, recorded.bytes if may_grow else None) == recorded
     except OSError:
         return False
 

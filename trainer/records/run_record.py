@@ -91,9 +91,7 @@ class CapacityUse(Frozen):
 
 
 class FabricPoint(Frozen):
-    """One message size per worker; the median of the slowest worker. Bus bandwidth is size / time x 2 (n - 1) / n,
-    Gbit/s.
-    """
+    """One message size per worker, median of the slowest. Bus bandwidth: size / time x 2 (n - 1) / n, Gbit/s."""
 
     size_bytes: int
     median_sec: float
@@ -123,9 +121,7 @@ SCHEMA_FILE = Path(__file__).with_name("run-record.schema.json")
 
 
 class DataVerification(Frozen):
-    """A node's data set, every file compared with its hash, in `sec` seconds while training. `remembered`: by an
-    earlier session, without a write since; nothing was read again.
-    """
+    """A node's verified data set; `remembered`: by an earlier session, nothing was read again."""
 
     node: int
     at: str
@@ -337,7 +333,7 @@ class RunRecord(DigestedRecord):
                     problem=f"this version does not read records of another one, {writer}: {found.problem}",
                     value=found.value,
                     allowed=found.allowed,
-                    fix=f"read it with the version that wrote it, or write it anew of the run's own files: {command}",
+                    fix=f"read it with the version that wrote it, or write it again from the run's files: {command}",
                 ) from None
             raise found from None
 

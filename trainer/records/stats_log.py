@@ -89,7 +89,7 @@ def read_stats_log(run_dir: Path) -> StatsLog:
     path = run_dir / STATS_FILE
     if not path.exists():
         return StatsLog([], 0)
-    texts = read_input(path, "move it away; the run goes on without it").decode("utf-8", "replace").split("\n")
+    texts = read_input(path, "move it away; the run continues without it").decode("utf-8", "replace").split("\n")
     lines = [_parse(text) for text in texts if text.strip()]
     return StatsLog([line for line in lines if line is not None], sum(line is None for line in lines))
 
@@ -127,9 +127,7 @@ def require_run(run_dir: Path, needs: Sequence[str]) -> None:
 
 
 class StatsWriter:
-    """Appends to stats.jsonl, reopened for each line so that other machines see it. TrainerError: not writable. `echo`
-    prints each line; `listeners` receive each in the writing thread.
-    """
+    """Appends to stats.jsonl, reopened for each line so that other machines see it (TrainerError: not writable)."""
 
     def __init__(
         self, run_dir: Path, *, echo: bool = False, listeners: Sequence[Callable[[Line], object]] = ()

@@ -88,7 +88,7 @@ def _save_sec(before: Sequence[Line], agreed: Line | None) -> Quantity:
     saves = [line for line in before if line.get("event") == "checkpoint" and line["images"] == agreed["images"]]
     seconds = saves[-1].get("sec") if saves else None
     if seconds is None:
-        return Quantity.absent("s", "the line that tells of the checkpoint is lost")
+        return Quantity.absent("s", "the checkpoint's line is lost")
     return Quantity.measured(seconds, "s", "wall clock of the checkpoint made at the stop")
 
 
@@ -107,15 +107,13 @@ def _lost_sec(before: Sequence[Line], resumed: Line) -> Quantity:
     return Quantity.measured(
         resumed["time"] - min(passed_at),
         "s",
-        "wall clock, from first holding the images it resumed from to going on from them",
+        "wall clock, from first holding the images it resumed from to resuming from them",
         note="stopping, downtime, starting up and work done again",
     )
 
 
 def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
-    """The record of stats.jsonl so far (TrainerError: no run, or its beginning is unreadable). `now` (seconds since
-    1970; None: the clock's) distinguishes killed from running sessions.
-    """
+    """The record of stats.jsonl so far; `now` distinguishes killed sessions (TrainerError: no readable run)."""
     stats_log = read_stats_log(run_dir)
     if not stats_log.beginnings:
         raise _no_run(run_dir, stats_log)
@@ -128,7 +126,7 @@ def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
             place=str(run_dir / STATS_FILE),
             problem=f"is damaged: a line holds a value that no session writes ({type(error).__name__})",
             value=str(error).partition("\n")[0],
-            fix="restore it from a copy; without it the run's record cannot be written anew",
+            fix="restore it from a copy; without it the run's record cannot be written again",
         ) from error
     return record.model_copy(update={"files": get_sums(run_dir)})
 
@@ -217,7 +215,7 @@ def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
     return TrainerError(
         place=str(run_dir / STATS_FILE),
         problem="no run has begun here" if not damaged else f"is damaged: {stats_log.losses(1)} can be read",
-        fix="start the run's train command: it goes on from its newest checkpoint and begins the file anew",
+        fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
     )
 
 
@@ -229,7 +227,6 @@ def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
 
 
 def _session(number: int, lines: Sequence[Line], is_over: bool) -> SessionRecord:
-    """One session's record; without an end it was killed if `is_over`, else it is running."""
     own = [line for line in lines if line["session"] == number]
     began = next(line for line in own if line.get("event") in _BEGINNINGS)
     last = max(own, key=lambda line: float(line["time"]))

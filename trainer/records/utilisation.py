@@ -88,7 +88,6 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
 
 
 def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
-    """Sums of each session's last line over its wall time."""
     counted = [line for line in ticks if key in line]
     last_of_session: Mapping[int, Line] = {line["session"]: line for line in counted if line[key] is not None}
     wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
@@ -99,8 +98,6 @@ def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
 
 
 class _Stretch(NamedTuple):
-    """A line, and the node seconds since the previous one in its session."""
-
     line: Line
     node_sec: float
 

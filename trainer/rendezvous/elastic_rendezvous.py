@@ -42,13 +42,11 @@ _ANSWER_SEC = 5.0
 
 
 class StoreAnswersAgainError(Exception):
-    """Raised in torchrun's loop once a lost store answers again: its workers end and all nodes meet anew."""
+    """Raised in torchrun's loop once a lost store answers again: its workers end and all nodes meet again."""
 
 
 class ElasticRendezvous:
-    """The rendezvous of this process. `on` receives the events; `trains` tells whether workers train; `key` is the
-    job's, None for a trusted network.
-    """
+    """The rendezvous of this process; `trains` tells whether workers train, `key` None is for a trusted network."""
 
     def __init__(self, on: Callable[[Event], None], trains: Callable[[], bool], key: MemberKey | None = None) -> None:
         self._on, self._trains, self._key = on, trains, key
@@ -66,17 +64,17 @@ class ElasticRendezvous:
         rendezvous_handler_registry.register(BACKEND, self._create)
         # For every dynamic rendezvous, including that of --standalone.
         DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous, self._meeting, self._joined
+            DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
         )
         exchange_states(meeting_state.encode, meeting_state.decode, meeting_state.MeetingStateError)
         serve_workers_by(self._serve_workers)
         serve_standalone_by(loopback_store)
 
-    def _meeting(self) -> None:
+    def _on_meeting(self) -> None:
         if self._trains():  # a node has come, or left
             self._on(Event.MEETING)
 
-    def _joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
+    def _on_joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
         self._before = None  # other nodes' workers no longer use the store that it served
         self._on(Event.JOINED)
         self._close_round()
@@ -133,14 +131,12 @@ class ElasticRendezvous:
         handler.get_backend = lambda: BACKEND  # type: ignore[method-assign]  # torchrun compares it with its argument
         handler.shutdown = self.leave  # type: ignore[method-assign]  # torchrun calls it when an agent ends
         waiting = handler.num_nodes_waiting
-        handler.num_nodes_waiting = lambda: self._waiting(waiting, params.endpoint)  # type: ignore[method-assign]
+        handler.num_nodes_waiting = lambda: self._count_waiting(waiting, params.endpoint)  # type: ignore[method-assign]
         self._handler, self._lost_at = handler, None
         return handler
 
-    def _waiting(self, count_waiting: Callable[[], int], endpoint: str) -> int:
-        """The number of waiting nodes, which torchrun polls while its workers train; 0 while the store is lost.
-        StoreAnswersAgainError: it answers again; a restarted store is empty.
-        """
+    def _count_waiting(self, count_waiting: Callable[[], int], endpoint: str) -> int:
+        """Torchrun polls this while workers train. StoreAnswersAgainError: a lost store answers again."""
         from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousStateError
 
         now = time.monotonic()
@@ -165,7 +161,7 @@ class ElasticRendezvous:
         try:
             leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
         except Exception as error:  # the store may be gone
-            announce(f"left without a word to the others: {error}")
+            announce(f"left without notifying the others: {error}")
             return False
         return True
 

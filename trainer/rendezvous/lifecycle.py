@@ -55,7 +55,7 @@ class Life:
         if self.state is State.ENDED:
             return self
         if event is Event.ENDED:
-            return self._ended(code)
+            return self._end(code)
         if event is Event.HOURS_OVER:
             return replace(self, out_of_hours=True)._stop()
         if self.state is State.STOPPING:
@@ -63,7 +63,7 @@ class Life:
         if event is Event.SIGNAL:
             return self._stop()
         if event is Event.OVER:  # a training node ends by its workers
-            return self._ended(code) if self.state is State.WAITING else self
+            return self._end(code) if self.state is State.WAITING else self
         if event is Event.JOINED:
             return replace(self, state=State.TRAINING, rounds=self.rounds + 1)
         if event is Event.STORE_LOST:
@@ -72,9 +72,9 @@ class Life:
 
     def _stop(self) -> "Life":
         if self.state is State.WAITING:
-            return self._ended(EXIT_INTERRUPTED)
+            return self._end(EXIT_INTERRUPTED)
         return replace(self, state=State.STOPPING)
 
-    def _ended(self, code: int) -> "Life":
+    def _end(self, code: int) -> "Life":
         """A job that completes in its last second still counts as done."""
         return replace(self, state=State.ENDED, exit_code=EXIT_HOURS_OVER if self.out_of_hours and code else code)

@@ -43,7 +43,7 @@ class _Meeting(BaseModel):
         nodes = [*(node for node, _ in self.participants), *self.wait_list, *self.redundancy_list]
         beating = [node for node, _ in self.last_heartbeats]
         if len({*nodes}) < len(nodes) or len({*beating}) < len(beating):
-            raise ValueError("a node stands twice")
+            raise ValueError("duplicate node")
         if not {*nodes} <= {*beating}:
             raise ValueError("a node has no heartbeat")
         return self
@@ -56,12 +56,12 @@ def encode(state: Mapping[str, Any]) -> bytes:
         _Meeting(
             round=state["round"],
             complete=state["complete"],
-            deadline=None if deadline is None else _us(deadline),
+            deadline=None if deadline is None else _to_us(deadline),
             closed=state["closed"],
             participants=tuple(sorted(state["participants"].items())),
             wait_list=tuple(sorted(state["wait_list"])),
             redundancy_list=tuple(sorted(state["redundancy_list"])),
-            last_heartbeats=tuple(sorted((node, _us(at)) for node, at in state["last_heartbeats"].items())),
+            last_heartbeats=tuple(sorted((node, _to_us(at)) for node, at in state["last_heartbeats"].items())),
         )
         .model_dump_json()
         .encode()
@@ -80,18 +80,18 @@ def decode(content: bytes) -> dict[str, Any]:
     return {
         "round": read.round,
         "complete": read.complete,
-        "deadline": None if read.deadline is None else _at(read.deadline),
+        "deadline": None if read.deadline is None else _to_datetime(read.deadline),
         "closed": read.closed,
         "participants": dict(read.participants),
         "wait_list": set(read.wait_list),
         "redundancy_list": set(read.redundancy_list),
-        "last_heartbeats": {node: _at(us) for node, us in read.last_heartbeats},
+        "last_heartbeats": {node: _to_datetime(us) for node, us in read.last_heartbeats},
     }
 
 
-def _us(at: datetime) -> int:
+def _to_us(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-def _at(us: int) -> datetime:
+def _to_datetime(us: int) -> datetime:
     return _EPOCH + us * _MICROSECOND

@@ -1,6 +1,4 @@
-"""A job's key: one PEM file with a private key and its self-signed certificate, the same on every node. Both sides of a
-connection show the certificate and trust no other.
-"""
+"""A job's key: a PEM file with a private key and its self-signed certificate, which nodes show each other."""
 
 import re
 import ssl
@@ -34,15 +32,15 @@ class MemberKey:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a key (TrainerError: missing or not a job's key)."""
-        text = _text(path)
+        text = _read_text(path)
         certificates = _CERTIFICATE.findall(text)
         for what, found in (("private key", _PRIVATE_KEY.findall(text)), ("certificate", certificates)):
             if len(found) != 1:
-                raise _refused(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
+                raise _key_error(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
         try:
             return cls(
-                _context(path, ssl.PROTOCOL_TLS_SERVER),
-                _context(path, ssl.PROTOCOL_TLS_CLIENT),
+                _make_context(path, ssl.PROTOCOL_TLS_SERVER),
+                _make_context(path, ssl.PROTOCOL_TLS_CLIENT),
                 ssl.PEM_cert_to_DER_cert(certificates[0]),
             )
         except ssl.SSLError as error:
@@ -50,7 +48,7 @@ class MemberKey:
             problem = "key and certificate do not belong together" if is_mismatch else f"cannot be read: {error}"
         except ValueError as error:
             problem = f"cannot be read: {error}"
-        raise _refused(path, problem)
+        raise _key_error(path, problem)
 
     def check(self, peer: bytes | None) -> None:
         """Raise PermissionError if the peer's certificate (DER) is not the job's."""
@@ -58,18 +56,18 @@ class MemberKey:
             raise PermissionError("another certificate than the job's")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from None
+        raise _key_error(path, error.strerror or str(error)) from None
     if len(content) > _MAX_BYTES:
-        raise _refused(path, "is too long for a key")
+        raise _key_error(path, "is too long for a key")
     return content.decode("ascii", "replace").replace("\r\n", "\n")
 
 
-def _context(path: Path, protocol: int) -> ssl.SSLContext:
+def _make_context(path: Path, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the key identifies the peer, not its address
@@ -83,5 +81,5 @@ def _context(path: Path, protocol: int) -> ssl.SSLContext:
     return context
 
 
-def _refused(path: Path, problem: str) -> TrainerError:
+def _key_error(path: Path, problem: str) -> TrainerError:
     return TrainerError(place=FLAG, problem=problem, value=str(path), allowed=_ALLOWED, fix=f"make one: {_MAKE}")

@@ -30,7 +30,7 @@ _KEEPALIVE = (("TCP_KEEPIDLE", 300), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 10))
 """Drops a lost host, no sooner than workers do (COLLECTIVE_SEC). Linux's names."""
 
 
-class _Plain:
+class _PlainStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
@@ -54,7 +54,7 @@ class _Plain:
             self._writer.close()
 
 
-class _Sealed(_Plain):
+class _TlsStream(_PlainStream):
     """TLS over a network connection: asyncio's has no half-closed connections and accepts strangers uncounted."""
 
     def __init__(
@@ -118,10 +118,10 @@ class _Sealed(_Plain):
         self._incoming.write(content)
 
 
-async def _forward(one: _Plain, other: _Plain, first: bytes = b"") -> None:
+async def _forward(one: _PlainStream, other: _PlainStream, first: bytes = b"") -> None:
     """Forward both directions until both end, after sending `first` to `one`. OSError: one broke, both are closed."""
 
-    async def copy(source: _Plain, target: _Plain) -> None:
+    async def copy(source: _PlainStream, target: _PlainStream) -> None:
         while content := await source.read():
             await target.write(content)
         await target.end()
@@ -139,12 +139,12 @@ async def _forward(one: _Plain, other: _Plain, first: bytes = b"") -> None:
             each.close(at_once=not is_complete)
 
 
-async def _call(key: MemberKey, host: str, port: int) -> _Sealed:
+async def _call(key: MemberKey, host: str, port: int) -> _TlsStream:
     """Connect through a remote front door (OSError: none, or it refuses us)."""
     async with asyncio.timeout(HANDSHAKE_SEC):
         reader, writer = await asyncio.open_connection(host, port)
         try:
-            sealed = _Sealed(reader, writer, key, server=False)
+            sealed = _TlsStream(reader, writer, key, server=False)
             await sealed.shake_hands()
             if await sealed.read(len(_WELCOME)) != _WELCOME:
                 raise ConnectionAbortedError("no front door of ours")
@@ -218,9 +218,9 @@ class FrontDoor(_End):
         self._strangers[writer] = host
         try:
             async with asyncio.timeout(HANDSHAKE_SEC):
-                sealed = _Sealed(reader, writer, self._key, server=True)
+                sealed = _TlsStream(reader, writer, self._key, server=True)
                 await sealed.shake_hands()
-                inner = _Plain(*await asyncio.open_connection(LOOPBACK, self._inner_port))
+                inner = _PlainStream(*await asyncio.open_connection(LOOPBACK, self._inner_port))
         finally:
             self._strangers.pop(writer, None)
         self._members[host] += 1
@@ -254,7 +254,7 @@ class NearEnd(_End):
         super().__init__(key, socket.create_server((LOOPBACK, 0), backlog=1024))
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _forward(_Plain(reader, writer), await _call(self._key, self._host, self._remote))
+        await _forward(_PlainStream(reader, writer), await _call(self._key, self._host, self._remote))
 
 
 def why_refused(key: MemberKey, host: str, port: int) -> str:
@@ -268,7 +268,7 @@ def why_refused(key: MemberKey, host: str, port: int) -> str:
             if sealed.recv(len(_WELCOME)) != _WELCOME:
                 return "it answers, and closes the connection"
     except (ssl.SSLError, PermissionError) as error:
-        return f"it has not our {FLAG}, or we not its: {error}"
+        return f"its {FLAG} is not ours: {error}"
     except OSError as error:
         return str(error)
     return ""

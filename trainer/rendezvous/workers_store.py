@@ -40,9 +40,7 @@ def keyed_store(
 
 
 class WorkersStore:
-    """The workers' store of one round; closes with the last reference to it, as torch's own. `inner_port` is on the
-    loopback, for this node; `port` is the front door's for others, if there is a key.
-    """
+    """The workers' store of one round, until the last reference; `port` is the front door's for other nodes."""
 
     def __init__(self, key: MemberKey | None) -> None:
         self._store = loopback_store()
