@@ -125,6 +125,7 @@ def plan(
     """
     from gangway.report.plans.show import Detail, explain, print_plan
     from stacks.loading.loader import find_stack_file, from_file
+    from stacks.plan.difference import read_plan, with_difference
     from stacks.plan.plan import make_plan
 
     if brief and full:
@@ -139,21 +140,13 @@ def plan(
         raise typer.Exit(EXIT_FINDINGS if has_errors else 0)
     path = find_stack_file(stacks[0], stacks_dir())
     config = from_file(path)
-    previous = None
-    if against is not None:
-        # Before the plan, which takes a while: a wrong file is told at once.
-        from stacks.plan.difference import read_plan
-
-        previous = read_plan(against, config.stack)
+    # Before the plan, which takes a while: a wrong file is reported at once.
+    previous = None if against is None else read_plan(against, config.stack)
     try:
         made = make_plan(config)
     except InputError as mistake:
         raise mistake.within(str(path)) from None
-    difference = None
-    if previous is not None:
-        from stacks.plan.difference import with_difference
-
-        made, difference = with_difference(made, previous)
+    made, difference = (made, None) if previous is None else with_difference(made, previous)
     if code is not None:
         from rich.console import Console
 

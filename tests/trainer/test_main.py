@@ -219,7 +219,7 @@ def _ends_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
 
     monkeypatch.setattr("trainer.run.loop.train", fails)
     monkeypatch.setattr("os._exit", left)
-    monkeypatch.setattr("trainer.preemption.notices._hear_of_the_launchers_end", lambda: None)
+    monkeypatch.setattr("trainer.preemption.notices._follow_launcher", lambda: None)
     monkeypatch.setattr("sys.excepthook", lambda *_: None)
     with pytest.raises(SystemExit) as exited:
         run(["train", *PRESET])

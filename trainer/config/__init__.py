@@ -1,1 +1,1 @@
-"""The training configuration: TrainConfig, its schedules and segments, the presets, command-line flags. No torch."""
+"""The training configuration: TrainConfig, schedules, segments, presets and flags. No torch."""

@@ -1,6 +1,4 @@
-"""argparse whose errors are TrainerErrors: the same layout as every other mistake, with the nearest flag or command;
-and a flag for each field of TrainConfig.
-"""
+"""argparse that raises TrainerErrors with the nearest flag or command, and a flag for each field of TrainConfig."""
 
 import argparse
 import math
@@ -29,30 +27,30 @@ _VALUE = re.compile(
 )
 _TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": "a number"})
 _FLAG = re.compile(r"--[a-z][a-z-]*")
-_OF_CHANGES = "docs/changing-runs.md"
+_CHANGES_DOC = "docs/changing-runs.md"
 _KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
 
 
 class _WholeWords(argparse.HelpFormatter):
-    """Breaks no line at a hyphen: names of presets and flags are there to be copied."""
+    """Breaks no line at a hyphen, so that names of presets and flags can be copied."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises instead of printing usage, and takes no abbreviated flags: they hide typos."""
+    """An ArgumentParser that raises instead of printing usage. Takes no abbreviated flags: they hide typos."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"formatter_class": _WholeWords, **kwargs, "allow_abbrev": False})
-        self._given: Sequence[str] = ()
+        self._words: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """TrainerError for an unknown flag, with the nearest one, and for whatever else argparse does not accept."""
-        self._given = args
+        """TrainerError for an unknown flag, with the nearest one, and for other errors of argparse."""
+        self._words = args
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self._refuse(unknown)
+            self._raise_unknown(unknown)
         return parsed, unknown
 
     def print_help(self, file: Any = None) -> None:
@@ -60,12 +58,13 @@ class Parser(argparse.ArgumentParser):
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        """Turns argparse's sentence into place, problem, value, allowed and fix."""
+        """Split argparse's sentence into place, problem, value, allowed and fix."""
         if "required" in message:
-            # A misspelt flag is the likelier mistake than a forgotten one, and argparse would not get to it.
-            unknown = [word for word in self._given if word.startswith("--") and not self._knows(word)]
+            # A misspelt flag is likelier than a missing one, but argparse does not report it.
+            known = self._flags()
+            unknown = [word for word in self._words if word.startswith("--") and word.partition("=")[0] not in known]
             if unknown:
-                self._refuse(unknown)
+                self._raise_unknown(unknown)
             place = message.removeprefix(_MISSING) if message.startswith(_MISSING) else _PLACE
             problem = message if place == _PLACE else "is required, and was not given"
             raise TrainerError(place=place, problem=problem, fix=f"add it; {self._help()}")
@@ -83,9 +82,9 @@ class Parser(argparse.ArgumentParser):
             fix=f"did you mean {near!r}?" if near else self._help(),
         )
 
-    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+    def _raise_unknown(self, unknown: Sequence[str]) -> NoReturn:
         flag = unknown[0].partition("=")[0]
-        near = nearest(flag, _FLAG.findall(self.format_help()))
+        near = nearest(flag, self._flags())
         raise TrainerError(
             place=_PLACE,
             problem=f"unknown flag {flag}" if flag.startswith("-") else "an argument too many",
@@ -93,41 +92,41 @@ class Parser(argparse.ArgumentParser):
             fix=f"did you mean {near}?" if near else self._help(),
         )
 
-    def _knows(self, word: str) -> bool:
-        return word.partition("=")[0] in _FLAG.findall(self.format_help())
+    def _flags(self) -> list[str]:
+        return _FLAG.findall(self.format_help())
 
     def _help(self) -> str:
         return f"`{self.prog} --help` shows what it takes"
 
 
 def positive(text: str) -> float:
-    """An argument's type: a finite number above 0."""
+    """Argument type: a finite number above 0."""
     return _number(text, float, lambda value: 0 < value < math.inf, "a number above 0")
 
 
 def add_run_dir(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder of a run that has begun, which is asked for."""
+    """Add the required flag of an existing run's folder."""
     parser.add_argument("--run-dir", type=path, required=True, metavar="DIR", help="folder of the run")
 
 
 def add_out(parser: argparse.ArgumentParser, text: str) -> None:
-    """Adds the file to write, which is asked for, and the word that lets it be written over another."""
+    """Add the required output file, and the flag to overwrite one."""
     parser.add_argument("--out", type=path, required=True, help=text)
     parser.add_argument("--overwrite", action="store_true", help="also where that file is there already")
 
 
 def count(text: str) -> int:
-    """An argument's type."""
+    """Argument type: a whole number above 0."""
     return _number(text, int, lambda value: value > 0, "a whole number above 0")
 
 
 def whole(text: str) -> int:
-    """An argument's type."""
+    """Argument type: a whole number from 0."""
     return _number(text, int, lambda value: value >= 0, "a whole number from 0 on")
 
 
 def path(text: str) -> Path:
-    """An argument's type. An empty one, as of a variable that is not set, would be the folder that one is in."""
+    """Argument type: a path. An empty one, as from an unset variable, would be the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"invalid value: {text!r} (allowed: a path; . for this folder)")
     check_reachable(Path(text))
@@ -135,7 +134,7 @@ def path(text: str) -> Path:
 
 
 def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allowed: str) -> T:
-    """The number, or argparse's own sentence with what is allowed at its end: `Parser.error` takes it apart."""
+    """Parse a number; the error has argparse's form, for `Parser.error`."""
     try:
         value = kind(text)
     except ValueError:
@@ -147,7 +146,7 @@ def _number(text: str, kind: Callable[[str], T], fits: Callable[[T], bool], allo
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds a flag for each field but the preset's name."""
+    """Add a flag for each field but the preset's name."""
     fields = parser.add_argument_group(
         "configuration",
         "Each in place of the value that the preset or the file has, and without it that value stays; `python -m "
@@ -158,12 +157,11 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         if name != "preset":
             flag, text = f"--{name.replace('_', '-')}", sentences[name].replace("%", "%%")
             metavar = _metavar(field)
-            more = f"; see {_OF_CHANGES}" if metavar == "JSON" or name == "freeze" else ""
+            more = f"; see {_CHANGES_DOC}" if metavar == "JSON" or name == "freeze" else ""
             fields.add_argument(flag, dest=f"field_{name}", metavar=metavar, help=text + more)
 
 
 def _metavar(field: FieldInfo) -> str:
-    """The words of which it takes one, or the kind of value."""
     kind = field.annotation
     if get_origin(kind) is tuple:
         return "NAMES" if get_args(kind)[0] is str else "JSON"

@@ -1,6 +1,4 @@
-"""Bounds of a controller that do not go with the run that they are of: the trainer refuses them when it starts, a plan
-before. Imports no torch.
-"""
+"""Bounds of a controller that do not fit their run: refused by plans and by the trainer at its start. No torch."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,15 +9,7 @@ from trainer.config.values.control import Bounds
 
 
 class Misfit(NamedTuple):
-    """Why a bound cannot be kept.
-
-    Attributes:
-        field: of `Bounds`.
-        problem: what is wrong with it.
-        value: as it was asked for.
-        allowed: what would be accepted, in words.
-        fix: the nearest value that would be.
-    """
+    """A bound of `Bounds` that cannot be kept, with the nearest value as its `fix`."""
 
     field: str
     problem: str
@@ -29,9 +19,8 @@ class Misfit(NamedTuple):
 
 
 def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, least_workers: int | None = None) -> Iterator[Misfit]:
-    """Those of a run of this configuration on so many workers, or on `least_workers` for a while. Each needs an image,
-    or a group of them where the discriminator looks at groups, takes no more at once than it has, and what the run
-    begins with has to be within.
+    """Bounds that do not fit this configuration on so many workers, or `least_workers` at times. Each worker needs an
+    image, or a group of them for minibatch_std, and the run's initial values must be within bounds.
     """
     if bounds.batch_size is not None:
         (least, most), start, fewest = bounds.batch_size, config.batch_size, workers * config.group
@@ -44,10 +33,10 @@ def misfits(bounds: Bounds, config: TrainConfig, workers: int, *, least_workers:
             why = f"leaves out the batch that the run begins with, {start}"
             yield Misfit("batch_size", why, bounds.batch_size, f"bounds around {start}", fix)
     largest = max(config.batch_size, (bounds.batch_size or (0, 0))[1])
-    of_a_worker = largest_share(largest, replicas(config, least_workers or workers), config.group)
-    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > of_a_worker:
-        why = f"more than a worker's share of the batch, {of_a_worker} images"
-        yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {of_a_worker}", (of_a_worker, of_a_worker))
+    worker_share = largest_share(largest, replicas(config, least_workers or workers), config.group)
+    if bounds.batch_gpu is not None and bounds.batch_gpu[0] > worker_share:
+        why = f"more than a worker's share of the batch, {worker_share} images"
+        yield Misfit("batch_gpu", why, bounds.batch_gpu, f"up to {worker_share}", (worker_share, worker_share))
     if bounds.precision and config.precision not in bounds.precision:
         why = f"leaves out what the run begins with, {config.precision}"
         allowed = f"words with {config.precision} among them"

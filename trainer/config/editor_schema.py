@@ -1,8 +1,7 @@
-"""JSON schemas of configurations for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset.
+"""JSON schemas for editors (draft 2020-12): a whole TrainConfig, and settings on top of a preset.
 
-A configuration is flat, so that the two discriminated unions, by architecture and by loss, become conditions on its
-keys. What depends on several numbers at once (a batch that divides, a schedule as long as the run) is not said here:
-`trainer.config.parts.rules` refuses it when a run or a plan begins.
+A configuration is flat, so the discriminated unions by architecture and by loss become conditions. Rules on several
+numbers are not in the schema: `trainer.config.parts.rules` checks them.
 """
 
 import functools
@@ -30,9 +29,9 @@ from trainer.core.docstrings import describe, summary
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _NESTED: tuple[type[BaseModel], ...] = (LayerRate, Ramp, Schedules, Segment, Steps)
 _ALSO_TEXT = ("schedules", "segments", "layer_rates", "freeze")
-"""Fields that are JSON, or names by commas, in one text too: a flag and a stack file's settings hold plain values."""
-_BESIDE_SETTINGS = ("preset", "kimg", "checkpoint_kimg", "seed")
-"""Fields for which a suite and a stack file's job have keys of their own."""
+"""Fields that may also be one text, of JSON or names by commas, as in flags and a stack file's settings."""
+_OWN_KEYS = ("preset", "kimg", "checkpoint_kimg", "seed")
+"""Fields that have their own keys in suites and in a stack file's job."""
 _CHOICES = (ARCHITECTURES, LOSSES)
 
 Schema = dict[str, Any]
@@ -51,23 +50,21 @@ def _model(choice: Choice, word: str) -> type[BaseModel]:
 
 
 def config_schema() -> str:
-    """Of a whole configuration, such as a run directory's config.json."""
+    """The schema of a whole configuration, such as a run's config.json."""
     flat = _flat()
     defaults = {name: field.default for name, field in TrainConfig.model_fields.items() if not field.is_required()}
-    return _printed({**flat, "title": "A training run", "allOf": [*_conditions(defaults)]})
+    return _to_json({**flat, "title": "A training run", "allOf": [*_conditions(defaults)]})
 
 
 def settings_schema() -> str:
-    """Of whatever has a `preset` and `settings` on top of it: a suite, and a stack file's job, which may have a
-    controller as well. An arm's settings come on top of both, so that of them each is looked at by itself alone.
-    """
+    """The schema of a suite, or a stack file's job: a `preset` with `settings` on top; arms are checked alone."""
     flat = _flat()
     definitions = flat.pop("$defs")
     del flat["required"]
-    for name in _BESIDE_SETTINGS:
+    for name in _OWN_KEYS:
         del flat["properties"][name]
     settings = {"$ref": "#/$defs/settings"}
-    return _printed(
+    return _to_json(
         {
             "title": "A preset of the trainer, and settings on top of it",
             "type": "object",
@@ -84,13 +81,12 @@ def settings_schema() -> str:
                 }
                 for name, config in PRESETS.items()
             ],
-            "$defs": {**definitions, **_control(), "settings": flat},
+            "$defs": {**definitions, **_control_definitions(), "settings": flat},
         }
     )
 
 
-def _control() -> Schema:
-    """What a stack file's job may ask of the controller."""
+def _control_definitions() -> Schema:
     schema = ControlSettings.model_json_schema()
     definitions: Schema = {**schema.pop("$defs"), "ControlSettings": schema}
     for model in (Bounds, ControlSettings):
@@ -98,12 +94,11 @@ def _control() -> Schema:
     return definitions
 
 
-def _printed(schema: Schema) -> str:
+def _to_json(schema: Schema) -> str:
     return json.dumps({"$schema": _DRAFT, **schema}, indent=2) + "\n"
 
 
 def _flat() -> Schema:
-    """Every field by itself: type, bounds, default, and its sentence; and what goes with each word of a choice."""
     schema = TrainConfig.model_json_schema()
     describe(schema, ConfigFields)
     schema |= {"title": "Settings", "description": summary(TrainConfig)}
@@ -111,7 +106,7 @@ def _flat() -> Schema:
         describe(schema["$defs"][model.__name__], model)
     for each in (schema, *schema["$defs"].values()):
         for named in each["properties"].values():
-            named.pop("title", None)  # pydantic's own, which says no more than the name
+            named.pop("title", None)  # pydantic's, which only repeats the name
     properties = schema["properties"]
     for choice in _CHOICES:
         by = properties[choice.by]
@@ -132,32 +127,29 @@ def _by_commas(names: Iterable[str]) -> str:
     return rf"^\s*({NONE}|{one}(\s*,\s*{one})*)\s*$"
 
 
-def _defined(choice: Choice, word: str) -> str:
+def _definition_name(choice: Choice, word: str) -> str:
     return f"{choice.by}-{word}"
 
 
 def _parts(choice: Choice) -> Iterator[tuple[str, Schema]]:
-    """What each word allows of the fields that it decides about, by its definition's name, with what to say of other
-    values.
-    """
     models = TypeAdapter(get_union(choice)).json_schema()["$defs"]
     for word, part in choice.parts.items():
         typed, properties = models[part.__name__]["properties"], dict[str, Schema]()
         for name, field in choice.fields[word].items():
             if field.narrower:
-                told = {"errorMessage": as_keys("; ".join(field.narrower))}
-                properties[name] = {key: each for key, each in typed[name].items() if key != "title"} | told
+                message = {"errorMessage": as_keys("; ".join(field.narrower))}
+                properties[name] = {key: each for key, each in typed[name].items() if key != "title"} | message
         about = {"title": f"{choice.by} {word}", "description": summary(part)}
-        yield _defined(choice, word), {**about, "properties": properties}
+        yield _definition_name(choice, word), {**about, "properties": properties}
 
 
 def _conditions(base: Mapping[str, object]) -> Iterator[Schema]:
-    """What follows from each word, for values on top of `base`: one that the word refuses there has to be given."""
+    """What follows from each word, for values on top of `base`; fields that the word refuses there are required."""
     for choice in _CHOICES:
         for word, fields in choice.fields.items():
             is_given = [] if base[choice.by] == word else [choice.by]
             needed = [name for name, field in fields.items() if field.narrower and not field.takes(base[name])]
             yield {
                 "if": {"properties": {choice.by: {"const": word}}, "required": is_given},
-                "then": {"$ref": f"#/$defs/{_defined(choice, word)}", "required": needed},
+                "then": {"$ref": f"#/$defs/{_definition_name(choice, word)}", "required": needed},
             }

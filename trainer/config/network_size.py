@@ -1,8 +1,7 @@
-"""How large the networks are, by configuration alone: parameters, what a step keeps of an image for its gradients, and
-how much it computes. Where there are two generators and two discriminators, of both together.
+"""Network sizes from a configuration alone: parameters, inputs saved for gradients, and multiplications.
 
-Plans read it, and the trainer before it makes a network; so it imports no torch. The layers stand in
-`trainer.networks`, a module for each family; a test holds both to the same numbers, over all families.
+Of two generators or discriminators the sum. Imports no torch: plans use it. The layers are in `trainer.networks`, one
+module per family; a test compares both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,22 +15,21 @@ from trainer.config.train_config import TrainConfig
 from trainer.config.values.segments import Span
 
 SMALLEST = 4
-"""Height and width that a generator starts with."""
+"""Initial height and width of a generator."""
 WIDEST = 512
-"""Channels that no layer of a progressive network exceeds."""
+"""Maximum channels of a progressive network's layer."""
 _GIB = 1 << 30
 _FLOAT32 = 4
 _LAST_OF_RESNET = 8
 _PENALTY_PASSES = 6
-"""Of the discriminator: forward, back to the images, and back through both."""
+"""Passes of the discriminator: forward, back to the images, and back through both."""
 _PASS_OPERATIONS, _PENALTY_OPERATIONS = 10, 30
-"""For each layer in a network's update, and in a penalty: counted by torch over all presets, see the tests."""
+"""Operations per layer in an update and in a penalty: counted by torch over all presets, see the tests."""
 
 
 class Layer(NamedTuple):
-    """A layer with weights, or one network: `parameters`, and `kept`, the numbers of its inputs for one image that its
-    gradient needs. Of inputs that are enlarged before a layer the smaller ones count: the rest can be computed anew.
-    `products`: multiplications of a weight and an input in a pass of one image.
+    """A layer, or one network: `kept` numbers of its inputs are saved per image for its gradient (the smaller ones if
+    they are enlarged first), `products` are multiplications per image in a pass.
     """
 
     parameters: int
@@ -40,7 +38,7 @@ class Layer(NamedTuple):
 
 
 def generator_size(config: TrainConfig) -> Layer:
-    """Of the generator, at its full resolution; of both, where there are two."""
+    """Size of all generators at full resolution."""
     latent = config.z_dim * (2 if config.num_classes else 1)
     embedding = Layer(config.num_classes * config.z_dim, 0, 0)
     layers, _ = _FAMILIES[config.architecture]
@@ -48,15 +46,13 @@ def generator_size(config: TrainConfig) -> Layer:
 
 
 def discriminator_size(config: TrainConfig) -> Layer:
-    """Of the discriminator, at its full resolution; of both, where there are two."""
+    """Size of all discriminators at full resolution."""
     _, layers = _FAMILIES[config.architecture]
     return _sum(layers(config))
 
 
 class Stage(NamedTuple):
-    """Networks at one size. `config`: has the layers in use for its whole networks; `first`: images seen when it
-    begins; `share`: of the images of the run, or of what is looked at of it, that are shown at it.
-    """
+    """Networks at one size: `config` has its layers, `first` the images seen before it, `share` its part of them."""
 
     config: TrainConfig
     first: float
@@ -64,47 +60,41 @@ class Stage(NamedTuple):
 
 
 def stages(config: TrainConfig, span: Span | None = None) -> tuple[Stage, ...]:
-    """The sizes that a run has in a part of it, None for all, smallest first, with the schedule of
-    `trainer.networks.progressive_schedule`; one for networks that do not grow.
-    """
+    """The sizes that a part of a run has (None: all), smallest first; one for networks that do not grow."""
     if config.architecture != "progressive":
         return (Stage(config, 0.0, 1.0),)
     sizes = [SMALLEST << step for step in range(_doublings(config) + 1)]
-    lasts = config.stable_kimg + config.fade_kimg
-    firsts = [max(0.0, number * lasts - config.fade_kimg) * 1000 for number in range(len(sizes))]
+    length = config.stable_kimg + config.fade_kimg
+    firsts = [max(0.0, number * length - config.fade_kimg) * 1000 for number in range(len(sizes))]
     begin, end = span or Span(0.0, config.total_images)
-    last_step = max(begin, end - config.step_images)  # of a run of no whole step, too
+    last_step = max(begin, end - config.step_images)  # also for a run of less than a step
     reached = [(size, first) for size, first in zip(sizes, firsts, strict=True) if first <= last_step]
     untils = [*(first for _, first in reached[1:]), float(end)]
     return tuple(
-        Stage(_grown_to(config, size), first, (until - max(begin, first)) / (end - begin))
+        Stage(_at_resolution(config, size), first, (until - max(begin, first)) / (end - begin))
         for (size, first), until in zip(reached, untils, strict=True)
         if until > begin
     )
 
 
-def _grown_to(config: TrainConfig, resolution: int) -> TrainConfig:
-    """Its layers up to `resolution`: a layer's width goes by its own size and the full one, and stays what it is."""
-    ratio = config.resolution // resolution
+def _at_resolution(config: TrainConfig, resolution: int) -> TrainConfig:
+    ratio = config.resolution // resolution  # a layer's width depends on its own and the full size
     return config.model_copy(update={"resolution": resolution, "ngf": config.ngf * ratio, "ndf": config.ndf * ratio})
 
 
 def host_gib(config: TrainConfig, *, trains_here: bool) -> float:
-    """GiB of its host that a worker needs to make both networks, and the generator's average. What `trains_here`, whole
-    and on the CPU, has gradients and Adam's two moments besides.
-    """
+    """Host GiB for a worker to build networks and average; `trains_here` adds gradients and moments for the CPU."""
     generator, discriminator = generator_size(config).parameters, discriminator_size(config).parameters
-    of_g, of_d = (5, 4) if trains_here else (2, 1)
-    return _FLOAT32 * (of_g * generator + of_d * discriminator) / _GIB
+    copies_g, copies_d = (5, 4) if trains_here else (2, 1)
+    return _FLOAT32 * (copies_g * generator + copies_d * discriminator) / _GIB
 
 
 def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | None = None) -> float:
-    """GiB that a worker's device cannot do without in a step on `images` images at once: weights, average, gradients
-    and moments (one of `parts` of them, where networks are sharded; in a pipeline half of the generator's and all of
-    the discriminator's), and the inputs of one network's layers; nor when weights and average are whole: in setting up,
-    or where a pipeline's average is looked at. A step takes more: penalties, the other network's pass, the
-    libraries' work space. Of networks that grow, at that size which takes most of those that `span` has, a part of the
-    run; None for all of it.
+    """Minimum GiB of a worker's device for a step on `images` images, at the largest size in `span` (None: the run).
+
+    Weights, average, gradients and moments (one of `parts` if sharded; in a pipeline half of the generator's and all of
+    the discriminator's) and the saved inputs of one network; or whole weights and average, as at setup. Without
+    penalties, the other network's pass and library workspaces.
     """
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
 
@@ -119,46 +109,35 @@ def device_gib(config: TrainConfig, images: int, parts: int = 1, span: Span | No
         generator, discriminator = generator_size(stage.config), discriminator_size(stage.config)
         return _FLOAT32 * (5 * generator.parameters / parts + 4 * discriminator.parameters)
 
-    in_steps = max(state(stage) + kept(stage) for stage in stages(config, span))
-    return max(in_steps, _FLOAT32 * _from_the_start(config)) / _GIB
+    step_bytes = max(state(stage) + kept(stage) for stage in stages(config, span))
+    return max(step_bytes, _FLOAT32 * _initial_numbers(config)) / _GIB
 
 
 def state_gib(config: TrainConfig, span: Span | None = None) -> float:
-    """GiB that stay on a worker's device from step to step, whatever its compiler computes anew within one: weights,
-    the generator's average, Adam's two moments. At the end of `span`, a part of the run; None for all of it.
-    """
+    """GiB on a worker's device between steps at the end of `span` (None: the run): weights, average, Adam's moments."""
     return _state_bytes(config, stages(config, span)[-1], 2) / _GIB
 
 
 def _state_bytes(config: TrainConfig, stage: Stage, copies: int) -> float:
-    """Weights and average, which are all there from the start, and so many numbers for each weight in use."""
     in_use = generator_size(stage.config).parameters + discriminator_size(stage.config).parameters
-    return _FLOAT32 * (_from_the_start(config) + copies * in_use)
+    return _FLOAT32 * (_initial_numbers(config) + copies * in_use)
 
 
-def _from_the_start(config: TrainConfig) -> int:
-    """Numbers: weights, and the generator's average."""
+def _initial_numbers(config: TrainConfig) -> int:
     return 2 * generator_size(config).parameters + discriminator_size(config).parameters
 
 
 def largest_unit(config: TrainConfig) -> int:
-    """Parameters, at most, of the largest part of a network that is gathered at once where it is sharded
-    (`Network.units`).
-    """
+    """Upper bound of the parameters that are gathered at once in a sharded network (`Network.units`)."""
     latent = config.z_dim * (2 if config.num_classes else 1)
-    of_generator, of_discriminator = _FAMILIES[config.architecture]
-    networks = [
-        [layer.parameters for layer in layers] for layers in (of_generator(config, latent), of_discriminator(config))
-    ]
+    g_layers, d_layers = _FAMILIES[config.architecture]
+    networks = [[layer.parameters for layer in layers] for layers in (g_layers(config, latent), d_layers(config))]
     count = _LAYERS_OF_UNIT[config.architecture]
     return max(sum(each[start : start + count]) for each in networks for start in range(len(each)))
 
 
 def least_flop(config: TrainConfig, span: Span | None = None) -> float:
-    """FLOP that a step cannot do without for each real image it shows: making and judging fakes, judging reals, and the
-    weights' gradients; neither penalties nor what only gradients of images need. Of networks that grow, the mean over
-    `span`, a part of the run; None for all of it.
-    """
+    """Minimum FLOP of a step per real image, without penalties and image gradients; mean over `span`, None: the run."""
 
     def at(each: TrainConfig) -> float:
         generator, discriminator = generator_size(each).products, discriminator_size(each).products
@@ -169,56 +148,48 @@ def least_flop(config: TrainConfig, span: Span | None = None) -> float:
 
 
 def step_flop(config: TrainConfig) -> float:
-    """FLOP of a step for each real image it shows, all passes and penalties, within a third of what torch counts: a
-    pass back through a network is two forward, or one where only the images' gradient is wanted. Of networks that do
-    not grow, or one `Stage` of those that do.
-    """
+    """FLOP of a step per real image with penalties, within a third of torch's count, at one size."""
     generator, discriminator = generator_size(config).products, discriminator_size(config).products
+    # A backward costs two forwards, or one if only the images' gradient is needed.
     d_step = generator + 6 * discriminator + penalties(config) * _PENALTY_PASSES * discriminator
     return 2 * (d_step + (3 * generator_passes(config) * generator + 2 * discriminator) / config.d_steps)
 
 
 def generator_passes(config: TrainConfig) -> int:
-    """Of a generator in its own update, each for a batch: one; of those that translate, the way there, the way back of
-    the other's, and what is of its domain already.
-    """
+    """Passes of a generator in its own update; for translation there, back, and its own domain if weighted."""
     if not config.translates:
         return 1
     return 3 if config.identity_weight else 2
 
 
 def penalties(config: TrainConfig) -> float:
-    """Gradients of images that a step of the discriminator penalises on average."""
+    """Mean number of penalised image gradients in a discriminator step."""
     weights = (config.r1_gamma, config.r2_gamma, config.gp_weight)
     return sum(weight > 0 for weight in weights) / config.r1_interval
 
 
 def step_operations(config: TrainConfig) -> float:
-    """Operations of the device in a step on one micro-batch, within a factor of two of what torch counts, so that none
-    is counted for the optimiser, which has one or two: activations, norms and augmentation are many to a layer.
-    """
+    """Device operations of a step on a micro-batch, within a factor of two of torch's count, without the optimiser."""
     latent = config.z_dim * (2 if config.num_classes else 1)
-    of_generator, of_discriminator = _FAMILIES[config.architecture]
-    # R3GAN filters at each change of size: two sums over pairs of pixels, which have no weights.
+    g_layers, d_layers = _FAMILIES[config.architecture]
+    # R3GAN filters at each change of size: two sums over pairs of pixels, without weights.
     filters = 2 * _doublings(config) if config.architecture == "r3gan" else 0
-    of_d = sum(layer.products > 0 for layer in of_discriminator(config)) + filters
-    of_g = sum(layer.products > 0 for layer in of_generator(config, latent)) + filters
-    d_step = _PASS_OPERATIONS * (of_d + of_g) + penalties(config) * _PENALTY_OPERATIONS * of_d
-    in_one_go = 2 if config.translates else 1  # the way there, with what is of the domain already; and the way back
-    return config.d_steps * d_step + _PASS_OPERATIONS * (of_d + in_one_go * of_g)
+    layers_d = sum(layer.products > 0 for layer in d_layers(config)) + filters
+    layers_g = sum(layer.products > 0 for layer in g_layers(config, latent)) + filters
+    d_step = _PASS_OPERATIONS * (layers_d + layers_g) + penalties(config) * _PENALTY_OPERATIONS * layers_d
+    passes = 2 if config.translates else 1  # there, together with its own domain's images; and back
+    return config.d_steps * d_step + _PASS_OPERATIONS * (layers_d + passes * layers_g)
 
 
 def largest_batch_gpu(config: TrainConfig, memory_gib: float, parts: int = 1, span: Span | None = None) -> int | None:
-    """The largest micro-batch, a divisor of batch_size and of whole groups, with which `device_gib` is no more than
-    `memory_gib`.
-    """
+    """The largest micro-batch, a divisor of batch_size in whole groups, with `device_gib` within `memory_gib`."""
     sizes = range(config.batch_size, 0, -config.group)
     divisors = (size for size in sizes if config.batch_size % size == 0)
     return next((size for size in divisors if device_gib(config, size, parts, span) <= memory_gib), None)
 
 
 class Smaller(NamedTuple):
-    """`field` makes the networks larger than anything else does; `value` of it would do, None where none does."""
+    """The `field` that makes the networks too large, with a `value` that fits; None without one."""
 
     field: str
     value: int | None
@@ -227,22 +198,19 @@ class Smaller(NamedTuple):
 def smaller_networks(
     config: TrainConfig, needed_gib: Callable[[TrainConfig], float], fits: Callable[[TrainConfig], bool]
 ) -> Smaller:
-    """What to change of networks that need more memory than there is. To blame is the field that saves most where it is
-    no larger than usual; advised is a half, a quarter, ... of it, the first that `fits`. Without classes, where these
-    are to blame.
-    """
+    """A change that fits: of the field that saves most at its default, the first half, quarter, ... or 0 classes."""
     usual = {name: TrainConfig.model_fields[name].default for name in ("ngf", "ndf", "z_dim", "num_classes")}
     less = {name: {name: min(getattr(config, name), default)} for name, default in usual.items()}
     field = min(less, key=lambda name: needed_gib(config.model_copy(update=less[name])))
     whole: int = getattr(config, field)
     values = [0] if field == "num_classes" else [whole >> step for step in range(1, whole.bit_length())]
     changed = ((value, config.model_copy(update={field: value})) for value in values)
-    fitting = (value for value, each in changed if not first_broken(each) and fits(each))
-    return Smaller(field, next(fitting, None))
+    fitting_values = (value for value, each in changed if not first_broken(each) and fits(each))
+    return Smaller(field, next(fitting_values, None))
 
 
 def size_at(resolution: int, frames: int) -> tuple[int, ...]:
-    """[H, W] of images at that resolution; [T, H, W] of clips that have `frames` when they are whole."""
+    """[H, W] of images at a resolution; [T, H, W] of clips with `frames` at full size."""
     return (resolution, resolution) if frames == 1 else (min(frames, resolution), resolution, resolution)
 
 
@@ -261,9 +229,7 @@ def _conv(
     bias: bool = True,
     groups: int = 1,
 ) -> Layer:
-    """`kernel`: weights that an output has for each input channel of its group; `pixels`: of its inputs; `positions`:
-    where the kernel is laid, if that is not each pixel.
-    """
+    """`kernel`: weights per pair of channels; `pixels`: of the input; `positions` of the kernel, None: every pixel."""
     weights = inputs // groups * outputs * kernel
     return Layer(weights + bias * outputs, inputs * pixels, weights * (pixels if positions is None else positions))
 
@@ -316,14 +282,14 @@ def _resnet_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 def _r3gan_widths(width: int, config: TrainConfig) -> list[int]:
-    """Of each resolution from 4x4 up: halved with each doubling above the largest of full width."""
+    """Widths from 4x4 up: halved with each doubling above full_width_up_to."""
     sizes = (SMALLEST << step for step in range(_doublings(config) + 1))
     return [width // max(1, size // config.full_width_up_to) for size in sizes]
 
 
 def _r3gan_blocks(width: int, group_width: int, pixels: int) -> Iterator[Layer]:
     hidden = 2 * width
-    groups = max(1, hidden // group_width)  # also of widths that a rule refuses: `smaller_networks` asks for them
+    groups = max(1, hidden // group_width)  # also for widths that a rule refuses: `smaller_networks` tries them
     for _ in range(2):
         yield _conv(width, hidden, 1, pixels)
         yield _conv(hidden, hidden, 9, pixels, groups=groups)
@@ -354,8 +320,6 @@ def _r3gan_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 class _Growing(NamedTuple):
-    """What both progressive networks know of their sizes."""
-
     resolutions: list[int]
     widths: Mapping[int, int]
     pixels: Mapping[int, int]
@@ -383,8 +347,8 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
     resolutions, widths, pixels, kernel = _growing(config.ndf, config)
     for smaller, each in pairwise([SMALLEST, *resolutions]):
         yield _conv(config.channels, widths[each], 1, pixels[each] if each == config.resolution else 0)
-        beside = 1 if each == SMALLEST and config.minibatch_std else 0
-        yield _conv(widths[each] + beside, widths[each], kernel, pixels[each])
+        extra = 1 if each == SMALLEST and config.minibatch_std else 0
+        yield _conv(widths[each] + extra, widths[each], kernel, pixels[each])
         if each > SMALLEST:
             yield _conv(widths[each], widths[smaller], kernel, pixels[each])
     widest = widths[SMALLEST]
@@ -394,14 +358,12 @@ def _progressive_discriminator(config: TrainConfig) -> Iterator[Layer]:
 
 
 def residual_blocks(resolution: int) -> int:
-    """Of a generator of CycleGAN's, for images of that size, as in the paper."""
+    """Blocks of CycleGAN's generator by image size, as in the paper."""
     return 6 if resolution <= 128 else 9
 
 
 def patch_halvings(resolution: int) -> int:
-    """How often a discriminator of CycleGAN's halves its images: three times, with which an output sees 70x70 pixels;
-    less often where its maps would become smaller than the kernels.
-    """
+    """Halvings in CycleGAN's discriminator: three for patches of 70x70 pixels, fewer for small images."""
     return min(3, int(log2(resolution // SMALLEST)))
 
 
@@ -431,7 +393,7 @@ def _cyclegan_discriminators(config: TrainConfig) -> Iterator[Layer]:
 
 
 _LAYERS_OF_UNIT: Mapping[str, int] = MappingProxyType({"dcgan": 1, "resnet": 3, "r3gan": 7})
-"""Layers that follow each other in a unit, at most, of networks that can be sharded."""
+"""Maximum of consecutive layers in a unit of networks that can be sharded."""
 
 _FAMILIES: Mapping[
     str, tuple[Callable[[TrainConfig, int], Iterator[Layer]], Callable[[TrainConfig], Iterator[Layer]]]
@@ -444,4 +406,4 @@ _FAMILIES: Mapping[
         "cyclegan": (_cyclegan_generators, _cyclegan_discriminators),
     }
 )
-"""The layers of both networks; a generator's by the length of its latents, the class's embedding beside them."""
+"""Layers of both networks; a generator's by the length of its input, latents and class embedding."""

@@ -1,6 +1,4 @@
-"""The command that prepares the shards a configuration trains on, and the one that trains on prepared shards, for
-messages and plans. Imports no torch.
-"""
+"""Commands for messages and plans: prepare a configuration's shards, or train on prepared shards. No torch."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,9 +15,7 @@ from trainer.core.program import program
 
 
 def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH_OR_URL") -> str:
-    """`gangway data prepare ...` of the configured data set into `folder`; `source` is where the originals are. A shell
-    takes it as it is, whatever the names.
-    """
+    """The shell command that prepares the configured data set in `folder` from the originals at `source`."""
     command = [f"{program()} data prepare", config.dataset]
     if config.dataset not in SELF_PREPARED:
         command.append(f"--source {shlex.quote(source)}")
@@ -35,9 +31,7 @@ def prepare_command(config: TrainConfig, folder: Path | str, source: str = "PATH
 
 
 def untrainable(shape: Sequence[int]) -> str:
-    """Why no network here trains on images of that shape, [C, H, W] or clips [C, T, H, W], and what to prepare in their
-    place; empty where one does.
-    """
+    """Why no network trains on images or clips of that shape, and what to prepare instead; empty if one does."""
     *_, height, width = shape
     if height != width or height not in RESOLUTIONS:
         nearest = min(RESOLUTIONS, key=lambda each: (abs(each - height), -each))
@@ -55,15 +49,13 @@ def untrainable(shape: Sequence[int]) -> str:
 
 
 def _lengths(resolution: int) -> tuple[int, ...]:
-    """Of clips at that resolution, in frames: a clip grows in time as it does in height and width."""
+    """A clip grows in time as it does in height and width, so it has at most as many frames."""
     annotation = TrainConfig.model_fields["frames"].annotation
     return tuple(frames for frames in get_args(annotation) if 1 < frames <= resolution)
 
 
 def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str:
-    """`gangway train ...` of the preset that is nearest to these shards, with what they have otherwise than it; empty
-    for `untrainable` ones.
-    """
+    """The command of the preset nearest to these shards, with flags for differences; empty if `untrainable`."""
     if untrainable(shape):
         return ""
     channels, *_, size = shape
@@ -75,12 +67,11 @@ def train_command(dataset: str, shape: Sequence[int], folder: Path | str) -> str
     }
     flags = [(name, found) for name, preset in PRESETS.items() if (found := _flags(preset, wanted)) is not None]
     name, changes = min(flags, key=lambda each: ("dataset" in each[1], len(each[1])))
-    said = [f"--{field} {value}" for field, value in changes.items()]
-    return " ".join([f"{program()} train --preset {name}", *said, f"--data {shlex.quote(str(folder))}"])
+    flag_words = [f"--{field} {value}" for field, value in changes.items()]
+    return " ".join([f"{program()} train --preset {name}", *flag_words, f"--data {shlex.quote(str(folder))}"])
 
 
 def _flags(preset: TrainConfig, wanted: Mapping[str, object]) -> dict[str, object] | None:
-    """What to say beside the preset; None where its networks do not make such images, or translate other ones."""
     if preset.translates and preset.dataset != wanted["dataset"]:
         return None
     changes = {field: value for field, value in wanted.items() if value != getattr(preset, field)}

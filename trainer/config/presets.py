@@ -1,7 +1,7 @@
-"""Configurations that run as they are, each with its source and with what departs from it. Does not import torch.
+"""Presets: runnable configurations, each with its source and departures from it. No torch.
 
-A paper's set-up is widths, batch, losses, optimiser and length; what has no place in a TrainConfig is named as a
-departure. A preset has not thereby reached the paper's score: runs' scores are in their run.json.
+A paper's set-up is widths, batch, losses, optimiser and length; anything a TrainConfig cannot hold is listed as a
+departure. A preset does not imply the paper's score: scores are in each run's run.json.
 """
 
 import functools
@@ -20,18 +20,18 @@ _DCGAN = "Radford et al. 2016, arXiv:1511.06434, section 4"
 
 
 def _burn_in(start: float, to: float, over_kimg: float) -> Ramp:
-    """R3GAN's schedule: half a cosine, then as it ended."""
+    """R3GAN's schedule: half a cosine, then constant."""
     return Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
 
 
 _PROGAN_LR = Steps(steps=((0, 1e-3), (5400, 1.5e-3), (6600, 2e-3), (7800, 3e-3)))
-"""As 128x128, 256x256 and 512x512 begin to fade in, in thousands of images."""
+"""Changes where 128x128, 256x256 and 512x512 start to fade in, thousands of images."""
 
 
 def _r3gan(
     own: Mapping[str, object], *, gamma: float, ema_kimg: float, augment_p: float, burn_in_kimg: float = 20_000
 ) -> TrainConfig:
-    """What R3GAN's authors give all their presets, and what schedules of theirs come to; `own` is a preset's."""
+    """What all presets of R3GAN's authors share, including their schedules; `own` is a preset's."""
     ramp = functools.partial(_burn_in, over_kimg=burn_in_kimg)
     common = {
         "channels": 3,
@@ -71,7 +71,7 @@ def _r3gan(
 
 
 def _progan(own: Mapping[str, object]) -> TrainConfig:
-    """What progressive GANs have in common, of images and of clips; `own` is a preset's."""
+    """What progressive GANs of images and clips share; `own` is a preset's."""
     common = {
         "channels": 3,
         "architecture": "progressive",
@@ -98,14 +98,12 @@ _R3GAN_DEPARTURES = (
 
 
 def _second_half(start: float, kimg: float) -> Ramp:
-    """CycleGAN's schedule: constant, then evenly down to a hundredth."""
+    """CycleGAN's schedule: constant, then linear down to a hundredth."""
     return Ramp(start=start, to=start / 100, after_kimg=kimg / 2, over_kimg=kimg / 2, then="hold")
 
 
 class Preset(NamedTuple):
-    """A configuration and its `source` (paper and table). `departures` are what is otherwise than in the source, and
-    why, one a sentence; `summary` is for a person who chooses; `published` what the source prints, by field.
-    """
+    """A configuration with its source (paper and table), departures from it with reasons, and `published` values."""
 
     config: TrainConfig
     summary: str
@@ -162,7 +160,7 @@ _CATALOGUE = (
         (*_DCGAN_DEPARTURES, *_AUGMENTED),
     ),
     Preset(
-        # Chosen on 2 CPU cores by what it makes of 200 drawn shapes at 32x32 (docs/own-images.md).
+        # Chosen on 2 CPU cores by its results on 200 drawn shapes at 32x32 (docs/own-images.md).
         TrainConfig(
             preset="few-images",
             dataset="folder",
@@ -488,10 +486,9 @@ _CATALOGUE = (
 
 
 def _with_table(entry: Preset) -> Preset:
-    """The preset with what its source prints, and with a departure for each value that differs from that."""
     name = entry.config.preset
-    told = (*entry.departures, *departures(entry.config))
-    return entry._replace(departures=told, published=PUBLISHED.get(name, {}))
+    all_departures = (*entry.departures, *departures(entry.config))
+    return entry._replace(departures=all_departures, published=PUBLISHED.get(name, {}))
 
 
 CATALOGUE: Mapping[str, Preset] = MappingProxyType(
@@ -504,7 +501,7 @@ PRESETS: Mapping[str, TrainConfig] = MappingProxyType({name: entry.config for na
 
 
 def preset(name: str, place: str = "--preset") -> TrainConfig:
-    """The preset of that name (TrainerError at `place`: there is none)."""
+    """The preset of that name (TrainerError at `place`: unknown)."""
     if name not in PRESETS:
         near = nearest(name, PRESETS)
         raise TrainerError(

@@ -1,8 +1,7 @@
-"""What the trainer refuses when it starts, as far as configuration and machine decide it: for whoever plans a run.
+"""What the trainer refuses at its start because of configuration and machine, for plans. No torch.
 
-A planned run would find out on paid nodes. The refusals themselves, in their own words, stand where the trainer meets
-the machine (trainer.distributed, trainer.steps), the data (trainer.data) and the metrics (trainer.metrics); tests hold
-both to the same answers. How many workers a batch is enough for is `TrainConfig.check_workers`. Does not import torch.
+The refusals themselves are where the trainer meets the machine (trainer.distributed, trainer.steps), the data
+(trainer.data) and the metrics (trainer.metrics); tests compare both. `TrainConfig.check_workers` checks workers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,16 +19,7 @@ _ANY = (1, 3)
 
 
 class Machine(NamedTuple):
-    """A node that workers are going to run on.
-
-    Attributes:
-        kind: what its environment is made for: NVIDIA GPUs, or PyTorch/XLA.
-        name: of the accelerator, for messages.
-        has_bf16: whether the accelerator computes bfloat16.
-        num_workers: a worker for each accelerator.
-        memory_gib: of the node; None where nobody knows.
-        device_memory_gib: of one accelerator; likewise.
-    """
+    """A node for workers, one for each accelerator; memory is None if unknown."""
 
     kind: Literal["cuda", "xla"]
     name: str
@@ -40,14 +30,7 @@ class Machine(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One reason not to start.
-
-    Attributes:
-        field: of TrainConfig that is to blame.
-        problem: the reason, with the value.
-        allowed: what would be accepted.
-        changes: the nearest values that are; empty where there is no such value.
-    """
+    """One reason not to start: the `field` of TrainConfig to blame, and the nearest accepted values, if any."""
 
     field: str
     problem: str
@@ -56,14 +39,7 @@ class Refusal(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """What the shards of a data set can be, whoever prepares them.
-
-    Attributes:
-        channels: that its pictures can have.
-        resolutions: likewise; empty for any.
-        is_video: clips of two frames or more; else single images.
-        num_classes: of its labels; None where the files decide.
-    """
+    """Possible shards of a data set; no `resolutions` means any, `num_classes` None that the files decide."""
 
     channels: tuple[int, ...]
     resolutions: tuple[int, ...]
@@ -83,22 +59,19 @@ DATA_SETS: Mapping[str, DataSet] = MappingProxyType(
         "folder": DataSet(_ANY, (), False, None),
     }
 )
-"""By name, as TrainConfig knows them."""
+"""By name in TrainConfig."""
 
 
 def refusals(config: TrainConfig, machine: Machine, num_nodes: int = 1) -> Iterator[Refusal]:
-    """All reasons not to start this configuration on so many of those; none where it would begin."""
+    """All reasons not to start this configuration on so many machines."""
     yield from _backend(config, machine)
     for stretch in stretches(config):
         for found in (*_device(stretch.config, machine), *_memory(stretch, machine, num_nodes)):
-            yield found if not stretch.place else _of_segment(found, stretch)
+            # A segment is fixed in the list of segments.
+            where = f"{stretch.place}: {found.problem}"
+            yield Refusal("segments", where, found.allowed, {}) if stretch.place else found
     yield from _data(config)
     yield from _metrics(config)
-
-
-def _of_segment(found: Refusal, stretch: Stretch) -> Refusal:
-    """The same reason, of a segment that is otherwise than the run's own fields; it is mended in the list."""
-    return Refusal("segments", f"{stretch.place}: {found.problem}", found.allowed, {})
 
 
 def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
@@ -130,8 +103,7 @@ def _backend(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
 
 
 def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
-    """What the device cannot do. With gloo a worker computes on its processor, whatever else there is."""
-    on_cpu = config.backend == "gloo"
+    on_cpu = config.backend == "gloo"  # whatever devices there are
     kind, name = ("cpu", "a CPU") if on_cpu else (machine.kind, machine.name)
     if config.precision == "fp16" and kind == "xla":
         problem = f"precision fp16: PyTorch/XLA, on {name}, has no fp16 with scaled losses here"
@@ -147,9 +119,6 @@ def _device(config: TrainConfig, machine: Machine) -> Iterator[Refusal]:
 
 
 def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refusal]:
-    """Networks that the node, or the accelerator, has no room for, and micro-batches likewise, at the sizes that the
-    networks have in that part of the run.
-    """
     config, span = stretch.config, stretch.span
     on_cpu, workers, memory_gib = config.backend == "gloo", machine.num_workers, machine.memory_gib
 
@@ -182,10 +151,7 @@ def _memory(stretch: Stretch, machine: Machine, num_nodes: int) -> Iterator[Refu
 def device_memory(
     config: TrainConfig, workers: int, num_nodes: int, memory_gib: float, name: str, span: Span | None = None
 ) -> Iterator[Refusal]:
-    """What a step cannot do without (`network_size.device_gib`) on one of a node's `workers` devices, of so much memory
-    each: a smaller micro-batch where that helps, else smaller networks. `span` is the part of the run that is meant;
-    None for all of it.
-    """
+    """Refuse a step above `memory_gib` on one of a node's devices; suggest a smaller micro-batch, else networks."""
     parts, at_once = get_parts(config, workers, num_nodes), images_at_once(config, workers * num_nodes)
     graphs_off: dict[str, object] = {"cuda_graphs": False} if config.cuda_graphs else {}
     needed = device_gib(config, at_once, parts, span)
@@ -206,9 +172,7 @@ def device_memory(
 
 
 def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | None = None) -> Iterator[Refusal]:
-    """What stays on each of XLA's devices between steps (`network_size.state_gib`), in a part of the run or in all of
-    it. Of a step's own numbers nothing is said: its compiler may compute anew what others keep.
-    """
+    """Refuse what stays on an XLA device between steps in `span` or the whole run: XLA may recompute the rest."""
 
     def needed_gib(each: TrainConfig) -> float:
         return state_gib(each, span)
@@ -226,7 +190,6 @@ def xla_memory(config: TrainConfig, memory_gib: float, name: str, span: Span | N
 
 
 def _data(config: TrainConfig) -> Iterator[Refusal]:
-    """Shards that nobody can prepare: the data set is not like that."""
     data, name = DATA_SETS[config.dataset], config.dataset
     if config.channels not in data.channels:
         only = data.channels[0]
@@ -265,14 +228,14 @@ def _metrics(config: TrainConfig) -> Iterator[Refusal]:
 
 
 class Misfit(NamedTuple):
-    """Why a metric means nothing for a run's data; `instead` names some that do."""
+    """Why a metric means nothing for a run's data, with names of others that do."""
 
     why: str
     instead: str
 
 
 def misfit(name: str, config: TrainConfig) -> Misfit | None:
-    """Why this metric means nothing for the run's data; None where it means something."""
+    """Why a metric means nothing for the run's data; None if it fits."""
     on_video = config.frames > 1
     if name in ("fd-enl0-frames", "video-is") and not on_video:
         return Misfit("is for video, and the run's images have one frame", "fd-enl0")

@@ -1,23 +1,21 @@
-"""How many shares workers divide a batch into, and which numbers of workers a pipeline of two stages takes."""
+"""Shares of a batch, and worker counts for a pipeline of two stages."""
 
 from trainer.config.parts.fields import ConfigFields
 from trainer.core.errors import TrainerError
 
 
 def replicas(config: ConfigFields, workers: int) -> int:
-    """Shares of a batch: a worker's each, or a pair's of a pipeline. One process alone has whole networks."""
+    """Shares of a batch: one per worker, or per pair in a pipeline. A single process has whole networks."""
     return max(1, workers // config.pipeline_stages)
 
 
 def largest_share(batch_size: int, shares: int, group: int = 1) -> int:
-    """Images of a step in the largest of so many shares, which are whole groups of images."""
+    """Images in the largest of so many shares of whole groups."""
     return -(-batch_size // (shares * group)) * group
 
 
 def unpaired(config: ConfigFields, workers: int) -> TrainerError | None:
-    """Why so many workers cannot train in a pipeline: pairs have to be whole, and micro-batches of one size, for which
-    the second stage has room before they come.
-    """
+    """Why so many workers cannot train in a pipeline, which needs whole pairs and micro-batches of one size."""
     stages = config.pipeline_stages
     if stages == 1 or workers == 1:
         return None

@@ -1,4 +1,4 @@
-"""Which segment a run is in, with the configuration that it computes by; what cannot be served is refused."""
+"""The segments of a run with their configurations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -10,15 +10,12 @@ from trainer.core.errors import TrainerError
 
 
 class Stretch(NamedTuple):
-    """One segment of a run.
+    """One segment of a run: `step` steps precede it, its `config` has no segments.
 
     Attributes:
-        place: its name in messages, such as segments.0; empty before the first of the list.
+        place: such as segments.0; empty before the first of the list.
         first: real images shown before it; `end` after it.
-        step: steps made before it.
-        workers: that it takes; None for any number.
-        lr_factor: of the run's step sizes.
-        config: what its steps compute by, without segments of its own.
+        workers: None for any number.
     """
 
     place: str
@@ -35,14 +32,14 @@ class Stretch(NamedTuple):
         return Span(self.first, self.end)
 
     def described(self) -> dict[str, object]:
-        """For the record."""
+        """The values for the record."""
         fields = ("batch_size", "batch_gpu", "precision")
         named = {name: getattr(self.config, name) for name in fields}
         return {"from_image": self.first, "step": self.step, **named, "lr_factor": self.lr_factor}
 
 
 def stretches(config: TrainConfig) -> list[Stretch]:
-    """All that the run comes through, in order."""
+    """All segments of the run that have steps, in order."""
     return [
         Stretch(
             "" if values.number is None else f"segments.{values.number}",
@@ -57,16 +54,14 @@ def stretches(config: TrainConfig) -> list[Stretch]:
 
 
 def stretches_from(config: TrainConfig, images: int) -> Iterator[Stretch]:
-    """Those that a run has before it after so many images, the one that it is in first; at its end the last."""
-    every = stretches(config)
-    ahead = [stretch for stretch in every if stretch.end > images]
-    yield from ahead or every[-1:]
+    """The segments after so many images, the present one first; at the run's end the last."""
+    all_stretches = stretches(config)
+    ahead = [stretch for stretch in all_stretches if stretch.end > images]
+    yield from ahead or all_stretches[-1:]
 
 
 def decided_values(config: TrainConfig, images: int) -> Mapping[str, int | float | str]:
-    """By field, what a run has after so many images that was decided in its course: a later segment of its own plan
-    that names the field counts instead.
-    """
+    """Values by field that a controller has decided so far and no later planned segment replaces."""
     place = next(stretches_from(config, images)).place
     begun = config.segments[: int(place.rpartition(".")[2]) + 1] if place else ()
     found = dict[str, int | float | str]()
@@ -81,13 +76,7 @@ def decided_values(config: TrainConfig, images: int) -> Mapping[str, int | float
 
 
 class Plan:
-    """The segments of a run that goes on after so many images, while a controller may decide further ones.
-
-    Attributes:
-        config: of the run, with what was decided so far among its segments.
-        now: the segment that it is in.
-        end: images at which that one ends.
-    """
+    """The segments of a run that continues after so many images; a controller may add more. `now` ends at `end`."""
 
     def __init__(self, config: TrainConfig, images: int) -> None:
         self.config = config
@@ -95,7 +84,7 @@ class Plan:
         self.end = self.now.end
 
     def __iter__(self) -> Iterator[Stretch]:
-        """Each in its turn; the next one is asked for when `end` is reached."""
+        """Each segment in turn; ask for the next one at `end`."""
         while True:
             yield self.now
             if self.end >= self.config.total_images:
@@ -105,13 +94,11 @@ class Plan:
 
     @property
     def ahead(self) -> Sequence[Stretch]:
-        """What is planned behind the present one."""
+        """The segments planned after the present one."""
         return list(stretches_from(self.config, self.now.first))[1:]
 
     def decide(self, images: int, changes: Mapping[str, object]) -> None:
-        """Begins another segment after so many images, of the run's present end at most, in the place of one that was
-        decided there and in which no step was made. TrainerError: the configuration does not take these values.
-        """
+        """Start another segment after so many images, replacing one decided there (TrainerError: invalid values)."""
         segment = {"from_image": images, "decided": True, **changes}
         before = [each for each in self.config.segments if each.from_image < images]
         after = [
@@ -122,7 +109,7 @@ class Plan:
 
 
 def with_decided(config: TrainConfig, saved: TrainConfig) -> TrainConfig:
-    """What a command says, with what was decided in the run that it goes on with, as a checkpoint has it."""
+    """The command's configuration with the decided segments of the checkpoint's."""
     planned = [segment for segment in config.segments if not segment.decided]
     decided = [segment for segment in saved.segments if segment.decided]
     if not decided and len(planned) == len(config.segments):
@@ -131,9 +118,7 @@ def with_decided(config: TrainConfig, saved: TrainConfig) -> TrainConfig:
 
 
 def unreached(config: TrainConfig) -> list[str]:
-    """A sentence on each segment in which the run makes no step. It is not refused: the same plan may be for a longer
-    run, of which this is a part.
-    """
+    """A sentence on each segment without steps. Not an error: the plan may be for a longer run."""
     reached, end = {stretch.place for stretch in stretches(config)}, config.total_images
     return [
         f"segments.{number} (from_image {segment.from_image:,}) has no step: "
@@ -144,9 +129,7 @@ def unreached(config: TrainConfig) -> list[str]:
 
 
 def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_shares: bool = False) -> None:
-    """TrainerError, naming the segment, where one that is still to come cannot be trained by that many workers, or the
-    present one is planned for another number.
-    """
+    """TrainerError, naming it, for a segment that so many workers cannot train, or one planned for another number."""
     ahead = list(stretches_from(config, images))
     now = ahead[0]
     if now.workers not in (None, world_size):
@@ -158,7 +141,7 @@ def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_sh
             fix=f'start {now.workers} processes, or write "workers": 0 in that segment for any number',
         )
     for stretch in ahead:
-        if stretch.workers is None:  # or the configuration itself was refused with workers that its batch is not for
+        if stretch.workers is None:  # a planned number was checked with the configuration
             try:
                 stretch.config.check_workers(world_size, equal_shares=equal_shares)
             except TrainerError as error:
@@ -168,7 +151,7 @@ def check_workers(config: TrainConfig, images: int, world_size: int, *, equal_sh
 
 
 def check_begun(saved: TrainConfig, current: TrainConfig, images: int) -> None:
-    """TrainerError where the segments that a run has begun were other ones: what is to come may change."""
+    """TrainerError if segments that a run has begun changed."""
 
     def begun(config: TrainConfig) -> list[tuple[str, tuple[object, ...]]]:
         return [
@@ -193,7 +176,7 @@ def check_begun(saved: TrainConfig, current: TrainConfig, images: int) -> None:
 
 
 def refused_workers(config: TrainConfig, workers: int, *, equal_shares: bool) -> TrainerError | None:
-    """What `TrainConfig.check_workers` raises for so many."""
+    """The error that `TrainConfig.check_workers` raises, if any."""
     try:
         config.check_workers(workers, equal_shares=equal_shares)
     except TrainerError as error:

@@ -1,7 +1,5 @@
-"""What the presets' sources print: each value with its source, and, where a preset has another, why. No torch.
-
-Looked up in the papers and in their authors' code; `trainer presets NAME` prints the table. A test demands a row of
-each field that a preset does not leave at its default.
+"""Published values of the presets with their sources, and why a preset differs. No torch. From the papers and their
+authors' code; `trainer presets NAME` prints the table. A test demands a row for each field that a preset sets.
 """
 
 import functools
@@ -39,8 +37,8 @@ _HERE = "chosen here"
 
 
 class Published(NamedTuple):
-    """A field's `value`, in words where no value of the field says it, and its `source`: a place, and after a colon
-    what of that place. `instead` is why the preset has another, empty where it has the same.
+    """A field's published `value`, in words if the field cannot hold it, its `source` (place: detail), and why the
+    preset has another value (`instead`, empty if it does not).
     """
 
     value: float | str | bool | Ramp | Steps | tuple[Segment, ...]
@@ -120,7 +118,6 @@ def _r3gan(
     augment_p: float,
     over_kimg: float = 20_000,
 ) -> dict[str, Published]:
-    """The authors' preset `name`, trained with the README's `command`."""
     presets, readme = f"{_R3GAN_CODE}, train.py, preset {name}", f"{_R3GAN_CODE}, README.md, command of {command}"
     penalties = f"{_R3GAN_CODE}, R3GAN/Trainer.py: DiscriminatorLoss"
     return {
@@ -166,8 +163,6 @@ def _r3gan(
 def _r3gan_schedules(
     presets: str, over_kimg: float, *, gamma: float, ema_kimg: float, augment_p: float
 ) -> dict[str, Published]:
-    """The seven of a preset, which `presets` names, all along a half cosine over as many images."""
-
     def falls(start: float, to: float, scheduler: str) -> Published:
         ramp = Ramp(start=start, to=to, over_kimg=over_kimg, shape="cosine", then="hold")
         return Published(ramp, f"{presets}: {scheduler}")
@@ -430,16 +425,16 @@ PUBLISHED: Mapping[str, Mapping[str, Published]] = MappingProxyType(
         ),
     }
 )
-"""By preset and field of TrainConfig; `schedules.lr_g` is one of its schedules."""
+"""By preset and field of TrainConfig, such as lr_g or schedules.lr_g."""
 
 
 def get_value(config: "TrainConfig", field: str) -> object:
-    """What a configuration has in a field of a table."""
+    """A configuration's value of a table's field."""
     return functools.reduce(getattr, field.split("."), config)
 
 
 def departures(config: "TrainConfig") -> tuple[str, ...]:
-    """A sentence on each field of a preset that has another value than its source prints."""
+    """A sentence on each field of a preset that differs from its source."""
     return tuple(
         f"{field} is {in_words(get_value(config, field))} instead of {in_words(published.value)}: {published.instead}"
         for field, published in PUBLISHED.get(config.preset, {}).items()

@@ -1,10 +1,8 @@
-"""What memory a step takes on a worker's device, part by part, estimated from the configuration alone; without torch.
+"""Estimated peak memory of a step on a worker's device, part by part, from the configuration alone. No torch.
 
-`network_size.device_gib` is what a step cannot do without, and is refused by; this is what it is expected to hold at
-its peak. The multiples below were read off steps traced by torch (trainer.steps.step_trace); a test holds estimate
-and trace together, over all families and presets. What `activation_checkpointing` saves is left out. Neither knows what
-libraries take inside an operation (cuDNN's and cuBLAS's workspaces, the CUDA context: some hundred MiB), nor what an
-allocator keeps in reserve.
+The multiples below come from steps traced by torch (trainer.steps.step_trace); a test compares estimate and trace for
+all families and presets. Savings of `activation_checkpointing`, workspaces of libraries (cuDNN, cuBLAS, the CUDA
+context: some hundred MiB) and the allocator's reserve are not included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,21 +25,13 @@ from trainer.config.train_config import TrainConfig
 GIB = 1 << 30
 _FLOAT32 = 4
 _PIXEL_BYTES = 1 + _FLOAT32
-"""Of a real image's number on a device: as it is read, and in -1..1."""
+"""Bytes per number of a real image on a device: uint8, and float32 in -1..1."""
 _FRESH_REALS = 0.15
-"""Of what the discriminator's step holds, where the generator's judges real images too."""
+"""Share of the discriminator step's activations if the generator's step judges real images too."""
 
 
 class StepMemory(NamedTuple):
-    """GiB on one worker's device at the peak of a step.
-
-    Attributes:
-        parameters: weights of all networks.
-        average: of the generators.
-        moments: Adam's two.
-        gradients: of weights.
-        activations: images, feature maps, and what backward passes make of them.
-    """
+    """GiB on one worker's device at the peak of a step; `average` of the generators, `activations` with images."""
 
     parameters: float
     average: float
@@ -51,14 +41,14 @@ class StepMemory(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum."""
         return sum(self)
 
 
-class _AtPeak(NamedTuple):
-    """What a pass holds at its peak for each image, in multiples of `Layer.kept`. Of the discriminator's step, which
-    judges a real image and a fake: without a penalty, with R1 or R2, with both, with WGAN-GP's. Of the generator's: of
-    its own `kept`, and of the discriminator's. `scaled`: whether each pass makes copies of the weights.
+class _PeakMultiples(NamedTuple):
+    """Peak of a pass per image in multiples of `Layer.kept`. The discriminator's step, for a real image and a fake:
+    without penalty, with R1 or R2, with both, with WGAN-GP's. The generator's step: of its own `kept`, and of the
+    discriminator's. `scaled`: each pass copies the weights.
     """
 
     plain: float
@@ -70,50 +60,45 @@ class _AtPeak(NamedTuple):
     scaled: bool = False
 
 
-_AT_PEAK: Mapping[str, _AtPeak] = MappingProxyType(
+_PEAK_MULTIPLES: Mapping[str, _PeakMultiples] = MappingProxyType(
     {
-        "dcgan": _AtPeak(3.3, 3.7, 5.05, 5.05, 2.55, 1.4),
-        "resnet": _AtPeak(3.55, 4.9, 7.2, 7.4, 2.9, 1.65),
-        "r3gan": _AtPeak(3.8, 4.85, 6.15, 6.9, 1.8, 1.85),
-        "progressive": _AtPeak(7.3, 8.85, 11.7, 13.7, 2.95, 3.65, scaled=True),
-        "cyclegan": _AtPeak(5.0, 5.0, 5.0, 5.0, 2.85, 2.4),
+        "dcgan": _PeakMultiples(3.3, 3.7, 5.05, 5.05, 2.55, 1.4),
+        "resnet": _PeakMultiples(3.55, 4.9, 7.2, 7.4, 2.9, 1.65),
+        "r3gan": _PeakMultiples(3.8, 4.85, 6.15, 6.9, 1.8, 1.85),
+        "progressive": _PeakMultiples(7.3, 8.85, 11.7, 13.7, 2.95, 3.65, scaled=True),
+        "cyclegan": _PeakMultiples(5.0, 5.0, 5.0, 5.0, 2.85, 2.4),
     }
 )
 
 
 def get_share(config: TrainConfig, workers: int) -> int:
-    """Images of a step on the worker that has most, of so many."""
+    """Images of a step on the worker with most of them."""
     return largest_share(config.batch_size, replicas(config, workers), config.group)
 
 
 def images_at_once(config: TrainConfig, workers: int) -> int:
-    """Of those, in one micro-batch."""
+    """Images of that worker's micro-batch."""
     share = get_share(config, workers)
     return min(config.batch_gpu or share, share)
 
 
 def get_parts(config: TrainConfig, workers: int, num_nodes: int) -> int:
-    """Over how many workers weights, gradients and moments are split, of so many on each of so many nodes: in a
-    pipeline the generator's alone.
-    """
+    """Number of workers that weights, gradients and moments are split over; in a pipeline the generator's only."""
     if config.pipeline_stages > 1 and workers * num_nodes > 1:
         return config.pipeline_stages
     return {"ddp": 1, "fsdp2": workers * num_nodes, "hsdp": workers}[config.shard]
 
 
 def estimate(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> StepMemory:
-    """At a step's peak, on the worker with most images of so many on each node; of the segment, and of networks that
-    grow of the size, that take most. Of a pipeline on the second stage, as if its half made all feature maps: it makes
-    the large ones.
-    """
+    """Peak on the worker with most images, in the segment and at the size that take most, and on a second stage."""
     parts = get_parts(config, workers, num_nodes)
-    return max((_at(config, each, workers * num_nodes, parts) for each in _shown(config)), key=lambda each: each.total)
+    return max(
+        (_at_size(config, each, workers * num_nodes, parts) for each in _sizes(config)), key=lambda each: each.total
+    )
 
 
 def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> float:
-    """What that worker's device cannot do without (`network_size.device_gib`), in the segment that needs most, each at
-    the sizes that networks which grow have in it.
-    """
+    """Minimum on that worker (`network_size.device_gib`), in the segment that needs most."""
     parts = get_parts(config, workers, num_nodes)
     return max(
         device_gib(each.config, images_at_once(each.config, workers * num_nodes), parts, each.span)
@@ -122,81 +107,75 @@ def least_gib(config: TrainConfig, workers: int = 1, num_nodes: int = 1) -> floa
 
 
 def fitting_batch_gpu(config: TrainConfig, memory_gib: float, workers: int = 1, num_nodes: int = 1) -> int | None:
-    """The largest micro-batch, a divisor of batch_size and of whole groups, whose estimate is within so much memory."""
+    """The largest micro-batch, a divisor of batch_size in whole groups, with an estimate within `memory_gib`."""
     sizes = range(images_at_once(config, workers * num_nodes), 0, -config.group)
-    tried = (size for size in sizes if config.batch_size % size == 0)
+    candidates = (size for size in sizes if config.batch_size % size == 0)
 
     def needs(size: int) -> float:
         return estimate(config.model_copy(update={"batch_gpu": size}), workers, num_nodes).total
 
-    return next((size for size in tried if needs(size) <= memory_gib), None)
+    return next((size for size in candidates if needs(size) <= memory_gib), None)
 
 
-def _shown(config: TrainConfig) -> Iterator[TrainConfig]:
-    """The run's configuration at each size, in each segment that comes to it."""
+def _sizes(config: TrainConfig) -> Iterator[TrainConfig]:
     for stretch in stretches(config):
         for size in stages(stretch.config, stretch.span):
             yield size.config
 
 
-def _at(config: TrainConfig, shown: TrainConfig, workers: int, parts: int) -> StepMemory:
-    """`shown` is the configuration at one size."""
+def _at_size(config: TrainConfig, sized: TrainConfig, workers: int, parts: int) -> StepMemory:
     whole_g: float = generator_size(config).parameters
     whole_d = discriminator_size(config).parameters
-    in_use: list[float] = [generator_size(shown).parameters, discriminator_size(shown).parameters]
+    in_use: list[float] = [generator_size(sized).parameters, discriminator_size(sized).parameters]
     gathered = averaged = 0
     if config.pipeline_stages > 1 and parts > 1:
-        # The second stage: half of the generator, and the discriminator. From here on as if these were whole.
+        # The second stage: half of the generator, and the discriminator, from here on treated as whole.
         whole_g, in_use, parts = whole_g / parts, [in_use[0] / parts, in_use[1]], 1
     elif parts > 1:
         unit = largest_unit(config)
-        # Two that were read last (trainer.distributed.gathered_window), and the one that is computed.
+        # The two most recent units (trainer.distributed.gathered_window) and the one being computed.
         gathered = 3 * unit
-        # Whole, and beside that what is sent; where a penalty is differentiated once more, of the discriminator all of
-        # them wait for what the logits add.
+        # Whole gradients and the message; with a penalty all of the discriminator's wait for the logits' part.
         averaged = 2 * max(unit, whole_d if penalties(config) else 0)
     return StepMemory(
         parameters=_FLOAT32 * ((whole_g + whole_d) / parts + gathered) / GIB,
         average=_FLOAT32 * whole_g / parts / GIB,
         moments=2 * _FLOAT32 * sum(in_use) / parts / GIB,
         gradients=_FLOAT32 * (sum(in_use) / parts + averaged) / GIB,
-        activations=_activations(shown, workers) / GIB,
+        activations=_activations(sized, workers) / GIB,
     )
 
 
 def _activations(config: TrainConfig, workers: int) -> float:
-    """Bytes beside weights, gradients and moments, in that phase which holds most."""
-    images, at_peak = images_at_once(config, workers), _AT_PEAK[config.architecture]
+    images, at_peak = images_at_once(config, workers), _PEAK_MULTIPLES[config.architecture]
     generator, discriminator = generator_size(config), discriminator_size(config)
     number = _FLOAT32 if config.precision == "fp32" else _FLOAT32 // 2
     in_penalties = _FLOAT32 if config.precision == "fp16" else number
-    judged = _judged(config, at_peak)
-    d_step = images * (number * judged.plain + in_penalties * judged.penalised) * discriminator.kept
+    multiples = _get_multiples(config, at_peak)
+    d_step = images * (number * multiples.plain + in_penalties * multiples.penalised) * discriminator.kept
     judging = at_peak.judging + (_FRESH_REALS * at_peak.plain if config.loss == "relativistic" else 0)
     making = at_peak.making * generator_passes(config)
     g_step = number * images * (making * generator.kept + judging * discriminator.kept)
 
     # Weights in 16 bits, and scaled ones, for each pass.
     copies = (number if number < _FLOAT32 else 0) + (number if at_peak.scaled else 0)
-    d_step += copies * judged.passes * discriminator.parameters
+    d_step += copies * multiples.passes * discriminator.parameters
     g_step += copies * (generator.parameters + discriminator.parameters)
     streams = 2 if config.g_reals == "fresh" or config.translates else 1
     size = config.channels * config.frames * config.resolution**2
     return max(d_step, g_step) + _PIXEL_BYTES * streams * get_share(config, workers) * size
 
 
-class _Judged(NamedTuple):
-    """Multiples of the discriminator's `kept` in a step with its penalties, in passes without and with one."""
-
+class _Multiples(NamedTuple):
     plain: float
     penalised: float
     passes: int
 
 
-def _judged(config: TrainConfig, at_peak: _AtPeak) -> _Judged:
+def _get_multiples(config: TrainConfig, at_peak: _PeakMultiples) -> _Multiples:
     if config.gp_weight:
-        return _Judged(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
+        return _Multiples(at_peak.plain, at_peak.with_gp - at_peak.plain, 2)
     penalties = (config.r1_gamma > 0) + (config.r2_gamma > 0)
     if penalties == 1:
-        return _Judged(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
-    return _Judged(0.0, at_peak.with_both, 2) if penalties else _Judged(at_peak.plain, 0.0, 1)
+        return _Multiples(at_peak.plain / 2, at_peak.with_r1 - at_peak.plain / 2, 2)
+    return _Multiples(0.0, at_peak.with_both, 2) if penalties else _Multiples(at_peak.plain, 0.0, 1)

@@ -1,6 +1,4 @@
-"""TrainConfig: everything that decides what a training run computes, as a human writes it, and what follows from it.
-Imports no torch: plans read it, too.
-"""
+"""TrainConfig, which decides what a run computes, and values derived from it. No torch: plans use it."""
 
 import json
 from collections import Counter
@@ -16,7 +14,7 @@ from trainer.config.parts.rules import first_broken
 from trainer.config.replicas import replicas, unpaired
 from trainer.config.values.flag_names import as_keys
 from trainer.config.values.schedules import Ramp, Steps, misfit
-from trainer.config.values.segments import Bounds, Values, bounds, in_turn, unserved
+from trainer.config.values.segments import Bounds, Values, bounds, resolve, workers_misfit
 from trainer.core.errors import TrainerError, broken_rule, from_validation
 from trainer.core.files import read_text_input
 
@@ -29,18 +27,17 @@ class TrainConfig(ConfigFields):
     model_config = ConfigDict(defer_build=False)
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_rules(self) -> Self:
         if broken := first_broken(self):
             value = getattr(self, broken.field)
             raise broken_rule(broken.allowed, value=value, field=broken.field, fix=broken.advice(self))
         plain = {name: getattr(self, name) for name in self.schedules.given if name in type(self).model_fields}
         if found := misfit(self.schedules, self.kimg, plain):
             raise broken_rule(found.allowed, value=found.value, field=f"schedules.{found.name}", fix=found.fix)
-        self._segments_can_be()
+        self._check_segments()
         return self
 
-    def _segments_can_be(self) -> None:
-        """Raises what is wrong with a segment, in the words of what it sets."""
+    def _check_segments(self) -> None:
         places = [segment.from_image for segment in self.segments]
         for number, (before, after) in enumerate(pairwise(places), 1):
             if after <= before:
@@ -51,29 +48,29 @@ class TrainConfig(ConfigFields):
             try:
                 self.within(values)
             except ValidationError as error:
-                told = from_validation(error, "", separator="")
+                details = from_validation(error, "", separator="")
                 raise broken_rule(
-                    told.allowed,
-                    value=told.value,
-                    field=f"segments.{values.number}.{told.place}",
-                    fix=as_keys(told.fix),
+                    details.allowed,
+                    value=details.value,
+                    field=f"segments.{values.number}.{details.place}",
+                    fix=as_keys(details.fix),
                 ) from None
-            if found := unserved(values, self.group, equal_shares=self.backend == "xla"):
+            if found := workers_misfit(values, self.group, equal_shares=self.backend == "xla"):
                 raise broken_rule(found.allowed, value=found.value, field=found.place, fix=found.fix)
 
     @property
     def planned(self) -> list[Values]:
-        """Every segment's values, the first one's from the configuration's own fields."""
+        """Every segment's values, the first from the configuration's own fields."""
         first = Values(None, 0, self.batch_size, self.batch_gpu, self.precision, 1.0, None)
-        return list(in_turn(first, self.segments))
+        return list(resolve(first, self.segments))
 
     @property
     def bounds(self) -> list[Bounds]:
-        """Where the segments of `planned` begin and end, as far as the run reaches."""
+        """Beginning and end of each segment of `planned` that the run reaches."""
         return bounds(self.planned, self.d_steps, max(1, round(self.kimg * 1000)))
 
     def within(self, values: Values) -> Self:
-        """The configuration that a segment's steps compute by: one without segments."""
+        """The configuration of a segment's steps, without segments."""
         if values.number is None and not self.segments:
             return self
         factor = values.lr_factor
@@ -90,54 +87,53 @@ class TrainConfig(ConfigFields):
         )
 
     def at(self, name: ScheduledField, images: int) -> float:
-        """What a field that may have a schedule is in the step that begins after so many images."""
+        """A scheduled field's value in the step after so many images."""
         schedule: Ramp | Steps | None = getattr(self.schedules, name)
         value: float = getattr(self, name) if schedule is None else schedule.at(images)
         return value
 
     def shown(self, name: str) -> str:
-        """A field's value as the file has it, but for names, which are by commas as after their flag."""
+        """A field's value as JSON; names are joined by commas as in their flag."""
         if name == "freeze":
             return json.dumps(",".join(self.freeze))
         return json.dumps(self.model_dump(mode="json", include={name}, exclude_none=True).get(name))
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Of one image [C, H, W], or of one clip [C, T, H, W]."""
+        """[C, H, W] of an image, or [C, T, H, W] of a clip."""
         time = () if self.frames == 1 else (self.frames,)
         return (self.channels, *time, self.resolution, self.resolution)
 
     @property
     def translates(self) -> bool:
-        """Whether networks make images of images of another domain, and nothing of latents."""
+        """Whether the networks translate images between domains instead of using latents."""
         return self.architecture == "cyclegan"
 
     @property
     def num_labels(self) -> int:
-        """Different labels that the data set's images must have: classes, or domains; 0 for none."""
+        """Number of different labels in the data set: classes or domains; 0 for none."""
         return 2 if self.translates else self.num_classes
 
     @property
     def step_images(self) -> int:
-        """Real images shown in a step, of each domain: a batch for each of the discriminator's steps."""
+        """Real images per step and domain: a batch for each of the discriminator's steps."""
         return self.batch_size * self.d_steps
 
     @property
     def is_gated(self) -> bool:
-        """Whether some images are not augmented: the augmentation adapts, or follows a schedule."""
+        """Whether only some images are augmented, by ADA or a schedule."""
         return self.ada_target > 0 or self.schedules.augment_p is not None
 
     @property
     def total_images(self) -> int:
-        """Images after which the run is done: whole steps that cover kimg, and one at least."""
+        """Images at the end of the run: whole steps that cover kimg, at least one."""
         if self.segments:
             return self.bounds[-1].end
         return -(-max(1, round(self.kimg * 1000)) // self.step_images) * self.step_images
 
     def check_workers(self, world_size: int, *, equal_shares: bool = False) -> None:
-        """TrainerError where batch_size is below world_size: a worker would have no image. Up to that any number will
-        do: `World.slice` shares unevenly. `equal_shares` refuses that: XLA's workers must run the same program. With
-        minibatch_std whole groups are shared, and count as images do. Of a pipeline each pair of workers shares.
+        """TrainerError if a worker, or a pair in a pipeline, would have no image or, with minibatch_std, no group.
+        Otherwise `World.slice` shares unevenly; `equal_shares` refuses that: XLA's workers must run the same program.
         """
         if found := unpaired(self, world_size):
             raise found
@@ -170,21 +166,19 @@ class TrainConfig(ConfigFields):
             )
 
     def to_json(self) -> str:
-        """The config as indented JSON; `from_json` reads it back equal."""
+        """The config as indented JSON, readable by `from_json`."""
         return self.model_dump_json(indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str, place: str = "TrainConfig") -> Self:
-        """Reads what `to_json` wrote, or a human; `place` is the file, for the message. TrainerError: not JSON, an
-        unknown field, one given twice, or a value out of range.
-        """
+        """Parse JSON (TrainerError: invalid, an unknown or duplicate field, a bad value); `place` is the file."""
         try:
             config = cls.model_validate_json(text)
         except ValidationError as error:
-            told = from_validation(error, place, known=cls.model_fields)
+            details = from_validation(error, place, known=cls.model_fields)
             # A file has keys and no flags.
             raise TrainerError(
-                **{**told.fields(), "allowed": as_keys(told.allowed), "fix": as_keys(told.fix)}
+                **{**details.fields(), "allowed": as_keys(details.allowed), "fix": as_keys(details.fix)}
             ) from None
         given = Counter(name for name, _ in json.loads(text, object_pairs_hook=list))
         if twice := [name for name, times in given.items() if times > 1]:
@@ -197,7 +191,7 @@ class TrainConfig(ConfigFields):
         return cls.from_json(read_text_input(path, "name a TrainConfig JSON file"), str(path))
 
     def replace(self, changes: Mapping[str, object]) -> Self:
-        """A copy with some fields changed, validated anew; a TrainerError's place is `TrainConfig.<field>`."""
+        """A validated copy with changes; a TrainerError's place is `TrainConfig.<field>`."""
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
@@ -229,6 +223,5 @@ RESUMABLE_CHANGES = frozenset(
         "metrics_samples",
     }
 )
-"""Fields that may differ between the sessions of one run: they do not change what a step computes, rounding apart. Of
-segments those that have begun may not (trainer.config.segment_plan).
-"""
+"""Fields that may differ between the sessions of one run: they do not change what a step computes, except for rounding.
+Segments that have begun may not differ (trainer.config.segment_plan)."""

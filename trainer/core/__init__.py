@@ -1,1 +1,1 @@
-"""Foundations of the trainer: errors and exit codes, files, the console, the host. Imports nothing else of it."""
+"""Foundations of the trainer, which import nothing else of it: errors and exit codes, files, the console, the host."""

@@ -1,27 +1,27 @@
-"""Control groups that this process is in, and each one above it, of both versions: where their limits are written."""
+"""Limits of this process's control groups and their parents, cgroup v1 and v2."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 OWN_CGROUPS = Path("/proc/self/cgroup")
-"""Where the kernel lists this process's control groups."""
+"""The kernel's list of this process's control groups."""
 CGROUPS = Path("/sys/fs/cgroup")
-"""Where it shows them."""
+"""Where their limits are mounted."""
 _MEMORY_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 _FILES_ROWS = ("inactive_file ", "total_inactive_file ")
-"""In memory.stat: of the group and of those below it, as its use counts them; by version."""
+"""In memory.stat, for v1 and v2: droppable file pages of the group and its children."""
 
 
 class GroupMemory(NamedTuple):
-    """Of a group with a limit, bytes; what the kernel can drop of files is not in use."""
+    """Memory of a group with a limit, in bytes; file pages that the kernel can drop are not `used`."""
 
     used: int
     limit: int
 
 
 def control_groups(controller: str, own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> Iterator[tuple[bool, Path]]:
-    """Folders that may have a controller's limits, each with whether it is of version 2."""
+    """Folders that may hold a controller's limits, each with whether it is cgroup v2."""
     try:
         rows = [row.split(":", 2) for row in own.read_text("utf-8").splitlines()]
     except OSError:
@@ -37,7 +37,7 @@ def control_groups(controller: str, own: Path = OWN_CGROUPS, mounted: Path = CGR
 
 
 def memory_of_groups(own: Path = OWN_CGROUPS, mounted: Path = CGROUPS) -> Iterator[GroupMemory]:
-    """Of each group that has a limit: a container's, a Slurm job's, a systemd unit's."""
+    """Memory of each control group with a limit: a container, a Slurm job, a systemd unit."""
     for is_second, folder in control_groups("memory", own, mounted):
         limit_name, used_name = _MEMORY_FILES[not is_second]
         try:

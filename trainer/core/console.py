@@ -1,6 +1,4 @@
-"""Sentences and progress for whoever started the trainer: a line on a terminal is rewritten every 2 s, elsewhere a
-new line comes every 10 s. That nobody reads them any more ends no run.
-"""
+"""Messages and progress lines, every 2 s on a terminal, else every 10 s. A closed or full output ends no run."""
 
 import contextlib
 import errno
@@ -28,7 +26,7 @@ def info(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """The same on stderr."""
+    """Print a line to stderr; ignore a closed pipe or full disk."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
@@ -67,12 +65,12 @@ def output_problem(error: OSError) -> str | None:
 
 
 def announce(sentence: str) -> None:
-    """The same of what goes on around the training, under our name: under torchrun others write there too."""
+    """Print a message of the launcher to stderr, prefixed because torchrun's workers write there too."""
     warn(f"gangway: {sentence}")
 
 
 class Progress:
-    """Progress of one preparation; `total` counts `unit`s. `was_complete`: nothing was left to do."""
+    """Progress of a preparation over `total` `unit`s; `was_complete` means that no work remained."""
 
     def __init__(
         self,
@@ -91,21 +89,19 @@ class Progress:
         self._began = self._last = clock()
 
     def go_on(self, done: int, damaged: tuple[str, ...]) -> None:
-        """Says what an earlier session left: items `done`, not in the rate, and `damaged` files finished then and
-        changed since.
-        """
+        """Report what an earlier session finished: `done` items, not counted in the rate, and its `damaged` files."""
         self._before = self._done = done
         if done:
-            self._out.write(f"{self._what}: going on, {done:,} of {self._total:,} {self._unit} are done\n")
+            self._out.write(f"{self._what}: resuming, {done:,} of {self._total:,} {self._unit} are done\n")
         for file in damaged:
-            self._out.write(f"{self._what}: {file} is damaged or gone, and made anew\n")
+            self._out.write(f"{self._what}: {file} is damaged or missing and is made again\n")
 
     def found_all(self) -> None:
-        """Notes that there is nothing to count: an earlier session has done all."""
+        """Note that an earlier session did everything."""
         self.was_complete = True
 
     def add(self, number: int) -> None:
-        """Counts, and shows a line when it is time."""
+        """Count items and show a line when one is due."""
         self._done += number
         now = self._clock()
         if now - self._last >= self._every_sec:
@@ -114,15 +110,15 @@ class Progress:
 
     def _show(self, now: float) -> None:
         rate = (self._done - self._before) / max(now - self._began, 1e-9)
-        left = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
+        remaining = f"{_duration((self._total - self._done) / rate)} left" if rate else "no estimate yet"
         share = 100 * self._done / max(self._total, 1)
         pace = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {left}"
+        text = f"{self._what}: {self._done:,} of {self._total:,} {self._unit} ({share:.0f} %), {pace}/s, {remaining}"
         self._out.write(f"\r\033[K{text}" if self._tty else f"{text}\n")
         self._out.flush()
 
     def close(self) -> None:
-        """Ends the line on a terminal."""
+        """End the line on a terminal."""
         if self._tty and self._last > self._began:
             self._out.write("\n")
             self._out.flush()

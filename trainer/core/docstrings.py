@@ -1,4 +1,4 @@
-"""What the docstrings of models say, for whoever is shown a model: flags, schemas."""
+"""Docstrings of models as help texts of flags and schemas."""
 
 import inspect
 import re
@@ -11,18 +11,18 @@ _SECTION = "\n\nAttributes:\n"
 
 
 def summary(model: type) -> str:
-    """What the docstring says before its list of attributes, on one line."""
+    """The text before the attribute list, on one line."""
     return " ".join(_docstring(model).partition(_SECTION)[0].split())
 
 
 def attribute_sentences(model: type) -> dict[str, str]:
-    """What it says of each attribute, by name, without the full stop."""
-    listed = _docstring(model).partition(_SECTION)[2]
-    return {name: " ".join(text.split()).removesuffix(".") for name, text in _ENTRY.findall(listed)}
+    """The text of each attribute by name, without the full stop."""
+    attributes = _docstring(model).partition(_SECTION)[2]
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in _ENTRY.findall(attributes)}
 
 
 def describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Puts into a model's JSON schema what its docstring says: of the whole, and of each property by itself."""
+    """Add a model's docstring to its JSON schema: the summary and the text of each property."""
     schema["description"] = summary(model)
     for name, sentence in attribute_sentences(model).items():
         schema["properties"][model.model_fields[name].alias or name]["description"] = sentence

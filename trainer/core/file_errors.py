@@ -1,4 +1,4 @@
-"""Turns errors of the file system that a user can fix into messages with location, problem and fix."""
+"""User-facing messages for file-system errors that the user can fix."""
 
 import errno
 import os
@@ -25,11 +25,11 @@ _PROBLEMS: Mapping[int, tuple[str, str]] = MappingProxyType(
         errno.ENAMETOOLONG: ("longer than a name can be here", "choose a shorter name"),
     }
 )
-"""A full disk is not among them: exit code 2 means that a retry is useless, and later there may be room."""
+"""Without a full disk: exit code 2 means that a retry is useless, but there may be room later."""
 
 
 class FileProblem(NamedTuple):
-    """The parts of a user's error, as `InputError` and `TrainerError` take them."""
+    """The parts of a user error, for `InputError` and `TrainerError`."""
 
     place: str
     problem: str
@@ -37,7 +37,7 @@ class FileProblem(NamedTuple):
 
 
 def file_problem(error: OSError) -> FileProblem | None:
-    """The message for an error of the file system; None if it names no file, or the user cannot fix it."""
+    """The message for a file-system error; None if it names no file or the user cannot fix it."""
     place = error.filename2 or error.filename
     if isinstance(error, UnfitFileError):
         return FileProblem(str(error.filename), str(error.strerror), "name a regular file, or one that is smaller")
@@ -47,15 +47,15 @@ def file_problem(error: OSError) -> FileProblem | None:
     path = Path(os.fsdecode(place))
     problem, fix = known
     if not fix:
-        there = (each for each in (path, *path.absolute().parents) if os.access(each, os.F_OK))
-        closed = closed_folder(path) or next(there)
+        existing = (each for each in (path, *path.absolute().parents) if os.access(each, os.F_OK))
+        closed = closed_folder(path) or next(existing)
         problem = f"{problem}: {_owner_and_mode(closed)}"
         fix = f"{_other_place(path, closed)}, or run it as a user who may use {closed}"
     return FileProblem(str(path), problem, fix)
 
 
 def _other_place(path: Path, closed: Path) -> str:
-    """What to change so that nothing in `closed` is needed, also where the command line does not name `path`."""
+    # Also where the command line does not name `path`.
     bases = {"change to another working directory": Path.cwd(), "set HOME to a folder of yours": home_folder()}
     if any(path.is_relative_to(named) for named in _absolute_arguments()):  # the same from everywhere
         del bases["change to another working directory"]
@@ -73,7 +73,7 @@ def _absolute_arguments() -> Iterator[str]:
 
 
 def home_folder() -> Path:
-    """This user's; `/nonexistent` for one whom neither HOME nor the system gives any, as in many a container."""
+    """This user's home; `/nonexistent` without one, as in many containers."""
     try:
         return Path.home()
     except RuntimeError:
@@ -81,7 +81,7 @@ def home_folder() -> Path:
 
 
 def closed_folder(path: Path) -> Path | None:
-    """The first folder on the way to `path` that this user may not enter; None if there is none."""
+    """The first folder on the path that this user may not enter; None if all are open."""
     absolute = Path.cwd() / path  # resolve() would follow links that may not be read
     for folder in reversed(absolute.parents):
         with suppress(OSError):  # a name too long or circular links: not a closed folder
@@ -91,7 +91,7 @@ def closed_folder(path: Path) -> Path | None:
 
 
 def check_reachable(path: Path) -> None:
-    """PermissionError: this user may not enter a folder on the path, which may hide the file."""
+    """Raise PermissionError if this user may not enter a folder on the path, which may hide the file."""
     if closed_folder(path) is not None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
@@ -105,7 +105,7 @@ def check_creatable(path: Path) -> None:
 
 
 def check_working_directory() -> None:
-    """FileNotFoundError: the working directory was deleted."""
+    """Raise FileNotFoundError if the working directory was deleted."""
     try:
         Path.cwd()
     except FileNotFoundError:

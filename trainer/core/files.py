@@ -1,8 +1,4 @@
-"""Files that appear whole or not at all, and their hashes; paths are local or on a mounted parallel file system.
-
-What must be trusted goes through `write_atomically`: a crash or full disk leaves the old file. What people write, or
-may be damaged, is read by `read_input`, which names it in its error.
-"""
+"""Atomic writes, input files and hashes; paths are local or on a mounted parallel file system."""
 
 import contextlib
 import errno
@@ -29,14 +25,12 @@ def sha256_of(path: Path) -> str:
 
 
 def is_intact(path: Path, sha256: str) -> bool:
-    """Whether there is a file of that hash."""
+    """Whether the file exists and has this hash."""
     return path.is_file() and sha256_of(path) == sha256
 
 
 def try_lock(file: IO[bytes]) -> bool | None:
-    """Whether the kernel's lock is this process's now, until its last descriptor closes or the process ends. None on a
-    file system without locks; OSError where it has locks, and fails.
-    """
+    """Whether this process now holds the lock; None on a file system without locks (OSError: locking fails)."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -66,7 +60,7 @@ def read_input(path: Path, fix: str, missing: str = "no such file", most_bytes: 
 
 
 def read_text_input(path: Path, fix: str) -> str:
-    """`read_input` of a file that people write; TrainerError also for no text, which is not shown."""
+    """Read a UTF-8 text file; TrainerError also for binary content, which is not shown."""
     content = read_input(path, fix)
     try:
         return content.decode("utf-8")
@@ -81,31 +75,31 @@ def read_text_input(path: Path, fix: str) -> str:
 
 
 def check_folder(path: Path, flag: str) -> None:
-    """TrainerError for a folder that cannot be made or written, before anything is written; `flag` named it."""
-    problem, fix = _hindrance(path)
+    """Raise TrainerError for a folder that cannot be created or written; `flag` is the flag that names it."""
+    problem, fix = _folder_problem(path)
     if problem:
         allowed, fix = "a folder that can be written", f"{fix}name another {flag}"
         raise TrainerError(place=flag, problem=problem, value=str(path), allowed=allowed, fix=fix)
 
 
-def _hindrance(path: Path) -> tuple[str, str]:
-    """Why a folder cannot be made or written, and what helps besides another; empty where it can."""
-    if (odd := _oddity(path)) is not None:
-        return f"no such folder can be: {odd.strerror}", ""
+def _folder_problem(path: Path) -> tuple[str, str]:
+    """The problem of a folder that cannot be created or written, and a fix; both empty if there is none."""
+    if (invalid := _invalid_path_error(path)) is not None:
+        return f"no such folder can be: {invalid.strerror}", ""
     existing = path.absolute()
     while not os.access(existing, os.F_OK) and not existing.is_symlink():
         existing = existing.parent
     if not existing.exists():
-        return f"{existing} is a link to nowhere: {existing.readlink()}", "mend the link, or "
+        return f"{existing} is a link to nowhere: {existing.readlink()}", "fix the link, or "
     if not existing.is_dir():
         return f"{existing} is a file where a folder is needed", "move that file away, or "
-    if (error := _refusal(existing)) is not None:
+    if (error := _write_error(existing)) is not None:
         return f"{existing} takes no new files: {error.strerror}", f"{_remedy(error)}, or "
     return "", ""
 
 
-def _oddity(path: Path) -> OSError | None:
-    """What the system makes of a path that can never be: too long a name, links in a circle."""
+def _invalid_path_error(path: Path) -> OSError | None:
+    """The error of an impossible path: a name that is too long, circular links."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -115,8 +109,8 @@ def _oddity(path: Path) -> OSError | None:
     return None
 
 
-def _refusal(folder: Path) -> OSError | None:
-    """Why nothing can be written there; None where it can. Tried, as root is told that it may write on any disk."""
+def _write_error(folder: Path) -> OSError | None:
+    """The error of creating a file there. Tries it: os.access lets root write to a read-only disk."""
     try:
         Path(tempfile.mkdtemp(prefix=_PROBE, dir=folder)).rmdir()
     except OSError as error:
@@ -129,11 +123,11 @@ def _remedy(error: OSError) -> str:
         return "free some space"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "get the right to write"
-    return "mend what the system reports"
+    return "fix what the system reports"
 
 
 def sync_directory(path: Path) -> None:
-    """Makes a rename inside this directory survive a power cut."""
+    """Make a rename in this directory survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -142,7 +136,7 @@ def sync_directory(path: Path) -> None:
 
 
 def cannot_be_written(path: Path, error: OSError) -> TrainerError:
-    """What to tell of a file that the system did not take; what was written before it is intact."""
+    """The error for a failed write; the old file is intact."""
     return TrainerError(
         place=str(path),
         problem=f"cannot be written: {error.strerror or error}",
@@ -154,9 +148,7 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write to, which becomes `path` when the block ends without an error. TrainerError: disk full or
-    not writable; `path` is then what it was before.
-    """
+    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable)."""
     temporary = path.with_name(f"{_TEMPORARY}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,12 +166,12 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a whole small file (TrainerError as `atomic_writer`)."""
+    """Write a small file atomically (TrainerError as `atomic_writer`)."""
     with atomic_writer(path) as file:
         file.write(content)
 
 
 def clean_temporaries(folder: Path) -> None:
-    """Removes what a killed process left half written. Only for the one process that writes this folder."""
+    """Remove partial files of a killed process. Only for the one process that writes this folder."""
     for leftover in folder.glob(f"{_TEMPORARY}*"):
         leftover.unlink()

@@ -1,7 +1,7 @@
-"""A worker's sign of life for the launcher's watchdog (trainer.launch.watchdog), and the evidence it leaves when asked.
+"""A worker's heartbeat for the launcher's watchdog (trainer.launch.watchdog), and the evidence it leaves on request.
 
-The launcher names a folder of the node ($GANGWAY_WATCH). There each worker keeps one file of fixed size, rewritten
-after every step, and answers a request with the last collectives of its process groups (PyTorch's flight recorder).
+$GANGWAY_WATCH names a folder of the node. Each worker rewrites one file of fixed size there after every step, and
+answers a request with the last collectives of its process groups (PyTorch's flight recorder).
 """
 
 import faulthandler
@@ -19,9 +19,9 @@ from trainer.core.torch_private import last_collectives
 
 WATCH_VARIABLE = "GANGWAY_WATCH"
 STACKS_SIGNAL = signal.SIGUSR2
-"""Has the interpreter write the stacks of all threads, whatever they are at: also where none of them runs Python."""
+"""The interpreter then writes the stacks of all threads, even if none of them runs Python."""
 
-_ASKED = "evidence-wanted"
+_REQUEST_FILE = "evidence-wanted"
 _POLL_SEC = 0.5
 _BEAT = struct.Struct("=qqqqd?")
 
@@ -30,11 +30,10 @@ class Beat(NamedTuple):
     """A worker's latest sign of life.
 
     Attributes:
-        rank: over all nodes.
-        steps: made in this process with networks of the same shape.
-        images: of the run so far, from its beginning: less after a start from a checkpoint.
+        steps: in this process, with networks of the same shape.
+        images: of the run so far; less after a start from a checkpoint.
         at_sec: time.monotonic(), which all processes of a machine share and no clock jump moves.
-        training: between two steps; else it prepares, writes or judges, which has no common length.
+        training: between two steps; otherwise it prepares, writes or evaluates for an unknown time.
     """
 
     pid: int
@@ -46,7 +45,7 @@ class Beat(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """None for a file that is not there or not whole."""
+        """None for a missing or partial file."""
         try:
             return cls(*_BEAT.unpack(path.read_bytes()))
         except (OSError, struct.error):
@@ -54,16 +53,14 @@ class Beat(NamedTuple):
 
 
 class Heartbeat:
-    """Of one worker; `handle` is its file's, None where no launcher watches."""
+    """Heartbeat of one worker; `handle` is a file descriptor, None without a launcher."""
 
     def __init__(self, handle: int | None, rank: int) -> None:
         self._handle, self._rank, self._steps, self._images = handle, rank, 0, 0
         self._shape: Hashable = None
 
     def step(self, images: int, shape: Hashable = None) -> None:
-        """A step is about to begin, `images` into the run; the one before it, if any, was made. `shape` is another one
-        where the networks have grown or a segment begins: the next steps compile, as the first ones do.
-        """
+        """Mark a step, `images` into the run. A new `shape` restarts the step count: the next steps compile."""
         if shape != self._shape:
             self._shape, self._steps = shape, 0
         self._images = images
@@ -71,7 +68,7 @@ class Heartbeat:
         self._steps += 1
 
     def busy(self) -> None:
-        """What comes now is no step."""
+        """Mark work outside of steps."""
         self._write(training=False)
 
     def _write(self, *, training: bool) -> None:
@@ -101,30 +98,30 @@ def beating(rank: int, local_rank: int) -> Iterator[Heartbeat]:
             ended.set()
             answering.join()
             faulthandler.unregister(STACKS_SIGNAL)
-            # Not its file's last words: a process that hangs at its end is nobody's step.
+            # Without its file, a process that hangs at its end does not count as a hanging step.
             os.close(handle)
             with suppress(OSError):
                 beat_file(Path(folder), local_rank).unlink()
 
 
 def beat_file(folder: Path, local_rank: int) -> Path:
-    """Where a worker's beats are."""
+    """Path of a worker's heartbeat file."""
     return folder / f"beat-{local_rank}"
 
 
 def ask_for_evidence(folder: Path) -> None:
-    """Has every worker of this node that can still answer write `collectives-RANK.json` into the folder."""
-    (folder / _ASKED).touch()
+    """Ask every worker of this node to write `collectives-RANK.json` into the folder."""
+    (folder / _REQUEST_FILE).touch()
 
 
 def withdraw_request(folder: Path) -> None:
-    """Has the workers that come next write none."""
-    (folder / _ASKED).unlink(missing_ok=True)
+    """Withdraw the request, for the next workers."""
+    (folder / _REQUEST_FILE).unlink(missing_ok=True)
 
 
 def _answer(folder: Path, rank: int, ended: threading.Event) -> None:
     while not ended.wait(_POLL_SEC):
-        if (folder / _ASKED).exists():
+        if (folder / _REQUEST_FILE).exists():
             part = folder / f"collectives-{rank}.part"
             part.write_bytes(last_collectives())
             part.rename(part.with_suffix(".json"))

@@ -1,4 +1,4 @@
-"""Which machine (one boot of it) and which code a run's numbers were computed with: boot id, code hash, versions."""
+"""Machine and code that computed a run: boot id, code hash, versions."""
 
 import hashlib
 import platform
@@ -10,7 +10,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def boot_id() -> str:
-    """The kernel's own name of this boot, the same in all containers; empty where it has none."""
+    """The kernel's boot id, the same in all containers; empty where there is none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -18,7 +18,7 @@ def boot_id() -> str:
 
 
 def code_sha256() -> str:
-    """SHA-256 over the trainer's own Python files, names and contents, in order of their names."""
+    """SHA-256 over names and contents of the trainer's Python files, sorted by name."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -27,13 +27,12 @@ def code_sha256() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on, and the processor's model as `cpu`."""
+    """Versions that results depend on, and the processor's model as `cpu`."""
     packages = ("torch", "numpy", "scikit-learn", "pydantic")
     return {"python": platform.python_version(), "cpu": _cpu(), **{name: version(name) for name in packages}}
 
 
 def _cpu() -> str:
-    """The processor's model; on Linux alone it is told, and not on every architecture."""
     lines = _CPUINFO.read_text("utf-8", "replace").splitlines() if _CPUINFO.exists() else []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, "") or platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""A bound for what untrusted files may take of the memory: beyond it their decoder fails, not the machine."""
+"""A memory limit for decoding untrusted files."""
 
 import os
 import resource
@@ -11,11 +11,9 @@ _STATM = Path("/proc/self/statm")
 
 @contextmanager
 def memory_limit(more_bytes: int) -> Iterator[None]:
-    """While the block runs the process takes at most so much more than it has: MemoryError, or a library's own word for
-    it, beyond that. Linux alone; elsewhere nothing is bounded.
-
-    RLIMIT_DATA counts what is private and can be written; RLIMIT_AS would count the addresses that torch and CUDA
-    reserve, which are many times the memory. It is of the whole process: nothing else works in it meanwhile.
+    """Limit this process to `more_bytes` above its present use (MemoryError or a library's own error). Linux only.
+    RLIMIT_DATA counts private writable memory; RLIMIT_AS would also count the addresses that torch and CUDA reserve. It
+    limits the whole process.
     """
     used = _data_bytes()
     if used is None:
@@ -31,7 +29,6 @@ def memory_limit(more_bytes: int) -> Iterator[None]:
 
 
 def _data_bytes() -> int | None:
-    """What counts now; None where nobody says it."""
     try:
         return int(_STATM.read_text("ascii").split()[5]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""How a user reaches the trainer's commands: what messages have to say, so that it works as printed."""
+"""The command that messages tell the user to run."""
 
 import shutil
 import sys
@@ -6,13 +6,11 @@ from pathlib import Path
 
 MODULE = "python -m trainer"
 COMMANDS = ("train", "evaluate", "record", "data", "sample", "export", "presets", "memory", "control")
-"""That `gangway` hands on as they are."""
+"""Commands that `gangway` passes to the trainer unchanged."""
 
 
 def program() -> str:
-    """`gangway` where that started this process, with its path where a shell would not find it; else `python -m
-    trainer`, as in a container.
-    """
+    """`gangway` if it started this process, with its path if it is not on PATH; else `python -m trainer`."""
     started = Path(sys.argv[0])
     if started.name != "gangway":
         return MODULE

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 MOST_BYTES = 64_000_000
-"""Of a record, a picture or a manifest: many times what one has."""
+"""Limit for a record, a picture or a manifest: many times the usual size."""
 MOST_BYTES_OF_STATS = 1_000_000_000
 """Of a run's lines of statistics: weeks of them, of a thousand devices."""
 _PART_BYTES = 1 << 20
@@ -67,32 +67,27 @@ def read_text_file(path: Path, most_bytes: int = MOST_BYTES, encoding: str = "ut
 
 
 def read_regular(folder: Path, name: str, most_bytes: int = MOST_BYTES) -> bytes:
-    """The whole content of a regular file below a folder.
-
-    Args:
-        folder: may be a link, or have links above it: the reader has named it.
-        name: of the file; with slashes, of folders in between, none of which may be a link.
-        most_bytes: it may have.
-
-    OSError with words as its `strerror`: no such file (FileNotFoundError), unreadable, a link, no file, too large.
+    """Read a regular file below a folder that the reader named, and which may be a link itself. The name may have
+    subfolders, none of which may be a link. OSError with a readable `strerror`: missing (FileNotFoundError),
+    unreadable, a link, not a file, larger than `most_bytes`.
     """
     with os.fdopen(open_regular(folder, name), "rb") as file:
         return _whole(file, folder / name, most_bytes)
 
 
 def open_regular(folder: Path, name: str) -> int:
-    """The descriptor of such a file, to be read and closed; OSError as `read_regular`."""
+    """Open such a file and return its descriptor; OSError as `read_regular`."""
     *folders, last = name.split("/")
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in folders:
-            at, above = _open(part, _FOLDER, at), at
+            parent_fd, above = _open(part, _FOLDER, parent_fd), parent_fd
             os.close(above)
-        descriptor = _open(last, _FILE, at)
+        descriptor = _open(last, _FILE, parent_fd)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(folder / name)) from None
     finally:
-        os.close(at)
+        os.close(parent_fd)
     return _checked(descriptor, folder / name, "it is no regular file")
 
 
@@ -100,9 +95,8 @@ def _whole(file: IO[bytes], path: Path, most_bytes: int) -> bytes:
     size = os.fstat(file.fileno()).st_size
     if size <= most_bytes:
         parts, total = [file.read(size)], size
-        while total <= most_bytes and (
-            part := file.read(_PART_BYTES)
-        ):  # it grows, or is of /proc, where all have size 0
+        # It grows, or is in /proc, where every size is 0.
+        while total <= most_bytes and (part := file.read(_PART_BYTES)):
             parts.append(part)
             total += len(part)
         if total <= most_bytes:
@@ -119,10 +113,10 @@ def _checked(descriptor: int, path: Path, folder_problem: str = "it is a folder,
     raise UnfitFileError(errno.EINVAL, problem, str(path))
 
 
-def _open(name: str, flags: int, at: int) -> int:
+def _open(name: str, flags: int, parent_fd: int) -> int:
     try:
-        return os.open(name, flags, dir_fd=at)
+        return os.open(name, flags, dir_fd=parent_fd)
     except OSError as error:
-        if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+        if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, "it is a link, and none is followed in a run's folder") from None
         raise error from None

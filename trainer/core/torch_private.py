@@ -1,5 +1,5 @@
-"""Every private name of torch and torch_xla that the trainer touches, where no public one does the same. `CHECKED` has
-the versions they were read in; a test fails where another one is installed, or a name means something else.
+"""Every private name of torch and torch_xla that the trainer uses because no public one does the same. `CHECKED` has
+the versions they were read in; a test fails for another version or a changed meaning.
 """
 
 import signal
@@ -22,46 +22,44 @@ OnOperation = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 def compiled_call(module: "nn.Module") -> Compiled | None:
-    """What `module.compile` has put in the place of its call; None for a module that is not compiled."""
+    """The compiled call of a module; None for one that is not compiled."""
     return module._compiled_call_impl
 
 
 def set_compiled_call(module: "nn.Module", call: Compiled | None) -> None:
-    """Calls `call` in the module's place; None has it run uncompiled."""
+    """Replace the compiled call of a module; None runs it uncompiled."""
     module._compiled_call_impl = call
 
 
 def compiler_failures() -> tuple[type[Exception], ...]:
-    """What a call raises whose compilation fails, at the first shape or a later one."""
+    """Exceptions of a failed compilation, at the first shape or a later one."""
     from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
     return TorchDynamoException, FailOnRecompileLimitHit
 
 
 def compile_gradients_inside(variants: int) -> None:
-    """What one graph with a gradient in it needs of the compiler, and room for so many variants of it."""
+    """Configure the compiler for a graph that contains a gradient, and up to `variants` of it."""
     import torch._dynamo
     import torch._functorch.config
 
-    # Under data parallelism a graph would be split at the borders of gradient buckets, which this one cannot be: a
-    # trial outside of it would not notice, and the first new shape of a larger network would end the run.
+    # Data parallelism would split the graph at gradient buckets, which is impossible here: a trial without it would
+    # not notice, and the first new shape of a larger network would end the run.
     torch._dynamo.config.optimize_ddp = False
-    # A backward that does not compile fails in the forward, where the pass can still be made without.
+    # A backward that does not compile then fails in the forward, where the pass can still run uncompiled.
     torch._functorch.config.force_non_lazy_backward_lowering = True
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, variants)
 
 
 def all_reduce_in_graphs() -> Any:
-    """What graphs have in the place of torch.distributed.all_reduce."""
+    """The operation that graphs have for torch.distributed.all_reduce."""
     import torch
 
     return torch.ops._c10d_functional.all_reduce.default
 
 
 def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> None:
-    """Has the compiler's graphs ordered by `order`, in place, before it makes code of them, which then keeps that order
-    instead of one that frees memory sooner; `version` tells its cache one way of ordering from another.
-    """
+    """Have `order` order the compiler's graphs in place, whatever the memory; `version` is part of its cache key."""
     import torch._inductor.config
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
@@ -78,9 +76,7 @@ def order_graphs(order: "Callable[[torch.fx.Graph], None]", version: bytes) -> N
 
 @contextmanager
 def each_operation(noted: OnOperation) -> Iterator[None]:
-    """Has `noted` called after every ATen operation: the operation without its overload (torch.ops.aten.addmm),
-    positional and keyword arguments, result.
-    """
+    """Call `noted` after every ATen operation (torch.ops.aten.addmm, no overload) with its arguments and result."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no annotations
@@ -94,7 +90,7 @@ def each_operation(noted: OnOperation) -> Iterator[None]:
 
 
 def leave_rendezvous(handler: "DynamicRendezvousHandler", deadline: float) -> None:
-    """Takes this node out of its rendezvous by `deadline` of time.monotonic(), without closing it for the others."""
+    """Remove this node from its rendezvous by `deadline` (time.monotonic()) without closing it for the others."""
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _RendezvousExitOp
 
     handler._stop_heartbeats()
@@ -102,9 +98,7 @@ def leave_rendezvous(handler: "DynamicRendezvousHandler", deadline: float) -> No
 
 
 def forget_store(handler: "DynamicRendezvousHandler") -> object:
-    """Has the next rendezvous open and announce a new store for the workers; the one before, which closes with the last
-    reference to it.
-    """
+    """Make the next rendezvous announce a new workers' store; the returned old one closes with its last reference."""
     before = handler._shared_tcp_store_server
     handler._bootstrap_store_info = handler._shared_tcp_store_server = None
     return before
@@ -113,10 +107,9 @@ def forget_store(handler: "DynamicRendezvousHandler") -> object:
 def exchange_states(
     encode: Callable[[Mapping[str, Any]], bytes], decode: Callable[[bytes], dict[str, Any]], refused: type[Exception]
 ) -> None:
-    """Has torchrun's nodes exchange the state of their rendezvous by these two instead of as pickles, on any backend.
-
-    Both take and give the state's fields by their names, a node as its address, process and number. What `decode`
-    raises, `refused`, torchrun raises as RendezvousStateError.
+    """Replace torchrun's pickles of the rendezvous state by `encode` and `decode`, on any backend. Both use the state's
+    fields by name, a node as (address, process, number). torchrun raises `decode`'s exception, `refused`, as
+    RendezvousStateError.
     """
     from torch.distributed.elastic.rendezvous import dynamic_rendezvous
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _NodeDesc, _RendezvousState
@@ -146,42 +139,38 @@ def exchange_states(
 
 
 def serve_workers_by(serve: "Callable[[DynamicRendezvousHandler], Any]") -> None:
-    """Has a round's store of the workers' own made by `serve`, as anything with the `port` that others are told; None
-    for torchrun's way, on all interfaces.
-    """
+    """Have `serve` create a round's workers' store: anything with a `port`, or None for torch's, on all interfaces."""
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
     own = DynamicRendezvousHandler._create_tcp_store_server
 
-    def created(self: DynamicRendezvousHandler, master_addr: str, master_port: int) -> Any:
+    def create_store(self: DynamicRendezvousHandler, master_addr: str, master_port: int) -> Any:
         return serve(self) or own(self, master_addr, master_port)
 
-    DynamicRendezvousHandler._create_tcp_store_server = created  # type: ignore[method-assign]  # there is no hook
+    DynamicRendezvousHandler._create_tcp_store_server = create_store  # type: ignore[method-assign]  # there is no hook
 
 
 def served_store(handler: "DynamicRendezvousHandler") -> Any:
-    """What serves the present round's workers from here; None on the nodes that do not."""
+    """The store that this node serves to the present round's workers; None on other nodes."""
     return handler._shared_tcp_store_server
 
 
 def serve_standalone_by(serve: Callable[[timedelta], Any]) -> None:
-    """Has the store of `torchrun --standalone`, which torch opens on all interfaces, made by `serve` with a timeout."""
+    """Have `serve` create the store of `torchrun --standalone` from a timeout; torch's listens on all interfaces."""
     from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
 
     own = c10d_rendezvous_backend.TCPStore  # type: ignore[attr-defined]  # torch only imports it there
 
-    def created(host: str, port: int, **options: Any) -> Any:
+    def create_store(host: str, port: int, **options: Any) -> Any:
         if (host, port, options.get("is_master")) == ("localhost", 0, True):
             return serve(options["timeout"])
         return own(host, port, **options)
 
-    c10d_rendezvous_backend.TCPStore = created  # type: ignore[attr-defined,assignment]  # there is no hook
+    c10d_rendezvous_backend.TCPStore = create_store  # type: ignore[attr-defined,assignment]  # there is no hook
 
 
 def note_ends(ends: dict[int, int | None]) -> None:
-    """Has torchrun note how its present workers ended, by process, where it ends them: it tells nobody. Exit codes;
-    negative, the signal that ended it; None for one that not even SIGKILL has ended.
-    """
+    """Store exit codes (negative: signals, None: survived SIGKILL) of workers that torchrun ends, by process."""
     from torch.distributed.elastic.multiprocessing.api import SubprocessContext
 
     close = SubprocessContext._close
@@ -195,21 +184,19 @@ def note_ends(ends: dict[int, int | None]) -> None:
 
 
 def last_collectives() -> bytes:
-    """PyTorch's flight recorder as JSON: the last collectives of every process group, of NCCL where it is used, else of
-    gloo. It records where $TORCH_FR_BUFFER_SIZE is set before the first group.
-    """
+    """PyTorch's flight recorder (of NCCL, else of gloo) as JSON; needs $TORCH_FR_BUFFER_SIZE before the first group."""
     import torch
     from torch._C import _distributed_c10d
 
-    of_nccl = b""
+    nccl_trace = b""
     if torch.cuda.is_available():
-        of_nccl = _distributed_c10d._dump_nccl_trace_json()  # type: ignore[attr-defined]  # of builds with CUDA alone
-    # Without a collective of its own NCCL's has no entries, and a run over gloo on a GPU machine is one of gloo's.
-    return of_nccl if b'"entries"' in of_nccl else _distributed_c10d._dump_fr_trace_json()
+        nccl_trace = _distributed_c10d._dump_nccl_trace_json()  # type: ignore[attr-defined]  # of builds with CUDA alone
+    # NCCL's has no entries if the run uses gloo on a GPU machine.
+    return nccl_trace if b'"entries"' in nccl_trace else _distributed_c10d._dump_fr_trace_json()
 
 
 def xla_internals() -> tuple[Any, Any]:
-    """torch_xla's modules that start PJRT in a process of torchrun's, and that ask a TPU host for its metadata."""
+    """torch_xla's modules that start PJRT in a torchrun process and that read a TPU host's metadata."""
     from torch_xla._internal import pjrt, tpu  # type: ignore[import-not-found]  # has an environment of its own
 
     return pjrt, tpu

@@ -1,1 +1,1 @@
-"""Data sets: prepared once into hashed shards, then read in an order that only the seed decides."""
+"""Data sets: prepared into hashed shards, then read in an order that only the seed decides."""

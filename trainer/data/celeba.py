@@ -1,17 +1,23 @@
-"""Images in a folder of files, by class where there are folders below it; CelebA is one with its own list and crop."""
+"""Recipes of an image folder, with classes by subfolder, and of CelebA, with its own list and crop."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
-from trainer.core.errors import TrainerError
+from pydantic import BaseModel, Field, StrictInt, ValidationError
+
+from trainer.core.errors import TrainerError, from_validation
 from trainer.data.checksums import check_count, check_md5, md5_of
 from trainer.data.decode import RESIZER, SUFFIXES, Box, PictureDecoder
-from trainer.data.image_labels import LABELS_FILE, ImageLabels, image_labels
 from trainer.data.index import Recipe, SourceNote, shard_size
-from trainer.data.listing import Skipped
+from trainer.data.listing import Listing, Skipped, Tally
 from trainer.data.sources import FileSet, fetch, files_in, fingerprint, read_text
 
+_LABELS_FILE = "dataset.json"
+_MOST_CLASSES = 100_000
 _ARCHIVE, _PARTITION = "img_align_celeba.zip", "list_eval_partition.txt"
 _CHECKSUMS = MappingProxyType({"00d2c5bc6d35e252742224ab0c1e8fcb": _ARCHIVE})
 _NUM_IMAGES = 202_599
@@ -22,12 +28,12 @@ _LARGE_CROP: Box = (25, 57, 153, 185)
 
 
 def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, labels: bool) -> Recipe:
-    """The recipe of an image folder, path or URL; the central square is resized. `labels`: the first folder below is
-    the class, or dataset.json says it. TrainerError: no such folder, no image, or as `image_labels`.
+    """The recipe of an image folder, path or URL, with central squares; `labels`: classes from subfolders or
+    dataset.json. TrainerError: no such folder, no image, missing labels, an invalid dataset.json, or a single class.
     """
     files = files_in(source, out)
     listing = files.listing()
-    images = listing.with_suffix(SUFFIXES, "not an image", own=(LABELS_FILE,))
+    images = listing.with_suffix(SUFFIXES, "not an image", own=(_LABELS_FILE,))
     if not images.files:
         raise TrainerError(
             place=files.place,
@@ -37,10 +43,14 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
         )
     names = tuple(images.files)
     if labels:
-        labelled = image_labels(files, listing, names)
+        labelled = (
+            _labels_from_file(files, names)
+            if _LABELS_FILE in listing.files
+            else _labels_by_folder(files, listing, names)
+        )
     else:
-        unread = Skipped(kind="labels", reason="not read without --labels", count=1, names=(LABELS_FILE,))
-        labelled = ImageLabels((), (), "", (unread,) if LABELS_FILE in listing.files else ())
+        unread = Skipped(kind="labels", reason="not read without --labels", count=1, names=(_LABELS_FILE,))
+        labelled = _ImageLabels((), (), "", (unread,) if _LABELS_FILE in listing.files else ())
     shape = (channels, resolution, resolution)
     return Recipe(
         dataset="folder",
@@ -62,14 +72,112 @@ def folder_recipe(source: str, out: Path, *, resolution: int, channels: int, lab
     )
 
 
+@dataclass(frozen=True)
+class _ImageLabels:
+    """Labels of images; `content` identifies the label file, if any; `skipped` are entries without an image."""
+
+    classes: tuple[str, ...]
+    numbers: tuple[int, ...]
+    content: str
+    skipped: tuple[Skipped, ...]
+
+
+class _Document(BaseModel):
+    labels: tuple[tuple[str, Annotated[StrictInt, Field(ge=0, lt=_MOST_CLASSES)]], ...] | None
+
+
+def _labels_by_folder(files: FileSet, listing: Listing, names: Sequence[str]) -> _ImageLabels:
+    loose = [name for name in names if "/" not in name]
+    if loose:
+        raise TrainerError(
+            place="--labels",
+            problem="labels are missing: an image lies in no folder that could be its class",
+            value=f"{loose[0]} in {files.place}" + (f" and {len(loose) - 1} others" if len(loose) > 1 else ""),
+            allowed="CLASS/image.png",
+            fix="move every image into a folder named like its class, or leave --labels out",
+        )
+    image_classes = [name.partition("/")[0] for name in names]
+    classes = tuple(sorted(set(image_classes)))
+    if len(classes) == 1:
+        raise _one_class_error(files, names)
+    tally = Tally()
+    for folder in sorted({name.partition("/")[0] for name in listing.files if "/" in name}.difference(classes)):
+        tally.skip("class", "has no image", folder)
+    number = {name: position for position, name in enumerate(classes)}
+    return _ImageLabels(classes, tuple(number[name] for name in image_classes), "", tally.listing().skipped)
+
+
+def _one_class_error(files: FileSet, names: Sequence[str]) -> TrainerError:
+    """Suggests the first subfolder with several folders, which was probably meant."""
+    level, below = "", [names[0].partition("/")[0]]
+    while len(below) == 1 and not any(name == level + below[0] for name in names):
+        level += f"{below[0]}/"
+        below = sorted({name[len(level) :].partition("/")[0] for name in names})
+    folders = [each for each in below if any(name.startswith(f"{level}{each}/") for name in names)]
+    fix = "name the folder above, which holds one for each class, or leave --labels out"
+    if len(folders) > 1:
+        shown = ", ".join(folders[:3]) + (f" and {len(folders) - 3} more" if len(folders) > 3 else "")
+        is_archive = files.place.lower().endswith(".zip")
+        source = f"unpack it, and --source {level}" if is_archive else f"--source {files.place.rstrip('/')}/{level}"
+        fix = f"{source.rstrip('/')}, which holds {shown}"
+    return TrainerError(
+        place="--labels",
+        problem="all images would be of one class",
+        value=f"{names[0].partition('/')[0]}, {len(names):,} images",
+        allowed=f"two or more folders of images in {files.place}",
+        fix=fix,
+    )
+
+
+def _labels_from_file(files: FileSet, names: Sequence[str]) -> _ImageLabels:
+    place = f"{_LABELS_FILE} of {files.place}"
+    try:
+        content = files.read(_LABELS_FILE)
+        listed = _Document.model_validate_json(content).labels
+    except OSError as error:
+        raise TrainerError(place=place, problem=f"cannot be read: {error}", fix="copy it again") from None
+    except ValidationError as error:
+        fix = "--labels reads it as StyleGAN's dataset_tool writes it; rename it to take the folders' names"
+        raise from_validation(error, place, fix=fix) from None
+    label = {name.replace("\\", "/"): number for name, number in listed or ()}
+    missing = [name for name in names if name not in label]
+    if missing:
+        raise TrainerError(
+            place=place,
+            problem="labels are missing: an image has none there" if label else "says that the images have no labels",
+            value=missing[0] + (f" and {len(missing) - 1:,} others" if len(missing) > 1 else ""),
+            allowed='{"labels": [["00000/img00000000.png", 6], ...]}, with every image',
+            fix=f"leave --labels out, or rename {_LABELS_FILE} to take the folders' names",
+        )
+    numbers = tuple(label[name] for name in names)
+    used = set(numbers)
+    if len(used) == 1:
+        raise TrainerError(
+            place=place,
+            problem="all images are of one class",
+            value=numbers[0],
+            allowed="two or more classes",
+            fix="leave --labels out",
+        )
+    tally = Tally()
+    for name in sorted(label.keys() - set(names)):
+        tally.skip("label", "has no image", name)
+    for number in range(max(used)):
+        if number not in used:
+            tally.skip("class", "has no image", str(number))
+    classes = tuple(map(str, range(max(used) + 1)))
+    return _ImageLabels(
+        classes, numbers, f"labels sha256 {hashlib.sha256(content).hexdigest()}", tally.listing().skipped
+    )
+
+
 def celeba_recipe(
     source: str, out: Path, *, resolution: int, channels: int, split: str, allow_other_hash: bool
 ) -> Recipe:
-    """The recipe of CelebA from a path or URL of the archive, or of a folder that holds it or what it unpacks to.
-
-    `split` is train, valid, test or all. TrainerError: a file is missing, or (unless `allow_other_hash`) not official.
+    """The recipe of CelebA from a path or URL of the archive, or of a folder with it or its content. `split` is train,
+    valid, test or all. TrainerError: a file is missing or, unless `allow_other_hash`, not official.
     """
-    images, partition, official, content = _opened(source, out, allow_other_hash)
+    images, partition, official, content = _open_source(source, out, allow_other_hash)
     listing = images.listing()
     sizes = {name.rpartition("/")[2]: (name, size) for name, size in listing.files.items() if name.endswith(".jpg")}
     if not official:
@@ -108,15 +216,15 @@ def celeba_recipe(
     )
 
 
-def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, str, str, str]:
-    """The images, the partition's text, and of an archive whether it is official and its hash."""
+def _open_source(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, str, str, str]:
+    """The images, the partition's text, and an archive's official status and hash."""
     if source.lower().endswith(".zip"):
         source, _, archive = source.rpartition("/")
         source = source or "."
     else:
         archive = ""
-    beside = files_in(source, out)
-    names = list(beside.listing().files)
+    files = files_in(source, out)
+    names = list(files.listing().files)
     partition = next((name for name in names if name.rpartition("/")[2] == _PARTITION), None)
     if partition is None:
         raise TrainerError(
@@ -126,10 +234,10 @@ def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, st
             allowed=f"a folder that holds {_ARCHIVE} (or the folder it unpacks to) and {_PARTITION}",
             fix="put that file there; it is in the folder Eval of CelebA's download",
         )
-    text = read_text(beside, partition)
+    text = read_text(files, partition)
     archive = archive or next((name for name in names if name.rpartition("/")[2] == _ARCHIVE), "")
     if not archive:
-        return beside, text, "", ""
+        return files, text, "", ""
     path = fetch(f"{source.rstrip('/')}/{archive}", out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
@@ -137,7 +245,6 @@ def _opened(source: str, out: Path, allow_other_hash: bool) -> tuple[FileSet, st
 
 
 def _split(partition: str, split: str, place: str) -> list[str]:
-    """Names of a split's images, in the list's order."""
     wanted = _SPLITS.get(split)
     names = []
     for number, line in enumerate(partition.splitlines(), 1):

@@ -1,6 +1,4 @@
-"""Whether a source is the one its publisher gave out: a hash or count that differs is an error unless
---allow-other-hash says that it is meant; the index records which.
-"""
+"""Check a source against its publisher's hash or count; --allow-other-hash accepts others, and the index records it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,9 +19,7 @@ def md5_of(path: Path) -> str:
 
 
 def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other: bool) -> str:
-    """A sentence for the index on an archive's hash; `official` says what each published hash is of. TrainerError: it
-    is none of them, unless `allow_other`.
-    """
+    """A sentence for the index on an archive's hash (TrainerError: not in `official`, unless `allow_other`)."""
     if md5 in official:
         return f"yes: md5 {md5} is that of {official[md5]}"
     if not allow_other:
@@ -38,7 +34,7 @@ def check_md5(path: Path, md5: str, official: Mapping[str, str], *, allow_other:
 
 
 def check_count(place: str, what: str, found: int, expected: int, *, allow_other: bool) -> str:
-    """A sentence for the index on a number of files, without an archive to hash (TrainerError: another number)."""
+    """A sentence for the index on a number of files, for sources without an archive (TrainerError: another number)."""
     if found == expected:
         return f"by count alone: {found:,} {what}"
     if not allow_other:

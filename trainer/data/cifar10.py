@@ -3,7 +3,7 @@
     python -m trainer data prepare cifar10 --source cifar-10-python.tar.gz --out data/
 
 A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009; 60,000 colour images of 32x32 in 10 classes.
-The pickles are read without executing their code: they may name only NumPy arrays, taken apart here.
+Pickles are read without executing their code: they may only contain NumPy arrays, which are parsed here.
 """
 
 import io
@@ -38,14 +38,14 @@ _SPLITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def cifar10_recipe(source: str, out: Path, *, split: str, allow_other_hash: bool) -> Recipe:
-    """The recipe of CIFAR-10 from a path or URL of an archive, or of a folder that holds one. `split` is train (50,000
-    images) or test (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
+    """The recipe of CIFAR-10 from a path or URL of an archive or its folder; `split` is train (50,000 images) or test
+    (10,000). TrainerError: no archive, damaged, or (unless allowed) not official.
     """
     path = fetch(_get_archive(source, out), out)
     md5 = md5_of(path)
     official = check_md5(path, md5, _CHECKSUMS, allow_other=allow_other_hash)
-    members = _members(path)
-    batches = tuple(_find(path, members, batch) for batch in _SPLITS[split])
+    members = _read_members(path)
+    batches = tuple(_find_member(path, members, batch) for batch in _SPLITS[split])
     return Recipe(
         dataset="cifar10",
         shape=_SHAPE,
@@ -81,7 +81,7 @@ def _get_archive(source: str, out: Path) -> str:
     )
 
 
-def _members(path: Path) -> list[str]:
+def _read_members(path: Path) -> list[str]:
     try:
         check_file(path)
         with tarfile.open(path) as archive:
@@ -95,8 +95,8 @@ def _members(path: Path) -> list[str]:
         ) from None
 
 
-def _find(path: Path, members: list[str], batch: str) -> str:
-    """The member that holds a batch: without a suffix in the Python version, .bin in the binary one."""
+def _find_member(path: Path, members: list[str], batch: str) -> str:
+    """The member of a batch: without a suffix in the Python version, .bin in the binary one."""
     for member in members:
         if member.rpartition("/")[2] in (batch, f"{batch}.bin"):
             return member
@@ -111,8 +111,6 @@ def _find(path: Path, members: list[str], batch: str) -> str:
 
 @dataclass(frozen=True)
 class _Batches:
-    """Item n is the n-th batch file of the archive."""
-
     path: Path
     members: tuple[str, ...]
 
@@ -124,21 +122,20 @@ class _Batches:
                 content = b"" if file is None else file.read()
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
             raise BrokenItemError(f"the archive is damaged there: {error}") from None
-        pixels, labels = _binary(content) if member.endswith(".bin") else _pickled(content)
+        pixels, labels = _parse_binary(content) if member.endswith(".bin") else _parse_pickle(content)
         if labels.size and not 0 <= labels.min() <= labels.max() < len(_CLASSES):
             raise BrokenItemError(f"a label is not 0..{len(_CLASSES) - 1}")
         return Decoded(pixels.reshape(-1, *_SHAPE), labels)
 
 
-def _binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Records of one byte of label and 3,072 of pixels."""
+def _parse_binary(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:  # a byte of label, 3,072 of pixels
     if not content or len(content) % (1 + _PIXELS):
         raise BrokenItemError(f"{len(content)} bytes are not whole records of {1 + _PIXELS}")
     records = np.frombuffer(content, np.uint8).reshape(-1, 1 + _PIXELS)
     return records[:, 1:], records[:, 0].astype(np.int64)
 
 
-def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _parse_pickle(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """A dictionary with `data`, [n, 3072] uint8, and `labels`, a list of n numbers."""
     try:
         batch = _Unpickler(io.BytesIO(content), encoding="bytes").load()
@@ -147,7 +144,7 @@ def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         labels = np.array([int(label) for label in entries["labels"]], dtype=np.int64)
     except BrokenItemError:
         raise
-    except Exception as error:  # a damaged pickle can make any
+    except Exception as error:  # a damaged pickle can raise any
         raise BrokenItemError(f"not a batch of CIFAR-10: {type(error).__name__}: {error}") from None
     if pixels.shape != (len(labels), _PIXELS):
         raise BrokenItemError(f"pixels of shape {pixels.shape} for {len(labels)} labels")
@@ -155,7 +152,7 @@ def _pickled(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 class _Array:
-    """Stands in for numpy.ndarray while a pickle is read: keeps what would have become one."""
+    """Replaces numpy.ndarray while a pickle is read, and keeps its state."""
 
     def __init__(self, *_: object) -> None:
         self._state: tuple[Any, ...] = ()
@@ -171,8 +168,6 @@ class _Array:
 
 
 class _Dtype:
-    """Stands in for numpy.dtype."""
-
     def __init__(self, name: str | bytes, *_: object) -> None:
         self.name = name
 
@@ -181,9 +176,7 @@ class _Dtype:
 
 
 class _Bytes(bytes):
-    """Stands in for the function by which Python 3 writes bytes in the old protocol. A class, for its `__setstate__`:
-    without one, a pickle could set attributes of what it names.
-    """
+    """Replaces Python 3's function for bytes in the old protocol; `__setstate__` blocks setting attributes."""
 
     def __new__(cls, text: str, encoding: str) -> Self:
         if encoding not in ("latin1", b"latin1"):
@@ -195,7 +188,7 @@ class _Bytes(bytes):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows nothing but NumPy arrays, and those only as their parts: nothing that a pickle names is ever called."""
+    """Knows only parts of NumPy arrays: nothing that a pickle names is ever called."""
 
     _KNOWN: Mapping[tuple[str, str], object] = MappingProxyType(
         {
@@ -208,7 +201,7 @@ class _Unpickler(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in for a name (BrokenItemError: any other name)."""
+        """The replacement for a name (BrokenItemError: any other name)."""
         if (module, name) not in self._KNOWN:
             raise BrokenItemError(f"its pickle asks for {module}.{name}, which is not read: it could run code")
         return self._KNOWN[module, name]

@@ -1,4 +1,4 @@
-"""Data: prepared once into uint8 shards with hashes, and the order in which training sees it."""
+"""Open or prepare the data set of a configuration."""
 
 import shlex
 import sys
@@ -34,13 +34,11 @@ SHIPPED: Mapping[str, Callable[[TrainConfig], Recipe]] = MappingProxyType(
         ),
     }
 )
-"""The data sets that ship in Python packages and so prepare themselves."""
+"""Data sets that ship in Python packages and need no source."""
 
 
 def check_data(config: TrainConfig, folder: Path) -> None:
-    """Refuses what a run would refuse of its data before its first step, but for damage: hashes are not compared, and
-    nothing is written. TrainerError: as `prepare_if_missing` and `open_matching`.
-    """
+    """Check a run's data without hashes and writes (TrainerError: as `prepare_if_missing` and `open_matching`)."""
     if (folder / INDEX_FILE).exists():
         open_matching(config, folder, verify=False)
     else:
@@ -48,9 +46,7 @@ def check_data(config: TrainConfig, folder: Path) -> None:
 
 
 def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
-    """Writes the configured data set's shards unless the folder has an index already. TrainerError: not writable, the
-    folder holds other files, or the data set needs a source: with the command to run.
-    """
+    """Write the shards unless there is an index (TrainerError: not writable, foreign files, or no source)."""
     if (folder / INDEX_FILE).exists():
         return
     _check_preparable(config, folder)
@@ -65,15 +61,15 @@ def prepare_if_missing(config: TrainConfig, folder: Path) -> None:
 
 
 def _check_preparable(config: TrainConfig, folder: Path) -> None:
-    """Of a folder without an index: whether the configured data set can be prepared there without a source."""
     if foreign := foreign_file(folder):
-        out = _beside(folder, config.model_copy(update={"dataset": "folder", "frames": 1}))
+        pictures = config.model_copy(update={"dataset": "folder", "frames": 1})
+        out = _sibling(folder, pictures)
         raise TrainerError(
             place="--data",
             problem=f"holds no data set but other files, such as {foreign}, and nothing is written among them",
             value=str(folder),
             allowed="a folder of shards, or one that is empty or not there",
-            fix=f"for pictures: `{_pictures(config, folder, out)}`, then "
+            fix=f"for pictures: `{prepare_command(pictures, out, source=str(folder))}`, then "
             f"`{program()} train --preset few-images --data {shlex.quote(str(out))}`; "
             f"for {config.dataset}: name another folder",
         )
@@ -88,9 +84,7 @@ def _check_preparable(config: TrainConfig, folder: Path) -> None:
 
 
 def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> ShardedImages:
-    """Opens and, with `verify`, hashes the shards; checks that they are what the configuration says. TrainerError: no
-    shards, a corrupt one, or another data set, shape or number of classes, or of domains.
-    """
+    """Open the shards and compare them with the configuration, and with their hashes if `verify` (TrainerError)."""
     images = ShardedImages.open(folder, verify=verify)
     found, wanted = (images.index.dataset, images.index.shape), (config.dataset, config.image_shape)
     if found != wanted:
@@ -99,7 +93,7 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
             problem="these shards hold another data set than the configuration names",
             value=f"{found[0]} {found[1]}",
             allowed=f"{wanted[0]} {wanted[1]}",
-            fix=f"name another folder with --data; to prepare one: {prepare_command(config, _beside(folder, config))}",
+            fix=f"name another folder with --data; to prepare one: {prepare_command(config, _sibling(folder, config))}",
         )
     if config.translates:
         check_domains(images, str(folder / INDEX_FILE))
@@ -118,19 +112,10 @@ def open_matching(config: TrainConfig, folder: Path, *, verify: bool = True) -> 
 
 
 def open_on_all(config: TrainConfig, folder: Path, world: "World") -> ShardedImages:
-    """`open_matching` on every worker, with its errors. No hash of a shard is compared: `Verification` does, beside
-    what the workers do.
-    """
+    """`open_matching` on every worker, with its errors, without hashes: `Verification` compares them later."""
     return world.run_on_all(lambda: open_matching(config, folder, verify=False))
 
 
-def _beside(folder: Path, config: TrainConfig) -> Path:
-    """A folder for the configured data set next to one that holds another: nothing is prepared over that."""
+def _sibling(folder: Path, config: TrainConfig) -> Path:
     named = folder if folder.name not in ("", "..") else folder.resolve()
     return named.with_name(f"{named.name}-{config.dataset}-{'x'.join(map(str, config.image_shape))}")
-
-
-def _pictures(config: TrainConfig, folder: Path, out: Path) -> str:
-    """The command that makes shards of a folder of pictures, as this configuration can train on."""
-    images = {"dataset": "folder", "frames": 1}
-    return prepare_command(config.model_copy(update=images), out, source=str(folder))

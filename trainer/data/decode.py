@@ -1,4 +1,4 @@
-"""Image files to pixels and films (through PyAV) to clips: decode, crop, resize, cut; recipes of any list of either."""
+"""Decode image files, and films through PyAV, to cropped and resized images and clips."""
 
 import io
 import re
@@ -21,37 +21,36 @@ RESIZER = "Pillow Lanczos, antialiased"
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 _DEEP = re.compile(r";16[BLN]")
-"""Of 16 bits, in what Pillow calls the layout of a file's pixels."""
+"""16 bits per channel, in Pillow's tile description."""
 _MOST_FRAME_PIXELS = 1 << 26
-"""8,192 by 8,192, more than a frame of 8K has."""
+"""8,192 by 8,192, more than an 8K frame."""
 _MOST_KEPT_BYTES = 1 << 30
-"""Of a film's frames, cut and resized: 36 minutes of 64x64 in colour at 40 frames a second."""
+"""Limit of a film's cropped and resized frames: 36 minutes of 64x64 in colour at 40 frames a second."""
 _MOST_DECODED_PIXELS = 1 << 37
-"""Of a film: 37 minutes of full HD at 30 frames a second. Some kB of film can say a hundred times as much."""
+"""Limit of a film: 37 minutes of full HD at 30 frames a second. A few kB can decode to a hundred times as much."""
 _LIMITS = f"{_MOST_DECODED_PIXELS / 1e9:.0f} thousand million pixels, or {_MOST_KEPT_BYTES >> 30} GiB of what is kept"
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom, in pixels."""
 _CLIPS_PER_FILM = 12
-"""Of UCF101, whose films have 186 frames on average and give 11 clips of 16."""
+"""Typical for UCF101: 186 frames on average give 11 clips of 16."""
 
 
 def central_square(width: int, height: int) -> Box:
-    """The largest square in the middle."""
+    """The largest central square."""
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return left, top, left + side, top + side
 
 
-def opened(content: bytes, channels: int) -> "Image":
-    """A picture, upright, of 1 (grey) or 3 (RGB) channels. BrokenItemError: it is no image, is cut short, has more than
-    8 bits a channel, or more than 178,956,970 pixels, which is where Pillow sees a decompression bomb.
-    """
+def open_picture(content: bytes, channels: int) -> "Image":
+    """An upright picture of 1 (grey) or 3 (RGB) channels (BrokenItemError: invalid, deep, or a bomb)."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    # Pillow refuses more than 178,956,970 pixels as a decompression bomb.
     try:
         with warnings.catch_warnings():
-            # What a camera wrote oddly into the header, and half as many pixels as Pillow refuses.
+            # Odd camera headers, and pictures above half of Pillow's limit.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content)) as file:
                 if file.mode.startswith(("I", "F")) or _DEEP.search(str(file.tile)):  # Pillow would clip it
@@ -61,16 +60,14 @@ def opened(content: bytes, channels: int) -> "Image":
         raise
     except Image.DecompressionBombError as error:
         raise BrokenItemError(f"too many pixels: make it smaller first ({_one_line(error)})") from None
-    except UnidentifiedImageError:  # its sentence names a place in memory
+    except UnidentifiedImageError:  # its message contains a memory address
         raise BrokenItemError("not a readable image: of no format that Pillow knows") from None
-    except Exception as error:  # Pillow's decoders raise whatever comes to their minds
+    except Exception as error:  # Pillow's decoders raise arbitrary exceptions
         raise BrokenItemError(f"not a readable image: {_one_line(error)}") from None
 
 
-def resized(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
-    """A part of a picture (None: the central square), resized, [channels, resolution, resolution]. BrokenItemError: the
-    picture is smaller than the box.
-    """
+def resize(image: "Image", resolution: int, box: Box | None = None) -> NDArray[np.uint8]:
+    """Crop (None: the central square) and resize, [channels, resolution, resolution]; BrokenItemError: too small."""
     from PIL import Image
 
     left, top, right, bottom = box or central_square(*image.size)
@@ -93,12 +90,12 @@ class PictureDecoder:
     labels: tuple[int, ...] = ()
 
     def __call__(self, item: int) -> Decoded:
-        """Reads and decodes one file (BrokenItemError: unreadable, or no image)."""
+        """Read and decode one file (BrokenItemError: unreadable, or no image)."""
         try:
             content = self.files.read(self.names[item])
         except OSError as error:
             raise BrokenItemError(f"cannot be read: {_one_line(error)}") from None
-        image = resized(opened(content, self.channels), self.resolution, self.box)[None]
+        image = resize(open_picture(content, self.channels), self.resolution, self.box)[None]
         return Decoded(image, np.array([self.labels[item]], dtype=np.int64) if self.labels else None)
 
 
@@ -108,12 +105,8 @@ def _one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Cut:
-    """How a film becomes clips of `frames` frames.
-
-    Attributes:
-        stride: frames of the film from one frame of a clip to the next; 2 halves the frame rate.
-        step: frames of the film from the beginning of one clip to that of the next.
-        squares: square parts of a frame, side by side; each gives clips of its own. 1 is the central square.
+    """How a film becomes clips: `stride` film frames between two frames of a clip, `step` between the starts of two
+    clips. `squares` crops of a frame, side by side, have their own clips; 1 is the central square.
     """
 
     resolution: int
@@ -125,12 +118,12 @@ class Cut:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of one clip."""
+        """Shape of one clip."""
         return self.channels, self.frames, self.resolution, self.resolution
 
     @property
     def span(self) -> int:
-        """Frames of the film that one clip reaches over."""
+        """Film frames covered by one clip."""
         return (self.frames - 1) * self.stride + 1
 
     @property
@@ -145,7 +138,7 @@ class Cut:
         )
 
     def boxes(self, width: int, height: int) -> list[Box]:
-        """The squares of a frame."""
+        """The square crops of a frame."""
         if self.squares == 1:
             return [central_square(width, height)]
         side = min(width, height)
@@ -176,7 +169,7 @@ def check_cut(cut: Cut) -> None:
 
 
 def films_per_shard(cut: Cut) -> int:
-    """As many short films as make a file of about 128 MiB."""
+    """Short films per file of about 128 MiB."""
     return max(1, shard_size(cut.shape) // _CLIPS_PER_FILM)
 
 
@@ -190,7 +183,7 @@ class FilmDecoder:
     labels: tuple[int, ...] = ()
 
     def __call__(self, item: int) -> Decoded:
-        """Reads, decodes and cuts one film (BrokenItemError: unreadable, no film, or too short)."""
+        """Read, decode and cut one film (BrokenItemError: unreadable, no film, or too short)."""
         import av
 
         try:
@@ -203,7 +196,6 @@ class FilmDecoder:
 
 
 def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
-    """Each frame's squares, resized, [squares, C, H, W]."""
     import av
     from PIL import Image
 
@@ -211,12 +203,12 @@ def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
         if not container.streams.video:
             raise ValueError("it has no pictures")
         stream = container.streams.video[0]
-        stream.thread_type = "NONE"  # processes decode in parallel; threads would only add to them
+        stream.thread_type = "NONE"  # processes already decode in parallel
         if stream.width * stream.height > _MOST_FRAME_PIXELS:
             raise ValueError(
                 f"frames of {stream.width}x{stream.height}: at most {_MOST_FRAME_PIXELS:,} pixels are read"
             )
-        # Frames may grow on the way: the decoder refuses them before it takes memory for them.
+        # Later frames may be larger: the decoder refuses them before it allocates memory.
         stream.codec_context.options = {"max_pixels": str(_MOST_FRAME_PIXELS)}
         kept_bytes = decoded_pixels = 0
         for frame in container.decode(stream):
@@ -225,5 +217,5 @@ def _frames(content: bytes, cut: Cut) -> Iterator[NDArray[np.uint8]]:
             if kept_bytes > _MOST_KEPT_BYTES or decoded_pixels > _MOST_DECODED_PIXELS:
                 raise ValueError(f"longer than is read at once, {_LIMITS}: cut it into shorter films")
             image = Image.fromarray(frame.to_ndarray(format="rgb24")).convert("L" if cut.channels == 1 else "RGB")
-            squares = [resized(image, cut.resolution, box) for box in cut.boxes(*image.size)]
+            squares = [resize(image, cut.resolution, box) for box in cut.boxes(*image.size)]
             yield np.stack(squares)

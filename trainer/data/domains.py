@@ -1,4 +1,4 @@
-"""The two domains of a data set that a network translates between: images by their label, the first and the second."""
+"""The two domains of a data set for translation: images with the first and the second label."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ NUM_DOMAINS = 2
 
 
 def numbers_by_domain(data: ImageSource) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the images of the first domain, and of the second."""
+    """Image numbers of the first and of the second domain."""
     labels = data.labels(np.arange(len(data)))
     return np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)
 
 
 def check_domains(data: ImageSource, place: str) -> None:
-    """TrainerError at `place` where the images are not of two domains, with some of each."""
+    """TrainerError at `place` unless the images are of two non-empty domains."""
     fix = (
         "put the pictures into two folders in one: `data prepare folder --source THAT_FOLDER --labels`, into another "
         "folder of shards, and name that with --data"

@@ -1,6 +1,5 @@
-"""Shards whose pictures stay encoded: smaller on disk and over a network, decoded while training.
-
-A shard is one row of bytes: the places where its pictures begin and the end of the last, int64, then the pictures.
+"""Shards of encoded pictures: smaller on disk and network, decoded while training. A shard is one row of bytes: the
+pictures' offsets and the end of the last (int64), then the pictures.
 """
 
 import io
@@ -18,13 +17,7 @@ _OFFSET = np.dtype("<i8")
 
 
 class Encoding(BaseModel):
-    """How pictures lie in shards.
-
-    Attributes:
-        kind: png keeps every bit; jpeg loses some, its colours at full resolution (4:4:4).
-        quality: Pillow's, of jpeg alone.
-        resolution: height and width as they are kept, where the loader makes them smaller; 0 for those of the images.
-    """
+    """Lossless png, or jpeg of Pillow's `quality`, 4:4:4; stored at `resolution` if the loader shrinks them, else 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,8 +32,8 @@ class Encoding(BaseModel):
             raise broken_rule(allowed, value=self.quality, field="quality", fix=fix)
         return self
 
-    def kept(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape as it is kept of an image that training sees in that shape."""
+    def stored_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The stored shape of an image that training sees in `shape`."""
         return (*shape[:-2], self.resolution, self.resolution) if self.resolution else shape
 
     def __str__(self) -> str:
@@ -48,13 +41,13 @@ class Encoding(BaseModel):
         return f"{how}, at {self.resolution}x{self.resolution}" if self.resolution else how
 
 
-def encoded(images: NDArray[np.uint8], encoding: Encoding) -> NDArray[np.uint8]:
-    """A shard [bytes] of images [n, C, H, W] or clips [n, C, T, H, W], a clip frame by frame."""
+def encode_shard(images: NDArray[np.uint8], encoding: Encoding) -> NDArray[np.uint8]:
+    """Encode images [n, C, H, W] or clips [n, C, T, H, W], a clip frame by frame, to a shard [bytes]."""
     frames = images if images.ndim == 4 else images.swapaxes(1, 2).reshape(-1, images.shape[1], *images.shape[-2:])
-    with ThreadPoolExecutor(usable_cores()) as pool:  # Pillow lets others run while it encodes
+    with ThreadPoolExecutor(usable_cores()) as pool:  # Pillow releases the GIL while it encodes
         pictures = list(pool.map(lambda frame: _encode(frame, encoding), frames))
-    places = np.cumsum([0, *map(len, pictures)], dtype=_OFFSET)
-    return np.concatenate([places.view(np.uint8), np.frombuffer(b"".join(pictures), np.uint8)])
+    offsets = np.cumsum([0, *map(len, pictures)], dtype=_OFFSET)
+    return np.concatenate([offsets.view(np.uint8), np.frombuffer(b"".join(pictures), np.uint8)])
 
 
 def _encode(frame: NDArray[np.uint8], encoding: Encoding) -> bytes:
@@ -71,13 +64,11 @@ def _encode(frame: NDArray[np.uint8], encoding: Encoding) -> bytes:
 
 
 class UndecodableError(Exception):
-    """A picture is not what its shard promises; the message says why."""
+    """A picture or shard differs from its index."""
 
 
 class EncodedShard:
-    """The images of one shard, decoded when they are taken. `content` is `encoded`'s; `shape` as training sees one.
-    UndecodableError: it cannot be a shard of so many images.
-    """
+    """Images of one encoded shard, decoded on access; `shape` is as in training (UndecodableError: invalid)."""
 
     def __init__(self, content: NDArray[np.uint8], num_images: int, shape: tuple[int, ...], encoding: Encoding) -> None:
         self._shape, self._encoding, self._num_images = shape, encoding, num_images
@@ -85,35 +76,34 @@ class EncodedShard:
         table = (num_images * self._frames_each + 1) * _OFFSET.itemsize
         if content.ndim != 1 or content.dtype != np.uint8 or len(content) < table:
             raise UndecodableError(f"{content.dtype} {content.shape} in place of {num_images} encoded images")
-        self._places = content[:table].view(_OFFSET)
+        self._offsets = content[:table].view(_OFFSET)
         self._pictures = content[table:]
-        if self._places[0] != 0 or self._places[-1] != len(self._pictures) or (np.diff(self._places) < 0).any():
+        if self._offsets[0] != 0 or self._offsets[-1] != len(self._pictures) or (np.diff(self._offsets) < 0).any():
             raise UndecodableError("its table of pictures contradicts itself")
 
     def __len__(self) -> int:
         return self._num_images
 
     def __getitem__(self, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The images of these numbers, [len(numbers), *shape] (UndecodableError: one of them is damaged)."""
+        """The images of these numbers, [len(numbers), *shape] (UndecodableError: one is damaged)."""
         images = np.empty((len(numbers), *self._shape), np.uint8)
         for place, number in enumerate(numbers):
             if len(self._shape) == 3:
-                images[place] = self._decoded(number)
+                images[place] = self._decode(number)
             else:
                 for frame in range(self._frames_each):
-                    images[place, :, frame] = self._decoded(number * self._frames_each + frame)
+                    images[place, :, frame] = self._decode(number * self._frames_each + frame)
         return images
 
-    def _decoded(self, number: int) -> NDArray[np.uint8]:
-        """One picture, [C, H, W]."""
+    def _decode(self, number: int) -> NDArray[np.uint8]:
         from PIL import Image
 
         channels, height, width = self._shape[0], *self._shape[-2:]
-        content = self._pictures[self._places[number] : self._places[number + 1]].tobytes()
-        kept = self._encoding.kept(self._shape)
+        content = self._pictures[self._offsets[number] : self._offsets[number + 1]].tobytes()
+        stored_shape = self._encoding.stored_shape(self._shape)
         try:
             with Image.open(io.BytesIO(content), formats=(self._encoding.kind,)) as file:
-                if (file.height, file.width) != kept[-2:] or file.mode != ("L" if channels == 1 else "RGB"):
+                if (file.height, file.width) != stored_shape[-2:] or file.mode != ("L" if channels == 1 else "RGB"):
                     raise UndecodableError(f"picture {number} is {file.mode} of {file.width}x{file.height}")
                 if self._encoding.resolution:
                     picture = file.resize((width, height), Image.Resampling.LANCZOS)

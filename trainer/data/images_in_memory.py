@@ -1,4 +1,4 @@
-"""Where a batch's real images come from: shards in files (trainer.data.shards), or an array in memory."""
+"""The interface of a batch's real images, and images in memory; trainer.data.shards has those in files."""
 
 from typing import Protocol
 
@@ -13,20 +13,20 @@ class ImageSource(Protocol):
 
     @property
     def num_classes(self) -> int:
-        """Of its labels; 0 without any."""
+        """Number of classes; 0 without labels."""
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
+        """Copy the images of these numbers, [len(indices), C, H, W] or [len(indices), C, T, H, W]."""
 
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Labels of these images, [len(indices)], each in 0..num_classes-1."""
+        """Labels of these images, [len(indices)], in 0..num_classes-1."""
 
     def mirrored(self) -> "ImageSource":
-        """The same images twice: as they are and, numbered from `len(self)` on, mirrored left to right."""
+        """Twice the images: mirrored left to right from `len(self)` on."""
 
 
 class ImagesInMemory:
-    """uint8 images [N, C, H, W] or clips [N, C, T, H, W], with labels [N] of so many classes where there are any."""
+    """uint8 images [N, C, H, W] or clips [N, C, T, H, W], with labels [N] if `num_classes` is above 0."""
 
     def __init__(
         self, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, num_classes: int = 0

@@ -1,6 +1,4 @@
-"""What a data set is made of (its recipe: items, and how one becomes images) and what a folder of shards holds
-(index.json: where it came from, and every file's hash).
-"""
+"""Recipes of data sets, and the index (index.json) of a folder of shards: source and hash of every file."""
 
 import hashlib
 import json
@@ -22,7 +20,7 @@ from trainer.data.listing import Skipped, Tally, get_kind
 
 INDEX_FILE = "index.json"
 _SHAPE_LENGTHS = (3, 4)
-_MEND = "restore the file from a copy, or prepare the data set anew in another folder"
+_FIX = "restore the file from a copy, or prepare the data set anew in another folder"
 _SHARD_BYTES = 128 << 20
 _MOST_IMAGES = 16384
 
@@ -32,7 +30,7 @@ class _Model(BaseModel):
 
 
 class Shard(_Model):
-    """One file of images; clips are images of four dimensions."""
+    """One file of images or clips."""
 
     file: str
     num_images: int
@@ -40,7 +38,7 @@ class Shard(_Model):
 
 
 class LabelsFile(_Model):
-    """The file of all labels, [num_images] int64 in the order of the images; label n is the n-th of `classes`."""
+    """The file of all labels, [num_images] int64 in the order of the images, indices into `classes`."""
 
     file: str
     classes: tuple[str, ...]
@@ -48,16 +46,15 @@ class LabelsFile(_Model):
 
 
 class SourceNote(_Model):
-    """Where the images came from and what was done to them.
+    """Origin and processing of the images.
 
     Attributes:
-        name: of the source, with its version.
-        location: path or URL as it was given; empty where the images ship in a Python package.
-        content: identifies the source's content: the hash of its archive, or one over file names and sizes.
-        official: whether that is the official one, and how that is known.
+        location: path or URL as given; empty for images in a Python package.
+        content: identifies the content: hash of the archive, or of file names and sizes.
+        official: whether it is the official one, and how that is known.
         processing: crop, resizing, choice of frames.
-        licence: terms of the source; the reader's own duty.
-        skipped: what the source holds besides, and files that cannot be read.
+        licence: terms of the source, for the reader to keep.
+        skipped: other entries of the source, and unreadable files.
     """
 
     name: str
@@ -71,8 +68,8 @@ class SourceNote(_Model):
 
     @field_validator("skipped", mode="before")
     @classmethod
-    def _names_alone(cls, value: Any) -> Any:
-        """Earlier versions listed the names of broken files."""
+    def _migrate_names(cls, value: Any) -> Any:
+        """Earlier versions listed names of broken files."""
         if not (value and isinstance(value, list) and all(isinstance(each, str) for each in value)):
             return value
         tally = Tally()
@@ -82,15 +79,13 @@ class SourceNote(_Model):
 
 
 class ShardIndex(_Model):
-    """What a folder of shards holds.
+    """Content of a folder of shards.
 
     Attributes:
-        version: of this format.
-        shape: of one image: channels, height, width; of a clip: channels, frames, height, width.
-        sha256: of the data set: over all shards' hashes in order, and the labels' where there are any.
-        labels: None where the data set has none.
+        shape: channels, height, width of an image; channels, frames, height, width of a clip.
+        sha256: over all shards' hashes in order, and the labels' if any.
         source: None in version 1.
-        encoding: of the pictures in shards, in version 3; None for raw bytes, [n, *shape].
+        encoding: of pictures, in version 3; None for raw bytes, [n, *shape].
     """
 
     version: Literal[1, 2, 3] = 2
@@ -105,7 +100,7 @@ class ShardIndex(_Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _version_1(cls, values: Any) -> Any:
+    def _migrate_version_1(cls, values: Any) -> Any:
         """Version 1 called the shape image_shape."""
         if isinstance(values, dict) and values.get("version") == 1 and "image_shape" in values:
             return {
@@ -115,30 +110,30 @@ class ShardIndex(_Model):
         return values
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        """Training knows the data set by its hash: it must be that of the files below it."""
+    def _is_consistent(self) -> Self:
+        """Training identifies the data set by its hash, which must match the files."""
         expected = _dataset_sha256(self.shards, self.labels)
         if self.sha256 != expected:
             allowed = f"{expected}, that over the files' hashes"
-            raise broken_rule(allowed, value=self.sha256, field="sha256", fix=_MEND)
-        together = sum(shard.num_images for shard in self.shards)
-        if self.num_images != together:
-            allowed = f"{together}, as many as the shards have together"
-            raise broken_rule(allowed, value=self.num_images, field="num_images", fix=_MEND)
+            raise broken_rule(allowed, value=self.sha256, field="sha256", fix=_FIX)
+        sum_of_shards = sum(shard.num_images for shard in self.shards)
+        if self.num_images != sum_of_shards:
+            allowed = f"{sum_of_shards}, as many as the shards have together"
+            raise broken_rule(allowed, value=self.num_images, field="num_images", fix=_FIX)
         if (self.encoding is not None) != (self.version == 3):
             allowed = "3 where the pictures are encoded, 1 or 2 where they are not"
-            raise broken_rule(allowed, value=self.version, field="version", fix=_MEND)
+            raise broken_rule(allowed, value=self.version, field="version", fix=_FIX)
         return self
 
     def hashed_files(self) -> Iterator["HashedFile"]:
-        """Every file of the data set, the small one of labels first."""
+        """Every file of the data set, the labels first."""
         if self.labels is not None:
             yield HashedFile("file of labels", self.labels.file, self.labels.sha256)
         yield from (HashedFile("shard", shard.file, shard.sha256) for shard in self.shards)
 
     @property
     def num_classes(self) -> int:
-        """Number of classes; 0 where the images have no labels."""
+        """Number of classes; 0 without labels."""
         return len(self.labels.classes) if self.labels else 0
 
     @classmethod
@@ -166,7 +161,7 @@ class ShardIndex(_Model):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Reads a folder's index (TrainerError: none, or damaged)."""
+        """Read a folder's index (TrainerError: missing or damaged)."""
         path = folder / INDEX_FILE
         fix = f"prepare one: {program()} data prepare DATASET --out {shlex.quote(str(folder))}"
         try:
@@ -175,10 +170,10 @@ class ShardIndex(_Model):
             raise from_validation(error, str(path)) from None
 
     def write(self, folder: Path) -> None:
-        """Writes it, which makes the folder complete (TrainerError: disk full or not writable)."""
-        # Without the field where it says nothing: earlier versions read such a folder, too.
-        left_out = {"encoding"} if self.encoding is None else None
-        write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2, exclude=left_out) + "\n").encode())
+        """Write the index, which completes the folder (TrainerError: disk full or not writable)."""
+        # Leave an empty field out, so that earlier versions can read the folder.
+        excluded = {"encoding"} if self.encoding is None else None
+        write_atomically(folder / INDEX_FILE, (self.model_dump_json(indent=2, exclude=excluded) + "\n").encode())
 
 
 def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
@@ -187,7 +182,7 @@ def _dataset_sha256(shards: Sequence[Shard], labels: LabelsFile | None) -> str:
 
 
 class HashedFile(NamedTuple):
-    """A file of a data set as its index promises it; `kind` is what people call it."""
+    """A file and hash of the index; `kind` is its name in messages."""
 
     kind: str
     name: str
@@ -195,12 +190,12 @@ class HashedFile(NamedTuple):
 
 
 class BrokenItemError(Exception):
-    """An item that cannot be used; the message says why, without the item's name."""
+    """An unusable item; the message says why, without the item's name."""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What one item became: images [n, C, H, W] or [n, C, T, H, W] uint8; labels [n] int64, None without any."""
+    """One decoded item: images [n, C, H, W] or [n, C, T, H, W] uint8; labels [n] int64, None without any."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64] | None = None
@@ -212,10 +207,9 @@ class Recipe:
 
     Attributes:
         shape: of one image.
-        classes: names of the labels' classes; empty for none.
-        items: what each item is called in messages; their order is the order of the images.
-        decode: the images of the item of that number, in the shape that is kept. Raises BrokenItemError.
-        encoding: of the pictures in shards; None for raw bytes.
+        classes: of the labels; empty for none.
+        items: names for messages, in the order of the images.
+        decode: images of an item by number, in `stored_shape`; raises BrokenItemError.
     """
 
     dataset: str
@@ -228,23 +222,23 @@ class Recipe:
     encoding: Encoding | None = None
 
     @property
-    def kept_shape(self) -> tuple[int, ...]:
-        """Of one image as it is decoded and kept; the loader makes it smaller where that is not `shape`."""
-        return self.shape if self.encoding is None else self.encoding.kept(self.shape)
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape of an image as stored; the loader shrinks it to `shape`."""
+        return self.shape if self.encoding is None else self.encoding.stored_shape(self.shape)
 
     @property
     def num_shards(self) -> int:
-        """Files of images."""
+        """Number of image files."""
         return -(-len(self.items) // self.items_per_shard)
 
     def get_items(self, shard: int) -> range:
-        """Numbers of the items that become one shard."""
+        """Item numbers of one shard."""
         start = shard * self.items_per_shard
         return range(start, min(start + self.items_per_shard, len(self.items)))
 
     @property
     def sha256(self) -> str:
-        """Identifies everything that decides the shards' content; where the source lies does not."""
+        """Hash of everything that decides the shards' content, without the source's location."""
         parts: dict[str, object] = {
             "dataset": self.dataset,
             "shape": self.shape,
@@ -253,11 +247,11 @@ class Recipe:
             "items_per_shard": self.items_per_shard,
             "note": self.note.model_dump(exclude={"location", "skipped"}),
         }
-        if self.encoding is not None:  # folders that were begun before there were any go on
+        if self.encoding is not None:  # absent for raw bytes, so that folders from earlier versions can continue
             parts["encoding"] = self.encoding.model_dump()
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def shard_size(shape: tuple[int, ...]) -> int:
-    """As many images as make a file of at most 128 MiB, which is what preparing one holds in memory."""
+    """Images per file of at most 128 MiB, the memory needed to prepare one."""
     return max(1, min(_MOST_IMAGES, _SHARD_BYTES // int(np.prod(shape))))

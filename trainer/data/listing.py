@@ -1,4 +1,4 @@
-"""What a source holds: its files by name, and what is left out of the data set, counted by kind and reason."""
+"""Files of a source by name, and skipped entries by kind and reason."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -7,19 +7,14 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 MOST_NAMES = 1000
-"""Kept of each kind and reason; the count is of all."""
+"""Names kept per kind and reason; the count includes all."""
 BROKEN_LINK = "leads nowhere"
 BROKEN_NAME = "name is not UTF-8"
 _SUFFIX = re.compile(r"\.[a-z][a-z0-9]{0,6}")
 
 
 class Skipped(BaseModel):
-    """Entries of one kind that are left out for the same reason.
-
-    Attributes:
-        kind: `.txt file`, `link`, `folder` and so on.
-        names: of the first `MOST_NAMES`, relative to the source.
-    """
+    """Entries of one kind skipped for the same reason; `kind` such as `.txt file`, `names` the first `MOST_NAMES`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,16 +25,12 @@ class Skipped(BaseModel):
 
     @property
     def is_broken(self) -> bool:
-        """Whether --skip-broken is needed to go on without them: each may stand for an image, or a folder of them."""
+        """Whether they need --skip-broken: each may be an image or a folder of images."""
         return self.reason in (BROKEN_LINK, BROKEN_NAME)
 
 
 class Tally:
-    """Collects a listing.
-
-    Attributes:
-        files: bytes by name.
-    """
+    """Builds a listing; `files` are bytes by name."""
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
         self.files: dict[str, int] = {}
@@ -51,7 +42,7 @@ class Tally:
             self._counts[each.kind, each.reason] = each.count
 
     def skip(self, kind: str, reason: str, name: str) -> None:
-        """Counts an entry that is left out."""
+        """Count a skipped entry."""
         key = kind, reason
         self._counts[key] = self._counts.get(key, 0) + 1
         names = self._names.setdefault(key, [])
@@ -59,7 +50,7 @@ class Tally:
             names.append(name.encode("utf-8", "backslashreplace").decode())
 
     def add(self, name: str, size: int) -> None:
-        """A file. Of several with one name the last counts, as it does for who unpacks them."""
+        """Add a file. Of duplicate names the last counts, as when unpacked."""
         if self.hides(name):
             return
         if any("\ud800" <= letter <= "\udfff" for letter in name):
@@ -70,9 +61,9 @@ class Tally:
         self.files[name] = size
 
     def hides(self, name: str, *, is_folder: bool = False) -> bool:
-        """Whether the name, or a folder on the way to it, is hidden; counted, a hidden folder once."""
+        """Whether the name or a parent folder is hidden; counts hidden entries, a folder once."""
         parts = name.split("/")
-        first = next((number for number, part in enumerate(parts) if _is_hidden(part)), None)
+        first = next((number for number, part in enumerate(parts) if part.startswith(".") or part == "__MACOSX"), None)
         if first is None:
             return False
         hidden = "/".join(parts[: first + 1])
@@ -84,14 +75,14 @@ class Tally:
         return True
 
     def skip_empty(self, folders: Iterable[str], entries: Iterable[str]) -> None:
-        """Counts the folders that hold none of a flat listing's entries."""
+        """Count folders without entries in a flat listing."""
         full = ancestors(entries)
         for folder in folders:
             if folder not in full and not self.hides(folder, is_folder=True):
                 self.skip("folder", "empty", folder)
 
     def listing(self) -> "Listing":
-        """All of it, files sorted by name, what is left out by its count."""
+        """The listing: files sorted by name, skipped entries by count."""
         keys = sorted(self._counts, key=lambda key: (-self._counts[key], key))
         skipped = (
             Skipped(kind=kind, reason=reason, count=self._counts[kind, reason], names=tuple(self._names[kind, reason]))
@@ -102,13 +93,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class Listing:
-    """Bytes of every file by its name relative to the source, sorted by name, and what is left out."""
+    """Bytes of every file by name relative to the source, sorted, and skipped entries."""
 
     files: Mapping[str, int]
     skipped: tuple[Skipped, ...] = ()
 
     def with_suffix(self, suffixes: tuple[str, ...], reason: str, own: Collection[str] = ()) -> "Listing":
-        """The files whose names end so; the others are left out, but for those of our `own`, which are no data."""
+        """The files with these suffixes; others are skipped, except for `own` files."""
         tally = Tally(self.skipped)
         for name, size in self.files.items():
             if name.lower().endswith(suffixes):
@@ -119,14 +110,14 @@ class Listing:
 
 
 def get_kind(name: str) -> str:
-    """What a file is called in a table: `.txt file`; `file` where the name has no suffix of letters."""
+    """A file's kind in a table: `.txt file`; `file` without a suffix of letters."""
     base, dot, suffix = name.rpartition("/")[2].rpartition(".")
     found = f"{dot}{suffix}".lower()
     return f"{found} file" if base and _SUFFIX.fullmatch(found) else "file"
 
 
 def ancestors(names: Iterable[str]) -> set[str]:
-    """Every folder on the way to these entries."""
+    """All parent folders of these entries."""
     found = set[str]()
     for name in names:
         while (name := name.rpartition("/")[0]) and name not in found:
@@ -135,7 +126,7 @@ def ancestors(names: Iterable[str]) -> set[str]:
 
 
 def table(skipped: Collection[Skipped], most_rows: int = 20) -> list[str]:
-    """A line for each kind and reason with its number and an example, for a terminal."""
+    """Table rows for a terminal: count, kind, reason and an example."""
     rows = [(f"{each.count:,}", each.kind, each.reason, each.names[0]) for each in list(skipped)[:most_rows]]
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:3]]
     lines = [
@@ -144,8 +135,3 @@ def table(skipped: Collection[Skipped], most_rows: int = 20) -> list[str]:
     ]
     more = len(skipped) - most_rows
     return [*lines, f"  and {more} more kinds and reasons"] if more > 0 else lines
-
-
-def _is_hidden(part: str) -> bool:
-    """Also what a Mac puts beside every file of an archive."""
-    return part.startswith(".") or part == "__MACOSX"

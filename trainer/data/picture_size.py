@@ -1,4 +1,4 @@
-"""A run on a folder of pictures takes the size that they were prepared in, where nobody names another."""
+"""Take the size of prepared pictures for a run on a folder, unless the user sets another."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from trainer.data.index import INDEX_FILE, ShardIndex
 
 
 def picture_size(config: TrainConfig, given: Collection[str], folder: Path) -> Mapping[str, object]:
-    """What the pictures prepared in `folder` change of a preset: resolution and channels, and augmentation in colour
-    for grey ones; but no field that is `given`. Empty for other data sets, for one that is not there yet, and for a
-    size that no network makes, which `open_matching` refuses. TrainerError: the folder's index is damaged.
+    """Changes of a preset for the pictures in `folder`: resolution, channels, no colour augmentation for grey ones. No
+    field that is `given`. Empty for other data sets, a missing one, and sizes that no network makes, which
+    `open_matching` refuses. TrainerError: the index is damaged.
     """
     if config.dataset != "folder" or not (folder / INDEX_FILE).exists():
         return {}

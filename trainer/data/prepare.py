@@ -1,6 +1,4 @@
-"""Preparing a data set: items are decoded in parallel processes, shards written one by one, the index last.
-journal.jsonl says which shards are finished, so that an interrupted preparation goes on from there.
-"""
+"""Prepare a data set in parallel processes; journal.jsonl lists finished shards, to continue after interruptions."""
 
 import contextlib
 import hashlib
@@ -26,7 +24,7 @@ from trainer.core.errors import TrainerError
 from trainer.core.files import atomic_writer, cannot_be_written, clean_temporaries, is_intact, try_lock
 from trainer.core.memory_limit import memory_limit
 from trainer.core.regular_files import open_file
-from trainer.data.encoding import encoded
+from trainer.data.encoding import encode_shard
 from trainer.data.index import INDEX_FILE, BrokenItemError, Decoded, LabelsFile, Recipe, Shard, ShardIndex
 from trainer.data.listing import Tally, get_kind
 from trainer.records.folders import visible
@@ -37,12 +35,10 @@ _CHUNKS_PER_SHARD = 16
 _LARGEST_CHUNK = 64
 _LABELS_FILE = "labels.npy"
 MOST_BYTES = 8 << 30
-"""Of memory for one item: a file of 2 GiB, and what is kept of a film, 1 GiB, in frames and in clips."""
+"""Memory for one item: a file of 2 GiB, and 1 GiB of a film as frames and as clips."""
 
 
 class _Head(BaseModel):
-    """First line: what is being prepared."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
@@ -50,20 +46,14 @@ class _Head(BaseModel):
 
 
 def foreign_file(folder: Path) -> str:
-    """The name of a file, or folder, that nobody has prepared there; nothing where there is none."""
+    """The name of a file or folder that is not of a preparation; empty if there is none."""
     if not folder.is_dir() or any((folder / name).exists() for name in (JOURNAL_FILE, INDEX_FILE)):
         return ""
     return next(visible(folder), "")
 
 
 class Entry(BaseModel):
-    """A finished shard, with the items left out.
-
-    Attributes:
-        shard: num_images is 0, and there is no file, where every item was broken.
-        labels: of its images; empty where the data set has none.
-        skipped: name and reason of each.
-    """
+    """A finished shard with its labels and skipped items (name, reason); no file if all items were broken."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,14 +62,13 @@ class Entry(BaseModel):
     labels: tuple[int, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
+    def is_intact(self, folder: Path) -> bool:
+        """Whether the shard has its hash."""
+        return self.shard.num_images == 0 or is_intact(folder / self.shard.file, self.shard.sha256)
+
 
 class Journal:
-    """The journal of one folder, held by one process. Use `open`.
-
-    Attributes:
-        finished: entries whose files are what they say, by number of the shard.
-        damaged: names of files that were finished once and have changed since.
-    """
+    """The journal of one folder, held by one process, with intact entries by shard and damaged files. Use `open`."""
 
     def __init__(self, file: IO[bytes], finished: dict[int, Entry], damaged: tuple[str, ...]) -> None:
         self._file, self.finished, self.damaged = file, finished, damaged
@@ -87,12 +76,10 @@ class Journal:
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path, recipe: Recipe) -> Iterator[Self]:
-        """Begins a journal, or goes on with the present one after comparing hashes. Held until the block ends.
-        TrainerError: another data set, source or settings; another process is at it; it cannot be written.
-        """
+        """Start or continue a journal until the block ends (TrainerError: foreign content, in use, not writable)."""
         path = folder / JOURNAL_FILE
         if (folder / INDEX_FILE).exists() and not path.exists():
-            raise _occupied(folder, "a data set that this command did not begin")
+            raise _occupied_error(folder, "a data set that this command did not begin")
         if not path.exists() and (foreign := foreign_file(folder)):
             raise TrainerError(
                 place="--out",
@@ -110,33 +97,32 @@ class Journal:
             _lock(file, folder)
             file.seek(0)
             entries = _read(file, recipe, folder)
-            finished = {number: entry for number, entry in entries.items() if _intact(folder, entry.shard)}
+            finished = {number: entry for number, entry in entries.items() if entry.is_intact(folder)}
             damaged = tuple(entry.shard.file for number, entry in entries.items() if number not in finished)
             yield cls(file, finished, damaged)
 
     def add(self, entry: Entry) -> None:
-        """Notes a finished shard (TrainerError: disk full)."""
+        """Record a finished shard (TrainerError: disk full)."""
         _append(self._file, entry)
         self.finished[entry.number] = entry
 
 
 def _read(file: IO[bytes], recipe: Recipe, folder: Path) -> dict[int, Entry]:
-    """The entries of a journal, the last of each shard; one that is new gets its head."""
     head = _Head(dataset=recipe.dataset, recipe_sha256=recipe.sha256)
     content = file.read()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:  # a line that a crash left half written would swallow the next
-        file.truncate(len(whole))
-    if not whole:
+    complete = content[: content.rfind(b"\n") + 1]
+    if complete != content:  # a partial line of a crash would swallow the next
+        file.truncate(len(complete))
+    if not complete:
         _append(file, head)
         return {}
-    first, *lines = whole.splitlines()
+    first, *lines = complete.splitlines()
     try:
         found = _Head.model_validate_json(first)
     except ValidationError:
-        raise _occupied(folder, f"a {JOURNAL_FILE} that is damaged") from None
+        raise _occupied_error(folder, f"a {JOURNAL_FILE} that is damaged") from None
     if found != head:
-        raise _occupied(folder, f"{found.dataset}, from another source or with other settings")
+        raise _occupied_error(folder, f"{found.dataset}, from another source or with other settings")
     return {entry.number: entry for entry in map(_entry, lines) if entry is not None}
 
 
@@ -150,8 +136,7 @@ def _append(file: IO[bytes], line: BaseModel) -> None:
 
 
 def _lock(file: IO[bytes], folder: Path) -> None:
-    """Two processes in one folder would write into each other's files."""
-    with contextlib.suppress(OSError):  # a file system whose locks fail: there it is the user's care
+    with contextlib.suppress(OSError):  # on a file system with broken locks the user has to take care
         if try_lock(file) is False:
             raise TrainerError(
                 place="--out",
@@ -163,22 +148,16 @@ def _lock(file: IO[bytes], folder: Path) -> None:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """A line's entry; None for one that is damaged: its shard is made anew."""
     try:
         return Entry.model_validate_json(line)
     except ValidationError:
         return None
 
 
-def _intact(folder: Path, shard: Shard) -> bool:
-    path = folder / shard.file
-    return shard.num_images == 0 or is_intact(path, shard.sha256)
-
-
-def _occupied(folder: Path, by: str) -> TrainerError:
+def _occupied_error(folder: Path, content: str) -> TrainerError:
     return TrainerError(
         place="--out",
-        problem=f"the folder holds {by}",
+        problem=f"the folder holds {content}",
         value=str(folder),
         allowed="an empty folder, or one that the same command began",
         fix=f"name another folder, or move {folder} aside",
@@ -186,55 +165,53 @@ def _occupied(folder: Path, by: str) -> TrainerError:
 
 
 _recipe: Recipe
-"""In a worker: what it decodes. Set once, by `_begin`, in a process that does nothing else."""
+"""A worker process's recipe, set once by `_init_worker`."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """An item that cannot be used, and why."""
+    """An unusable item."""
 
     why: str
 
     @property
     def reason(self) -> str:
-        """Without what is particular to the item, which follows a colon."""
+        """The reason without the item's details, which follow a colon."""
         return self.why.partition(":")[0]
 
 
 @dataclass(frozen=True)
-class _Failed:
-    """Why nothing can go on, on its way from a worker: a TrainerError's fields, since exceptions do not travel well."""
+class _Failure:
+    """A fatal error of a worker as a TrainerError's fields, since exceptions do not pickle well."""
 
     fields: dict[str, Any]
 
 
 Result = tuple[int, Decoded | Broken]
-_Sent = tuple[int, Decoded | Broken | _Failed]
+_Message = tuple[int, Decoded | Broken | _Failure]
 
 
 def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Generator[Result]:
-    """Each item's number and what became of it. Close the generator to end the processes early; 1 worker is this
-    process. TrainerError: a process was killed, or the source is out of reach.
-    """
+    """Each item's number and result; 1 worker is this process (TrainerError: a process was killed, or the source)."""
     if workers <= 1:
-        yield from (_received((item, _decode(recipe, item))) for item in items)
+        yield from (_unwrap((item, _decode(recipe, item))) for item in items)
         return
     size = max(1, min(_LARGEST_CHUNK, recipe.items_per_shard // _CHUNKS_PER_SHARD))
     chunks = iter([items[start : start + size] for start in range(0, len(items), size)])
-    # spawn: a fork of a process with threads, as torch's, may hang.
+    # spawn: forking a process with threads, such as torch's, may hang.
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (recipe,))
-    under_way: deque[Future[list[_Sent]]] = deque()
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _init_worker, (recipe,))
+    pending: deque[Future[list[_Message]]] = deque()
     try:
         while True:
-            while len(under_way) < workers * _CHUNKS_AHEAD_PER_WORKER and (chunk := next(chunks, None)) is not None:
-                under_way.append(pool.submit(_decode_chunk, chunk))
-            if not under_way:
+            while len(pending) < workers * _CHUNKS_AHEAD_PER_WORKER and (chunk := next(chunks, None)) is not None:
+                pending.append(pool.submit(_decode_chunk, chunk))
+            if not pending:
                 return
-            yield from map(_received, under_way.popleft().result())
+            yield from map(_unwrap, pending.popleft().result())
     except BrokenProcessPool:
-        for left in set(multiprocessing.active_children()) - others:
-            left.kill()  # the pool's own TERM is not heard
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()  # workers ignore the pool's SIGTERM
         raise TrainerError(
             place="--workers",
             problem="a decoding process was killed; most often memory is short",
@@ -246,36 +223,36 @@ def decode_in_order(recipe: Recipe, items: Sequence[int], workers: int) -> Gener
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(recipe: Recipe) -> None:
+def _init_worker(recipe: Recipe) -> None:
     global _recipe
     _recipe = recipe
-    # A service's end reaches the whole group. A worker that died of it half-way through a result would leave the pool
-    # waiting for the other half for ever; the parent ends it between two.
+    # Signals to the group reach workers too: one that dies half-way through a result would block the pool forever.
+    # The parent ends it between two results.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """The pool's queue alone would keep a worker waiting for ever when its parent is killed."""
+    """Otherwise a worker waits forever for the pool's queue when its parent is killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "only workers come here"
     parent.join()
     os._exit(1)
 
 
-def _received(sent: _Sent) -> Result:
-    item, result = sent
-    if isinstance(result, _Failed):
+def _unwrap(message: _Message) -> Result:
+    item, result = message
+    if isinstance(result, _Failure):
         raise TrainerError(**result.fields)
     return item, result
 
 
-def _decode_chunk(items: Sequence[int]) -> list[_Sent]:
+def _decode_chunk(items: Sequence[int]) -> list[_Message]:
     return [(item, _decode(_recipe, item)) for item in items]
 
 
-def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
+def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failure:
     try:
         with memory_limit(MOST_BYTES):
             return recipe.decode(item)
@@ -284,16 +261,14 @@ def _decode(recipe: Recipe, item: int) -> Decoded | Broken | _Failed:
     except MemoryError:
         return Broken(f"takes more than {MOST_BYTES >> 30} GiB of memory to decode, or than there is")
     except TrainerError as error:
-        return _Failed(error.fields())
+        return _Failure(error.fields())
 
 
 def prepare(
     recipe: Recipe, folder: Path, *, workers: int = 1, skip_broken: bool = False, progress: Progress | None = None
 ) -> ShardIndex:
-    """Writes a data set's shards, or what is missing of them; returns the index as written.
-
-    `workers` decode in parallel; `skip_broken` leaves broken items out, and counts them, instead of stopping at the
-    first. TrainerError: a broken item, nothing usable, a full disk, or a folder that holds something else.
+    """Write the missing shards of a data set and return its index. `skip_broken` skips and counts broken items instead
+    of stopping. TrainerError: a broken item, nothing usable, a full disk, or foreign files in the folder.
     """
     if not skip_broken and (lost := next((each for each in recipe.note.skipped if each.is_broken), None)):
         raise _broken(recipe, lost.names[0], f"{lost.kind}: {lost.reason}")
@@ -302,7 +277,8 @@ def prepare(
         damaged = journal.damaged
         if not todo and (folder / INDEX_FILE).exists():
             index = ShardIndex.read(folder)
-            if _labels_intact(index, folder):
+            # The journal only covers the shards.
+            if index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256):
                 if progress is not None:
                     progress.found_all()
                 return index
@@ -310,7 +286,7 @@ def prepare(
         items = [item for number in todo for item in recipe.get_items(number)]
         if progress is not None:
             progress.go_on(len(recipe.items) - len(items), damaged)
-        with closing(_counted(decode_in_order(recipe, items, workers), progress)) as results:
+        with closing(_with_progress(decode_in_order(recipe, items, workers), progress)) as results:
             for number in todo:
                 journal.add(_write_shard(recipe, number, results, folder, skip_broken=skip_broken))
         return _finish(recipe, [journal.finished[number] for number in range(recipe.num_shards)], folder)
@@ -337,7 +313,7 @@ def _finish(recipe: Recipe, entries: list[Entry], folder: Path) -> ShardIndex:
     return index
 
 
-def _counted(results: Generator[Result], progress: Progress | None) -> Generator[Result]:
+def _with_progress(results: Generator[Result], progress: Progress | None) -> Generator[Result]:
     with closing(results):
         for result in results:
             yield result
@@ -357,12 +333,12 @@ def _write_shard(recipe: Recipe, number: int, results: Generator[Result], folder
         else:
             raise _broken(recipe, recipe.items[item], result.why)
     path = folder / f"{number:05d}.npy"
-    shape = recipe.kept_shape
+    shape = recipe.stored_shape
     images = np.concatenate([part.images for part in decoded]) if decoded else np.empty((0, *shape), np.uint8)
     assert images.shape[1:] == shape, "the recipe's own shape"
     assert images.dtype == np.uint8, "shards hold bytes"
     labels = np.concatenate([_labels(part, recipe) for part in decoded]) if decoded else np.empty(0, np.int64)
-    content = images if recipe.encoding is None else encoded(images, recipe.encoding)
+    content = images if recipe.encoding is None else encode_shard(images, recipe.encoding)
     sha256 = _write_array(path, content) if len(images) else ""
     shard = Shard(file=path.name, num_images=len(images), sha256=sha256)
     return Entry(number=number, shard=shard, labels=tuple(labels.tolist()), skipped=tuple(skipped))
@@ -381,13 +357,8 @@ def _write_labels(recipe: Recipe, entries: list[Entry], folder: Path) -> LabelsF
     return LabelsFile(file=_LABELS_FILE, classes=recipe.classes, sha256=_write_array(folder / _LABELS_FILE, labels))
 
 
-def _labels_intact(index: ShardIndex, folder: Path) -> bool:
-    """Whether the labels are what the index says; the journal vouches for the shards alone."""
-    return index.labels is None or is_intact(folder / index.labels.file, index.labels.sha256)
-
-
 class _Hashing:
-    """A file to write to that hashes what should be in it: the disk's own mistakes then show when it is read."""
+    """Hashes what is written, so that disk errors show when the file is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.digest = file, hashlib.sha256()
@@ -398,7 +369,6 @@ class _Hashing:
 
 
 def _write_array(path: Path, array: NDArray[np.uint8] | NDArray[np.int64]) -> str:
-    """Writes NumPy's own format and returns the file's hash."""
     with atomic_writer(path) as file:
         hashing = _Hashing(file)
         np.lib.format.write_array(hashing, np.ascontiguousarray(array), allow_pickle=False)

@@ -1,6 +1,4 @@
-"""Images on disk as training reads them: shards of raw uint8 or encoded pictures, memory-mapped, each file with its
-hash in the index.
-
+"""Images on disk as training reads them: memory-mapped shards of raw uint8 or encoded pictures, with hashes.
 `index.json`, `00000.npy`, `00001.npy`, ... ([n, C, H, W] or [n, C, T, H, W] uint8) and, with labels, `labels.npy`.
 """
 
@@ -34,8 +32,6 @@ class _Images(Protocol):
 
 @dataclass(frozen=True)
 class _Slices:
-    """Decodes images that are in memory already: item n is the n-th shard."""
-
     images: NDArray[np.uint8]
     labels: NDArray[np.int64] | None
     size: int
@@ -56,10 +52,9 @@ def write_shards(
     note: SourceNote | None = None,
     encoding: Encoding | None = None,
 ) -> None:
-    """Writes images [N, C, H, W] or [N, C, T, H, W] uint8 in memory as shards; labels [N], None for none.
-
-    `images_per_shard` None makes files of at most 128 MiB; `encoding` None keeps raw bytes. TrainerError: disk full or
-    not writable; without an index nothing reads the folder.
+    """Write images [N, C, H, W] or [N, C, T, H, W] uint8 as shards, with labels [N] or None. `images_per_shard` None
+    makes files of at most 128 MiB; `encoding` None stores raw bytes. TrainerError: disk full or not writable; without
+    an index nothing reads the folder.
     """
     shape = images.shape[1:]
     size = images_per_shard or shard_size(shape)
@@ -90,10 +85,9 @@ class ShardedImages:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = True) -> Self:
-        """Opens the shards. With `verify` every hash is compared, on all cores: about 1 s per GiB and core from memory,
-        else the disk's speed. Without, the labels' alone, and each shard has to have the promised shape: for who has
-        the rest compared beside the training (`trainer.data.verification`). TrainerError: no index, or a file missing
-        or not as promised.
+        """Open the shards. `verify` compares every hash on all cores, about 1 s per GiB and core from memory. Without
+        it only the labels' hash and all shapes are checked; `trainer.data.verification` does the rest while training.
+        TrainerError: no index, or a file is missing or differs.
         """
         index = ShardIndex.read(folder)
         files = list(index.hashed_files())
@@ -108,7 +102,7 @@ class ShardedImages:
 
     @property
     def folder(self) -> Path:
-        """Where the shards are, as it was named."""
+        """The folder of the shards, as given."""
         return Path(self._place).parent
 
     def __len__(self) -> int:
@@ -116,29 +110,27 @@ class ShardedImages:
 
     @property
     def num_classes(self) -> int:
-        """Of its labels; 0 without any."""
+        """Number of classes; 0 without labels."""
         return self.index.num_classes
 
     def take(self, indices: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The images of these numbers in this order, copied, [len(indices), C, H, W] or [len(indices), C, T, H, W];
-        encoded ones are decoded in the calling thread (TrainerError: one is damaged).
-        """
+        """Copy these images, [len(indices), *shape], decoded in the calling thread (TrainerError: damaged)."""
         images = np.empty((len(indices), *self.index.shape), dtype=np.uint8)
         shard_of = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(shard_of):
-            here = shard_of == number
+            in_shard = shard_of == number
             try:
-                images[here] = self._maps[number][indices[here] - self._starts[number]]
+                images[in_shard] = self._maps[number][indices[in_shard] - self._starts[number]]
             except UndecodableError as error:
                 raise _undecodable(self.folder, self.index.shards[number], error) from None
         return images
 
     def mirrored(self) -> "ShardedImages":
-        """The same images twice: as they are and, numbered from `len(self)` on, mirrored left to right."""
+        """Twice the images: mirrored left to right from `len(self)` on."""
         return _Mirrored(self.index, self._maps, self._labels, self._place)
 
     def labels(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Labels of these images, [len(indices)], each in 0..index.num_classes-1 (TrainerError: no labels)."""
+        """Labels of these images, [len(indices)], in 0..index.num_classes-1 (TrainerError: no labels)."""
         if self._labels is None:
             raise labels_missing(self._place, self.index.dataset)
         return self._labels[indices]
@@ -160,7 +152,7 @@ class _Mirrored(ShardedImages):
 
 
 def labels_missing(place: str, dataset: str) -> TrainerError:
-    """The error of a run that wants labels where there are none."""
+    """The error of a run with classes on shards without labels."""
     return TrainerError(
         place=place,
         problem="labels are missing: these shards were prepared without any",
@@ -203,7 +195,7 @@ def _mapped(folder: Path, index: ShardIndex, shard: Shard) -> _Images:
 
 
 def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> TrainerError:
-    """What is wrong with a shard that cannot be decoded: damage, which its hash shows, or a fault of who wrote it."""
+    """Damage if the hash is wrong, else a fault of the writer."""
     try:
         verify_file(folder, HashedFile("shard", shard.file, shard.sha256))
     except TrainerError as damage:
@@ -218,7 +210,7 @@ def _undecodable(folder: Path, shard: Shard, error: UndecodableError) -> Trainer
 
 
 def verify_file(folder: Path, file: HashedFile) -> None:
-    """Compares a file with its hash. TrainerError: it is missing or corrupt."""
+    """Compare a file with its hash (TrainerError: missing or corrupt)."""
     path = folder / file.name
     found = sha256_of(path) if path.is_file() else ""
     if found != file.sha256:

@@ -1,4 +1,4 @@
-"""Where a data set's files are read from: a folder, a zip archive, or a bucket (s3://, gs://, az://), all alike."""
+"""Sources of data sets with one interface: a folder, a zip archive, or a bucket (s3://, gs://, az://)."""
 
 import errno
 import functools
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 _GRAMMAR = MappingProxyType(
     {"s3": "s3://BUCKET/FOLDER", "gs": "gs://BUCKET/FOLDER", "az": "az://ACCOUNT/CONTAINER/FOLDER"}
 )
-# As components.core.blob_url, which the trainer imports nothing of; a test compares both.
+# As components.core.blob_url, which the trainer cannot import; a test compares both.
 _BLOBS = re.compile(r"az://(?P<account>[a-z0-9]{3,24})/(?P<path>(?P<container>[a-z0-9](-?[a-z0-9]){1,62})(/.*)?)")
 _COPIES = ".source"
 _COPY_BYTES = 8 << 20
 _LARGEST_MEMBER_BYTES = 2 << 30
 _SMALL_BYTES = 16 << 20
-"""Up to here a member may shrink as much as it likes: a bitmap of one colour does."""
+"""Smaller members may have any compression ratio, as a bitmap of one colour does."""
 _MOST_EXPANSION = 100
 _MOST_LISTING_BYTES = 4 << 30
-"""Of memory for the names of an archive's members: ten million of them."""
+"""Memory for names of an archive's members: ten million of them."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A FileSet of what lies below a URL."""
+    """A FileSet of everything below a URL."""
 
     url: str
 
@@ -56,12 +56,12 @@ class Bucket:
 
     def listing(self) -> Listing:
         """As FileSet."""
-        store, root = _located(self.url)
+        store, root = _open_store(self.url)
         tally = Tally()
         try:
             for path, folders, files in store.walk(root, detail=True):
                 inside = f"{path}/"[len(root) + 1 :]
-                # The clouds' consoles make an empty object for a folder, of its own name.
+                # Cloud consoles create an empty object with the name of a folder.
                 held = [name for name in files if name and name not in folders]
                 for name in held:
                     tally.add(inside + name, files[name]["size"])
@@ -72,8 +72,8 @@ class Bucket:
         return tally.listing()
 
     def read(self, name: str) -> bytes:
-        """As FileSet, but TrainerError, no broken file, where storage does not answer after obstore's retries."""
-        store, root = _located(self.url)
+        """As FileSet, but TrainerError if storage does not answer after obstore's retries."""
+        store, root = _open_store(self.url)
         try:
             content: bytes = store.cat_file(f"{root}/{name}")
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Bucket:
 
 
 def is_remote(source: str) -> bool:
-    """Whether a source is a URL (TrainerError: of a kind that is not read)."""
+    """Whether a source is a URL (TrainerError: of an unsupported kind)."""
     scheme, found, _ = source.partition("://")
     if not found:
         return False
@@ -100,9 +100,7 @@ def is_remote(source: str) -> bool:
 
 
 def fetch(source: str, copies: Path) -> Path:
-    """A file on this machine: itself when local, else a copy under `copies`, the data set's folder, whole or not at
-    all. TrainerError: there is no such file, the storage cannot be reached, or the disk is full.
-    """
+    """Path of a local file, or of an atomic copy under `copies` (TrainerError: none, unreachable, or disk full)."""
     if not is_remote(source):
         check_reachable(Path(source))
         if not Path(source).is_file():
@@ -110,9 +108,9 @@ def fetch(source: str, copies: Path) -> Path:
         return Path(source)
     name = hashlib.sha256(source.encode()).hexdigest()[:16] + "-" + source.rpartition("/")[2]
     copy = copies / _COPIES / name
-    store, name_there = _located(source)
+    store, key = _open_store(source)
     try:
-        size = int(store.info(name_there)["size"])
+        size = int(store.info(key)["size"])
     except Exception as error:  # obstore has an exception for every kind of failure, and no common base
         raise _unreachable(source, error) from None
     if not (copy.is_file() and copy.stat().st_size == size):
@@ -121,7 +119,7 @@ def fetch(source: str, copies: Path) -> Path:
             for start in range(0, size, _COPY_BYTES):
                 end = min(start + _COPY_BYTES, size)
                 try:
-                    content = bytes(store.cat_file(name_there, start=start, end=end))
+                    content = bytes(store.cat_file(key, start=start, end=end))
                 except Exception as error:  # as above
                     raise _unreachable(source, error) from None
                 file.write(content)
@@ -131,12 +129,12 @@ def fetch(source: str, copies: Path) -> Path:
 
 
 def drop_copies(copies: Path) -> None:
-    """Removes the archives that `fetch` copied, once their shards are complete."""
+    """Remove archives copied by `fetch` once their shards are complete."""
     shutil.rmtree(copies / _COPIES, ignore_errors=True)
 
 
 def no_such_source(source: str, allowed: str) -> TrainerError:
-    """The error of a source that is not there."""
+    """The error of a missing source."""
     return TrainerError(
         place="--source",
         problem="there is no such source",
@@ -147,9 +145,7 @@ def no_such_source(source: str, allowed: str) -> TrainerError:
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """Scheme, Azure's account (elsewhere empty), and path, which begins with the bucket. TrainerError: no account, no
-    container, or a folder that could be none.
-    """
+    """Scheme, Azure's account (else empty), and path including the bucket (TrainerError: an invalid az:// URL)."""
     scheme, _, path = url.partition("://")
     if scheme != "az":
         return scheme, "", path.rstrip("/")
@@ -166,12 +162,11 @@ def split_url(url: str) -> tuple[str, str, str]:
     return scheme, found["account"], path
 
 
-def _located(url: str) -> tuple["FsspecStore", str]:
-    """The store of a URL, and the path in it."""
+def _open_store(url: str) -> tuple["FsspecStore", str]:
     from obstore.fsspec import FsspecStore
 
     scheme, account, path = split_url(url)
-    kind: Any = scheme  # one of three, each of which has an overload of its own
+    kind: Any = scheme  # one of three, each with its own overload
     store: FsspecStore = FsspecStore(kind, account_name=account) if account else FsspecStore(kind)
     return store, path
 
@@ -193,7 +188,7 @@ def _first_line(error: Exception) -> str:
 
 
 class FileSet(Protocol):
-    """Named files that can be read, also in another process. `place` is the path or URL, for messages."""
+    """Named files that can be read, also in another process."""
 
     @property
     def place(self) -> str:
@@ -201,7 +196,7 @@ class FileSet(Protocol):
         ...
 
     def listing(self) -> Listing:
-        """Every file, and what is left out. TrainerError: the place, or a folder of it, cannot be listed."""
+        """Every file, and skipped entries (TrainerError: a folder cannot be listed)."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -211,7 +206,7 @@ class FileSet(Protocol):
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A FileSet of a folder on this machine."""
+    """A FileSet of a local folder."""
 
     root: Path
 
@@ -221,13 +216,13 @@ class LocalFolder:
         return str(self.root)
 
     def listing(self) -> Listing:
-        """As FileSet. Links are followed, but for those to a folder that they are in."""
+        """As FileSet. Follows links, except to parent folders."""
         tally = Tally()
         status = _status(self.root)
         assert status is not None, "a folder: files_in has looked"
         open_folders = [(self.root, "", frozenset({(status.st_dev, status.st_ino)}))]
         while open_folders:
-            path, prefix, above = open_folders.pop()
+            path, prefix, parents = open_folders.pop()
             entries = _entries(path)
             if prefix and not entries:
                 tally.skip("folder", "empty", prefix.rstrip("/"))
@@ -241,10 +236,10 @@ class LocalFolder:
                     tally.add(name, status.st_size)
                 elif not stat.S_ISDIR(status.st_mode):
                     tally.skip("device, socket or pipe", "not a file", name)
-                elif (identity := (status.st_dev, status.st_ino)) in above:
+                elif (identity := (status.st_dev, status.st_ino)) in parents:
                     tally.skip("link", "leads to a folder that it is in", name)
                 else:
-                    open_folders.append((Path(entry.path), f"{name}/", above | {identity}))
+                    open_folders.append((Path(entry.path), f"{name}/", parents | {identity}))
         return tally.listing()
 
     def read(self, name: str) -> bytes:
@@ -257,20 +252,19 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise _unlisted(folder, error) from None
+        raise _listing_error(folder, error) from None
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Of what a path, or the link there, leads to; None for a link that leads nowhere."""
     try:
         return path.stat()
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) and path.is_symlink():
             return None
-        raise _unlisted(path, error) from None
+        raise _listing_error(path, error) from None
 
 
-def _unlisted(path: Path, error: OSError) -> TrainerError:
+def _listing_error(path: Path, error: OSError) -> TrainerError:
     found = file_problem(error)
     return TrainerError(
         place=str(path),
@@ -290,12 +284,12 @@ class _Zip:
     def listing(self) -> Listing:
         try:
             with memory_limit(_MOST_LISTING_BYTES):
-                archive = _opened_zip(self.path).archive
+                archive = _open_zip(self.path).archive
                 members = [(_member_name(member), member) for member in archive.infolist()]
         except MemoryError:
-            raise _damaged(self.place, f"its listing takes more than {_MOST_LISTING_BYTES >> 30} GiB") from None
+            raise _damaged_error(self.place, f"its listing takes more than {_MOST_LISTING_BYTES >> 30} GiB") from None
         except (OSError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
-            raise _damaged(self.place, str(error)) from None
+            raise _damaged_error(self.place, str(error)) from None
         tally = Tally()
         for name, member in members:
             if _is_link(member):
@@ -310,16 +304,16 @@ class _Zip:
 
     def read(self, name: str) -> bytes:
         try:
-            opened = _opened_zip(self.path)
+            opened = _open_zip(self.path)
             member = opened.members[name]
             _check_expansion(member)
-            return opened.archive.read(member)  # of a member that holds more than it says, zipfile gives what it says
+            return opened.archive.read(member)  # zipfile returns no more than the declared size
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error) as error:
             raise OSError(f"damaged in the archive: {error}") from None
 
 
 def _member_name(member: zipfile.ZipInfo) -> str:
-    """Without a slash at its end, or parts that say nothing; some programs on Windows write backslashes."""
+    """A normalised name; some Windows programs write backslashes."""
     return "/".join(part for part in member.filename.replace("\\", "/").split("/") if part not in ("", "."))
 
 
@@ -332,9 +326,7 @@ def _is_link(member: zipfile.ZipInfo) -> bool:
 
 
 def _check_expansion(member: zipfile.ZipInfo) -> None:
-    """OSError: a member that would fill the memory, or becomes so much more than it is that it is no picture or film,
-    which hardly shrink in an archive.
-    """
+    """OSError for a member that is too large, or compressed so much that it is no picture or film."""
     size = member.file_size
     if size > _LARGEST_MEMBER_BYTES:
         raise OSError(f"too large in the archive: {size:,} bytes, at most {_LARGEST_MEMBER_BYTES:,} are read at once")
@@ -343,9 +335,7 @@ def _check_expansion(member: zipfile.ZipInfo) -> None:
 
 
 def files_in(source: str, copies: Path) -> FileSet:
-    """The files of a folder, a zip archive (.zip) or a bucket (TrainerError: no such source). A remote archive is kept
-    under `copies`, the data set's folder, while it is prepared.
-    """
+    """The files of a folder, .zip archive or bucket (TrainerError: none); remote archives are copied to `copies`."""
     if source.lower().endswith(".zip"):
         return _Zip(fetch(source, copies))
     if is_remote(source):
@@ -358,7 +348,7 @@ def files_in(source: str, copies: Path) -> FileSet:
 
 
 def read_text(files: FileSet, name: str) -> str:
-    """A small text file of a set (TrainerError: unreadable)."""
+    """Read a small text file of a set (TrainerError: unreadable)."""
     try:
         return files.read(name).decode("utf-8", "replace")
     except OSError as error:
@@ -368,26 +358,24 @@ def read_text(files: FileSet, name: str) -> str:
 
 
 def fingerprint(sizes: Mapping[str, int]) -> str:
-    """Identifies a set of files without reading them: a hash over their names and sizes."""
+    """A hash over names and sizes, which identifies a set of files without reading them."""
     listing = "".join(f"{name}\0{size}\n" for name, size in sorted(sizes.items()))
     return f"sha256 over {len(sizes)} names and sizes {hashlib.sha256(listing.encode()).hexdigest()}"
 
 
 class _OpenZip(NamedTuple):
-    """An archive, and its members by the names that a listing has; of several with one name the last."""
-
     archive: zipfile.ZipFile
-    members: Mapping[str, zipfile.ZipInfo]
+    members: Mapping[str, zipfile.ZipInfo]  # by listed name; of duplicates the last
 
 
-@functools.lru_cache(maxsize=1)  # one archive a process; reading its directory takes seconds
-def _opened_zip(path: Path) -> _OpenZip:
+@functools.lru_cache(maxsize=1)  # one archive per process; reading its directory takes seconds
+def _open_zip(path: Path) -> _OpenZip:
     archive = zipfile.ZipFile(path)
     files = (member for member in archive.infolist() if not (_is_folder(member) or _is_link(member)))
     return _OpenZip(archive, {_member_name(member): member for member in files})
 
 
-def _damaged(place: str, why: str) -> TrainerError:
+def _damaged_error(place: str, why: str) -> TrainerError:
     return TrainerError(
         place=place, problem=f"the archive is damaged: {why}", fix="fetch it again; it may be cut short"
     )

@@ -7,7 +7,7 @@ K. Soomro, A. R. Zamir, M. Shah, UCF101: A Dataset of 101 Human Actions Classes 
 (`ucfTrainTestlist/`). Clips do not overlap unless --step says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainer.core.errors import TrainerError
@@ -21,10 +21,9 @@ _CLASSES = "classInd.txt"
 
 
 def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, allow_other_hash: bool) -> Recipe:
-    """The recipe of UCF101 from a path or URL with the films and the lists, at any depth.
-
-    `split` is train, test or all; `fold` numbers the split lists, 1..3. TrainerError: a list or a film is missing, or
-    (unless `allow_other_hash`) the number of films is not official.
+    """The recipe of UCF101 from a path or URL with films and lists at any depth. `split` is train, test or all; `fold`
+    numbers the split lists, 1..3. TrainerError: a list or film is missing, or the number of films is not official
+    (unless `allow_other_hash`).
     """
     check_cut(cut)
     files = files_in(source, out)
@@ -43,9 +42,10 @@ def ucf101_recipe(source: str, out: Path, *, cut: Cut, split: str, fold: int, al
     classes = _classes(read_text(files, _list(files, sizes, _CLASSES)), source)
     parts = ("train", "test") if split == "all" else (split,)
     wanted = [
-        name
+        line.split()[0]  # Class/film.avi; training lists add the class number
         for part in parts
-        for name in _split_names(read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")))
+        for line in read_text(files, _list(files, sizes, f"{part}list{fold:02d}.txt")).splitlines()
+        if line.strip()
     ]
     labels = tuple(_label(name, classes, films, source) for name in wanted)
     names = tuple(films[name] for name in wanted)
@@ -83,7 +83,6 @@ def _list(files: FileSet, names: Mapping[str, int], wanted: str) -> str:
 
 
 def _classes(text: str, source: str) -> dict[str, int]:
-    """Number from 0 of each class, of lines like `1 ApplyEyeMakeup`."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     numbered = {words[1]: position for position, words in enumerate(lines) if len(words) == 2}
     if len(numbered) != len(lines) or [words[0] for words in lines] != [str(n + 1) for n in range(len(lines))]:
@@ -95,11 +94,6 @@ def _classes(text: str, source: str) -> dict[str, int]:
             fix="unpack it again",
         )
     return numbered
-
-
-def _split_names(text: str) -> Sequence[str]:
-    """The films of a list: `Class/film.avi`, in the training lists followed by the class's number."""
-    return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def _label(name: str, classes: Mapping[str, int], films: Mapping[str, str], source: str) -> int:

@@ -1,8 +1,7 @@
-"""Shards compared with their hashes beside the training: once for a node and a version of a data set, in threads of the
-node's first worker, so that no worker waits in a collective while a large data set is read.
+"""Compare shards with their hashes while training, once per node and version of a data set.
 
-What was compared is remembered on the node, in a folder of this user's below the one for temporary files: of another
-index, another file or a file that was written since, nothing is remembered.
+Threads of the node's first worker do it, so that no worker waits in a collective. A file in a private temporary folder
+of the node remembers the result, which is void once the index or any file changes.
 """
 
 import hashlib
@@ -29,33 +28,25 @@ from trainer.data.shards import HashedFile, ShardedImages, verify_file
 from trainer.distributed.world import World
 
 _SHARE_OF_CORES = 4
-"""One of so many reads beside the training."""
+"""One core of so many reads while training."""
 _POLL_SEC = 0.2
 _PATIENCE_SEC = 5.0
 
 
 class Verified(BaseModel):
-    """When a node's data was compared with its hashes, and by whom.
-
-    Attributes:
-        key: of the files as they were then.
-        at: seconds since 1970.
-        host: the machine.
-        sec: that it took.
-        remembered: by an earlier session; nothing was read in this one.
-    """
+    """When, where and how long a node's data was compared; `remembered`: not in this session."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str
-    at: float
+    at: float  # seconds since 1970
     host: str
     sec: float
     remembered: bool = False
 
 
 class Verification:
-    """Of one session; as a context it reads while the block runs. All workers have one, and call `finish` together."""
+    """Verification of one session, running within its context. All workers have one and call `finish` together."""
 
     def __init__(self, data: ShardedImages, world: World) -> None:
         self._data, self._world = data, world
@@ -77,23 +68,22 @@ class Verification:
 
     @property
     def outcome(self) -> Verified | None:
-        """What this node's first worker has found intact; None before, and on the others."""
+        """The result of this node's first worker; None before, and on other workers."""
         return self._outcome
 
     @property
     def failed(self) -> bool:
-        """Whether a file is not what the index promises, or cannot be read."""
+        """Whether a file differs or cannot be read."""
         return self._failure is not None
 
     def check(self) -> None:
-        """Raises what was found: TrainerError for a file that is missing or corrupt."""
+        """Raise the failure, a TrainerError for a missing or corrupt file."""
         if self._failure is not None:
             raise self._failure
 
     def finish(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Waits until all nodes have compared their files, or some worker has to `stop`: whether that was so. Short
-        questions in place of a long wait: no collective runs out of time. TrainerError on every rank: a damaged file.
-        """
+        """Wait until all nodes are done, or a worker has to `stop` (True). TrainerError on every rank: damage."""
+        # Polls, so that no collective times out.
         while self._world.agree(self._is_reading()):
             if self._world.agree(stop()):
                 return True
@@ -106,14 +96,14 @@ class Verification:
 
     def _read(self) -> None:
         try:
-            self._outcome = self._compared()
-        except Exception as error:  # told by `check`, in the thread that trains
+            self._outcome = self._compare()
+        except Exception as error:  # raised by `check` in the training thread
             self._failure = error
 
-    def _compared(self) -> Verified | None:
+    def _compare(self) -> Verified | None:
         folder, files = self._data.folder, list(self._data.index.hashed_files())
         key = _key(self._data, files)
-        if (known := _remembered(folder, key)) is not None:
+        if (known := _recall(folder, key)) is not None:
             return known
         began = time.monotonic()
         threads = max(1, usable_cores() // _SHARE_OF_CORES)
@@ -127,17 +117,16 @@ class Verification:
         if self._stop.is_set():
             return None
         found = Verified(key=key, at=time.time(), host=socket.gethostname(), sec=time.monotonic() - began)
-        if _key(self._data, files) == key:  # nobody has written meanwhile
+        if _key(self._data, files) == key:  # no file changed meanwhile
             _remember(folder, found)
         return found
 
 
 def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
-    """Of the index and of all its files as they are now."""
     parts = [data.index.model_dump_json()]
     for file in files:
         path = data.folder / file.name
-        # A file that is gone is told of by whoever reads it.
+        # A missing file is reported when it is read.
         found = path.stat() if path.is_file() else None
         parts.append(
             f"{file.name} {None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)}"
@@ -146,7 +135,7 @@ def _key(data: ShardedImages, files: Iterable[HashedFile]) -> str:
 
 
 def _find_note(folder: Path) -> Path | None:
-    """The file that remembers a folder; None where there is no place that only this user writes."""
+    """The file that remembers a folder; None without a folder that only this user can write."""
     own = Path(tempfile.gettempdir()) / f"gangway-{os.getuid()}"
     try:
         own.mkdir(mode=0o700, exist_ok=True)
@@ -160,7 +149,7 @@ def _find_note(folder: Path) -> Path | None:
     return own / f"verified-{name}.json"
 
 
-def _remembered(folder: Path, key: str) -> Verified | None:
+def _recall(folder: Path, key: str) -> Verified | None:
     note = _find_note(folder)
     if note is None:
         return None

@@ -1,1 +1,1 @@
-"""Several workers as one: ranks, the world and its collectives, averaging gradients, the fabric check."""
+"""Several workers: ranks, the world and its collectives, gradient averaging, the fabric check."""

@@ -1,14 +1,14 @@
-"""Is the fabric as fast as it should be? All-reduces over the workers' default group, before a job may start.
+"""Check the bandwidth of the fabric with all-reduces over the workers' default group, before a job may start.
 
 Bandwidths as in nccl-tests, doc/PERFORMANCE.md: the algorithm's is size / time, the bus's that times 2 (n - 1) / n,
-which does not depend on the number of workers n and compares with what the network cards of one node carry together.
-Does not import torch before it measures.
+which does not depend on the number of workers n and compares with the total of one node's network cards. Imports torch
+only to measure.
 
 Over EFA a small all-reduce is bound by latency, and bandwidth levels off only at about 1 GiB: the largest sizes are 1
-and 2 GiB, the best of all counts. There p4d.24xlarge (400 Gbit/s) was seen to reach 457 Gbit/s on 2 nodes, where NCCL's
-tree reads above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527,
-NCCL 2.9.9, 1 GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So sound
-machines of every kind should meet a quarter of nominal, and a fabric with most of its cards missing does not.
+and 2 GiB, the best of all counts. p4d.24xlarge (400 Gbit/s) reached 457 Gbit/s on 2 nodes, where NCCL's tree reads
+above the cards, 254 on 3 and 237 on 4: 1.14, 0.64 and 0.59 of nominal (github.com/NVIDIA/nccl, issue 527, NCCL 2.9.9, 1
+GiB). Nodes whose GPUs share no NVLink (g5, g6e) should stay below, bound by PCIe: assumed. So healthy machines of every
+kind should reach a quarter of nominal, and a fabric without most of its cards does not.
 """
 
 import os
@@ -29,7 +29,7 @@ _GPU_BYTES = tuple(size * _MIB for size in (1, 4, 16, 64, 256, 1024, 2048))
 _CPU_BYTES = (_MIB // 4, _MIB)
 _WARM_UP, _TIMED = 3, 10
 _BUDGET_SEC = 20.0
-# The model is on the GPU already, and NCCL needs buffers of its own.
+# The model is on the GPU already, and NCCL needs its own buffers.
 _MEMORY_SHARE = 0.25
 _UNIT = "Gbit/s"
 
@@ -50,11 +50,9 @@ def check_fabric(
     *,
     clock: Callable[[], float] = time.perf_counter,
 ) -> FabricRecord:
-    """Measures, unless there is nothing to measure; all workers call it together and get the same verdict.
-
-    `min_gbps` is the least bus bandwidth with which the job may start, None when nobody asked; `expected` is the
-    launcher's. A demand is measured whatever devices the kernel lists: GPUDirect-TCPX goes over ordinary network cards.
-    Without one it is measured all the same where the job names NCCL's network (NCCL_NET), and passes.
+    """Measure the fabric if there is anything to measure; all workers call it together and get the same verdict.
+    `min_gbps` is the minimum to start the job; it is measured whatever devices the kernel lists: GPUDirect-TCPX uses
+    ordinary network cards. Without one it is measured, and passes, if the job sets NCCL's network (NCCL_NET).
     """
     threshold = (
         Quantity.absent(_UNIT, "no --fabric-min-gbps")
@@ -62,7 +60,7 @@ def check_fabric(
         else Quantity(value=min_gbps, unit=_UNIT, provenance="assumed", source="--fabric-min-gbps")
     )
     known = expected or Quantity.absent(_UNIT, "the launcher expects nothing")
-    reason = _why_not(world, min_gbps)
+    reason = _skip_reason(world, min_gbps)
     if reason:
         absent = Quantity.absent(_UNIT, reason)
         return FabricRecord(bus_bandwidth=absent, expected=known, threshold=threshold, verdict="skipped", reason=reason)
@@ -81,24 +79,17 @@ def check_fabric(
     )
 
 
-def _why_not(world: "World", min_gbps: float | None) -> str:
-    """Why there is nothing to measure; empty when there is."""
+def _skip_reason(world: "World", min_gbps: float | None) -> str:
     if world.world_size == 1:
         return "one process: nothing to measure"
     if world.on_xla:
         return "PyTorch/XLA runs its all-reduces inside its programs: nothing to time alone"
-    if min_gbps is None and not _net_is_named(world):
+    if min_gbps is None and not (world.backend == "nccl" and all(world.gather("NCCL_NET" in os.environ))):
         return "not asked for: no --fabric-min-gbps"
     return ""
 
 
-def _net_is_named(world: "World") -> bool:
-    """Whether every worker is told which network NCCL has to take."""
-    return world.backend == "nccl" and all(world.gather("NCCL_NET" in os.environ))
-
-
 def _sizes(world: "World") -> Sequence[int]:
-    """The sizes that fit into a share of the free memory of every worker's GPU; the first one always."""
     if world.device.type != "cuda":
         return _CPU_BYTES
     import torch
@@ -108,7 +99,6 @@ def _sizes(world: "World") -> Sequence[int]:
 
 
 def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -> list[FabricPoint]:
-    """Every size that fits into the time budget, the smallest first; the first one always."""
     import torch
     from torch import distributed as dist
 
@@ -123,7 +113,7 @@ def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -
             if world.device.type == "cuda":
                 torch.cuda.synchronize(world.device)
             seconds.append(clock() - began)
-        # Every worker sees every worker's times, so all of them stop at the same size.
+        # All workers see the same times, so they stop at the same size.
         everyone = world.gather((statistics.median(seconds[_WARM_UP:]), sum(seconds)), tuple[float, float])
         slowest = max(median for median, _ in everyone)
         bus = bus_gbps(size, slowest, world.world_size)
@@ -134,7 +124,7 @@ def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -
         if spent * 4 > _BUDGET_SEC:  # the next size takes up to four times as long
             break
     if world.device.type == "cuda":
-        # The job's record shows the job's memory, and the job gets all of it.
+        # Keep the buffers out of the job's memory and its record.
         del buffer
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(world.device)
@@ -142,7 +132,7 @@ def _measure(world: "World", sizes: Sequence[int], clock: Callable[[], float]) -
 
 
 def unhealthy(fabric: FabricRecord) -> UnhealthyError:
-    """The error of a run that does not begin on a fabric below its threshold."""
+    """The error of a job on a fabric below its threshold."""
     expected = "" if fabric.expected.value is None else f"; {fabric.expected.value:.3g} Gbit/s are expected"
     return UnhealthyError(
         place="--fabric-min-gbps",

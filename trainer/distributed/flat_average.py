@@ -1,8 +1,7 @@
-"""Data parallelism for a step that is recorded as a graph: a phase's gradients averaged in one flat message.
+"""Data parallelism for a step that is recorded as a CUDA graph: a phase's gradients averaged in one message.
 
-DistributedDataParallel sends buckets while the backward computes, by hooks that the host runs. A graph has no host: its
-collectives are recorded like kernels (NCCL user guide, "Using NCCL with CUDA Graphs"), and one message after the
-backward is the fewest of them.
+DistributedDataParallel sends buckets during the backward by host hooks, which a graph cannot run: its collectives are
+recorded like kernels (NCCL user guide, "Using NCCL with CUDA Graphs").
 """
 
 from typing import Any
@@ -14,9 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class FlatAverage(nn.Module):
-    """The loss inside `wrapped`, over the same parameters. `average` makes the gradients of the backwards since they
-    were last set to zero their plain mean over the group; all workers call it together.
-    """
+    """The loss inside `wrapped`; all workers call `average` to replace gradients by their mean over the group."""
 
     def __init__(self, wrapped: DistributedDataParallel) -> None:
         super().__init__()
@@ -24,11 +21,11 @@ class FlatAverage(nn.Module):
         self._group = wrapped.process_group
 
     def forward(self, *inputs: Any) -> Any:
-        """See the loss."""
+        """Compute the loss."""
         return self.loss(*inputs)
 
     def average(self) -> None:
-        """One all-reduce. Without a gradient nothing is sent."""
+        """Average in one all-reduce; without gradients nothing is sent."""
         gradients = [each.grad for each in self.loss.parameters() if each.grad is not None]
         if not gradients:
             return
@@ -38,7 +35,7 @@ class FlatAverage(nn.Module):
             gradient.copy_(part.view_as(gradient))
 
     def warm_up(self) -> None:
-        """Sends as much once, of zeros: a first message of a size makes connections, which no graph can record."""
+        """Send zeros of the same size: the first message of a size opens connections, which no graph can record."""
         learning = [each for each in self.loss.parameters() if each.requires_grad]
         if learning:
             size = sum(each.numel() for each in learning)

@@ -1,10 +1,9 @@
-"""Weights that a backward takes from a sharded network, gathered when they are needed and a few units at a time.
+"""Regather weights of a sharded network that a double backward reads, a few units at a time.
 
-A penalty differentiates the logits inside the forward and is differentiated itself in the backward (trainer.steps
-.losses). FSDP2 gathers a unit's weights for its forward, and for the first backward through its outputs; the graph of
-the double backward has kept the same weights, and finds them gone (torch 2.15: "its data is not allocated yet"). But
-FSDP2 only empties the storage of a gathered weight, and fills the very same one when the unit is gathered again: so
-what the graph has kept need but be recognised, and its unit gathered before it is read.
+A penalty differentiates the logits inside the forward and is differentiated itself in the backward
+(trainer.steps.losses). FSDP2 frees a unit's weights after its first backward, but the graph of the double backward
+saved them (torch 2.15: "its data is not allocated yet"). FSDP2 only empties the storage of a gathered weight and
+refills the same one later, so it is enough to recognise saved weights and gather their unit before they are read.
 """
 
 from collections.abc import Sequence
@@ -19,57 +18,55 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 SIZE = 2
-"""Units that stay gathered in a backward: those that were read last, whoever has gathered them."""
+"""Units that stay gathered in a backward: the most recently read ones."""
 
 
-class _Kept(NamedTuple):
-    """A weight that a graph has kept, or a view of one."""
-
+class _SavedWeight(NamedTuple):
     storage: torch.UntypedStorage
     unit: "FSDPModule"
     tensor: Tensor
 
 
 class GatheredWindow:
-    """Of one network whose `units`, itself among them, are sharded by fully_shard and freed after each pass."""
+    """The window of one network whose `units`, including itself, are sharded by fully_shard."""
 
     def __init__(self, units: Sequence["FSDPModule"]) -> None:
-        self._of: dict[int, tuple[torch.UntypedStorage, FSDPModule]] = {}
+        self._units: dict[int, tuple[torch.UntypedStorage, FSDPModule]] = {}
         self._read: list[FSDPModule] = []
         for unit in units:
             assert isinstance(unit, nn.Module), "a part of the network"
-            unit.register_forward_pre_hook(self._know)  # after FSDP2's own, which gathers
+            unit.register_forward_pre_hook(self._register)  # after FSDP2's own, which gathers
 
     def watching(self) -> AbstractContextManager[object]:
-        """A block in which what graphs keep is looked through for weights."""
+        """A block in which saved tensors are checked for weights."""
         return saved_tensors_hooks(self._pack, self._unpack)
 
     @property
     def bytes(self) -> int:
-        """That gathered weights take now."""
-        return sum(storage.nbytes() for storage, _ in self._of.values())
+        """Size of the gathered weights at present."""
+        return sum(storage.nbytes() for storage, _ in self._units.values())
 
-    def _know(self, unit: Any, _: object) -> None:
-        """Notes where the unit's weights lie when they are gathered: in the same place each time."""
+    def _register(self, unit: Any, _: object) -> None:
+        """Remember the storages of a gathered unit, which stay the same each time."""
         for parameter in unit.parameters():
             if not hasattr(parameter, "full_tensor"):
                 storage = parameter.untyped_storage()
-                self._of.setdefault(id(storage), (storage, unit))
+                self._units.setdefault(id(storage), (storage, unit))
 
-    def _pack(self, tensor: Tensor) -> Tensor | _Kept:
-        # Without its history: a graph that keeps its own result would keep itself.
+    def _pack(self, tensor: Tensor) -> Tensor | _SavedWeight:
+        # Detached: a graph that saves its own result would keep itself alive.
         plain = tensor if tensor.is_leaf else tensor.detach()
-        found = self._of.get(id(tensor.untyped_storage()))
-        return plain if found is None else _Kept(*found, plain)
+        found = self._units.get(id(tensor.untyped_storage()))
+        return plain if found is None else _SavedWeight(*found, plain)
 
-    def _unpack(self, kept: Tensor | _Kept) -> Tensor:
-        if isinstance(kept, Tensor):
-            return kept
-        if not self._read or self._read[-1] is not kept.unit:
-            others = [unit for unit in self._read if unit is not kept.unit]
+    def _unpack(self, saved: Tensor | _SavedWeight) -> Tensor:
+        if isinstance(saved, Tensor):
+            return saved
+        if not self._read or self._read[-1] is not saved.unit:
+            others = [unit for unit in self._read if unit is not saved.unit]
             while len(others) >= SIZE:
                 others.pop(0).reshard()
-            self._read = [*others, kept.unit]
-        if not kept.storage.nbytes():
-            kept.unit.unshard()
-        return kept.tensor
+            self._read = [*others, saved.unit]
+        if not saved.storage.nbytes():
+            saved.unit.unshard()
+        return saved.tensor

@@ -1,8 +1,8 @@
-"""Data parallelism inside a compiled loss: its own backward averages gradients, some while others are still to come.
+"""Data parallelism inside a compiled loss, whose backward averages some gradients while it computes others.
 
-torch.compile makes one operation of a whole backward. DistributedDataParallel around it hears of gradients when all are
-there, so that nothing computes while they travel. Inside, a message leaves as soon as its gradients are there
-(`averages_first`), and the compiler waits for it as late as it can; all workers send in one order, compiled or not.
+torch.compile makes one operation of a whole backward, so DistributedDataParallel around it sees gradients only at its
+end. Inside, a message leaves as soon as its gradients exist (`averages_first`), and the compiler waits for it as late
+as it can; all workers send in the same order, compiled or not.
 """
 
 from itertools import accumulate
@@ -18,40 +18,37 @@ from trainer.core.torch_private import all_reduce_in_graphs
 
 
 class InGraphAverage(nn.Module):
-    """A loss whose gradients are averaged plainly over the default group when its backward ends, compiled or not; each
-    backward does so, and all workers make the same ones.
-    """
+    """A loss whose backwards average gradients over the default group, compiled or not; all workers make the same."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
         self.loss = loss
-        self._messages = _in_halves(loss)
+        self._messages = _split_names(loss)
 
     def forward(self, *inputs: Any) -> Any:
-        """See the loss."""
+        """Compute the loss."""
         parameters: dict[str, Tensor] = dict(self.loss.named_parameters())
         for names in self._messages:
-            sent = _Averaged.apply(*(parameters[name] for name in names))
-            parameters.update(zip(names, sent, strict=True))
+            averaged = _Averaged.apply(*(parameters[name] for name in names))
+            parameters.update(zip(names, averaged, strict=True))
         return functional_call(self.loss, parameters, inputs)
 
 
-def _in_halves(module: nn.Module) -> list[list[str]]:
-    """The names of what learns, in two messages of about as many bytes. The gradients of the latter layers come first:
-    theirs travels while the rest is computed. A third would wait for its turn behind the second.
+def _split_names(module: nn.Module) -> list[list[str]]:
+    """Names of trainable parameters in two messages of about equal size. Gradients of later layers come first: they are
+    sent while the rest is computed. A third message would queue behind the second.
     """
-    learning = [(name, p.numel() * p.element_size()) for name, p in module.named_parameters() if p.requires_grad]
-    ends = list(accumulate(size for _, size in learning))
+    trainable = [(name, p.numel() * p.element_size()) for name, p in module.named_parameters() if p.requires_grad]
+    ends = list(accumulate(size for _, size in trainable))
     halves: list[list[str]] = [[], []]
-    for (name, size), end in zip(learning, ends, strict=True):
+    for (name, size), end in zip(trainable, ends, strict=True):
         halves[end - size / 2 > ends[-1] / 2].append(name)
     return [names for names in halves if names]
 
 
 def averages_first(graph: Graph) -> None:
-    """Orders a graph, in place: what its first average needs, that average, what the next one needs besides, and so on;
-    then the rest. Autograd calls `_Averaged` last, since parameters come before all that is made of them.
-    """
+    """Reorder a graph in place: each average directly after what it needs, then the rest."""
+    # Autograd calls `_Averaged` last, since parameters precede everything computed from them.
     nodes = list(graph.nodes)
     all_reduce = all_reduce_in_graphs()
     averages = [node for node in nodes if node.target is all_reduce]
@@ -74,8 +71,6 @@ def averages_first(graph: Graph) -> None:
 
 
 class _Averaged(torch.autograd.Function):
-    """Parameters as they are, their gradients averaged in one message."""
-
     @staticmethod
     def forward(ctx: Any, *parameters: Tensor) -> tuple[Tensor, ...]:
         return tuple(parameter.view_as(parameter) for parameter in parameters)

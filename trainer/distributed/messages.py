@@ -1,4 +1,4 @@
-"""What workers tell each other, as JSON: a pickle, torch's way, runs code on every worker that reads it."""
+"""JSON messages between workers: torch's pickles would run code on every worker that reads them."""
 
 import json
 from functools import cache
@@ -7,19 +7,17 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 MAX_BYTES = 1 << 28
-"""Of one worker at once; blocks of a large set's distances take some millions."""
+"""Limit for one worker's message; distances of a large data set take some millions."""
 
 
 def encode(value: object, kind: Any = None) -> bytes:
-    """`kind` is the type by which the others read it (a NamedTuple, a model, a tuple of such), None for what JSON has
-    by itself: numbers, text, lists. TypeError or pydantic's error: it is nothing of the kind.
-    """
+    """Encode a value of type `kind`, None for plain JSON (TypeError or pydantic's error: another type)."""
     plain = value if kind is None else _adapter(kind).dump_python(value, warnings="error")
     return json.dumps(plain).encode()
 
 
 def decode(content: bytes, kind: Any = None) -> Any:
-    """What `encode` was given; floats are the same bits. ValueError: it is nothing of the kind."""
+    """Decode what `encode` wrote; floats are bit-identical. ValueError: not of that type."""
     try:
         return json.loads(content) if kind is None else _adapter(kind).validate_json(content, strict=True)
     except RecursionError:
@@ -31,5 +29,5 @@ def decode(content: bytes, kind: Any = None) -> Any:
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Made once for each kind: that takes milliseconds."""
+    """Cached: creating one takes milliseconds."""
     return TypeAdapter(kind)

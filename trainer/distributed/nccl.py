@@ -1,7 +1,5 @@
-"""Which NCCL this process has loaded, and whether that is the one which the plug-in of its network was qualified for.
-
-torch's own `torch.cuda.nccl.version()` is the version that torch was compiled with. What answers its calls is another
-library where one was preloaded.
+"""The NCCL version in this process, and the one that the network plug-in is qualified for. `torch.cuda.nccl.version()`
+is the version torch was compiled with; a preloaded library may answer its calls.
 """
 
 import ctypes
@@ -9,31 +7,31 @@ import os
 
 SONAME = "libnccl.so.2"
 QUALIFIED = "GANGWAY_NCCL_QUALIFIED"
-"""The environment variable that names the version which the plug-in of the machine's network is qualified for."""
+"""Environment variable with the version that the machine's network plug-in is qualified for."""
 
 
 def loaded_nccl() -> str | None:
-    """The version of the library that answers in this process; None where none is loaded. Loads none itself."""
+    """Version of the loaded library, None if none is loaded. Does not load one."""
     try:
         library = ctypes.CDLL(SONAME, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         return None
     code = ctypes.c_int()
     library.ncclGetVersion(ctypes.byref(code))
-    return _spelled(code.value)
+    return _format_version(code.value)
 
 
-def _spelled(code: int) -> str:
-    """NCCL's number of a version, in the form it has had since 2.9.
+def _format_version(code: int) -> str:
+    """Format NCCL's version number, which has this form since 2.9.
 
-    >>> _spelled(22807)
+    >>> _format_version(22807)
     '2.28.7'
     """
     return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
 
 
 def nccl_versions(backend: str) -> dict[str, str]:
-    """What a record says of NCCL: the version loaded and the one wanted; nothing where NCCL carries nothing."""
+    """The loaded and the qualified NCCL version for the record; empty for other backends."""
     if backend != "nccl":
         return {}
     wanted = os.environ.get(QUALIFIED)
@@ -41,7 +39,7 @@ def nccl_versions(backend: str) -> dict[str, str]:
 
 
 def unqualified(versions: dict[str, str]) -> str:
-    """What is to be said of `nccl_versions`; empty where the loaded one is the one wanted, or none is wanted."""
+    """A warning about `nccl_versions`; empty if the loaded version is qualified or none is named."""
     loaded, wanted = versions.get("nccl"), versions.get("nccl-qualified")
     if wanted is None or loaded == wanted:
         return ""

@@ -1,6 +1,5 @@
-"""Which of the workers this process is: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and their kin.
-
-Apart from trainer.distributed.world: a user's mistake must be reported by one process at once, without loading torch.
+"""This process's rank: the only reader of RANK, WORLD_SIZE, LOCAL_RANK and related variables. Separate from
+trainer.distributed.world, so that one process can report a user error without loading torch.
 """
 
 import os
@@ -10,8 +9,8 @@ from trainer.core.errors import TrainerError
 
 
 class Ranks(NamedTuple):
-    """What torchrun says of this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
-    nodes, `local_rank` 0 speaks to the user, all nodes have equally many workers.
+    """What torchrun sets for this process; without torchrun it is the only one. `rank` is 0..world_size-1 over all
+    nodes; `local_rank` 0 reports to the user; all nodes have equally many workers.
     """
 
     rank: int
@@ -22,7 +21,7 @@ class Ranks(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads torchrun's variables (TrainerError: no whole number, or too small)."""
+        """Read torchrun's variables (TrainerError: not a whole number, or too small)."""
         world_size = _number("WORLD_SIZE", 1, least=1)
         return cls(
             rank=_number("RANK", 0),
@@ -34,19 +33,19 @@ class Ranks(NamedTuple):
 
     @staticmethod
     def speaks() -> bool:
-        """Whether this process is the one of its node that tells the user of a mistake, be it in these variables."""
+        """Whether this process reports user errors on its node, including errors in these variables."""
         local_rank = os.environ.get("LOCAL_RANK", "0")
         return not local_rank.isdecimal() or int(local_rank) == 0
 
     @staticmethod
     def under_torchrun() -> bool:
-        """Whether torchrun has started this process, if only as a single worker."""
+        """Whether torchrun started this process, even as a single worker."""
         return "WORLD_SIZE" in os.environ
 
 
 def _number(name: str, default: int, *, least: int = 0) -> int:
     text = os.environ.get(name, str(default))
-    # Not str.isdecimal alone: it knows digits of other scripts, which a message would not make clear.
+    # str.isdecimal also accepts digits of other scripts.
     if text.isascii() and text.isdecimal() and int(text) >= least:
         return int(text)
     raise TrainerError(

@@ -1,7 +1,7 @@
-"""Who am I among the workers, and what all of them agree on.
+"""This process's place among the workers, and their collectives.
 
-Without torchrun the process is a world of its own: no process group, and modules are used as they are. What PyTorch/XLA
-does its own way is in trainer.distributed.xla, loaded for that backend alone.
+Without torchrun the process is alone: no process group, and modules are used as they are. What differs for PyTorch/XLA
+is in trainer.distributed.xla, imported for that backend only.
 """
 
 import contextlib
@@ -33,26 +33,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Shard = Literal["ddp", "fsdp2", "hsdp"]
 _TIMEOUT = datetime.timedelta(seconds=COLLECTIVE_SEC)
-_SHARED_FAILURE = "Every worker was told of this and stops."
-"""Ends a traceback, and marks an exception that all workers leave the group with."""
+_SHARED_FAILURE = "All workers know of this error and stop."
+"""Ends a traceback and marks an exception that all workers know of."""
 REPLICATE, SHARD = "dp_replicate", "dp_shard"
-"""Dimensions of a mesh along which workers see different images: having the same weights, or a part of them each."""
+"""Mesh dimensions along which workers see different images, with the same weights or a part of them each."""
 STAGES = "pp"
-"""That along which they see the same images, and each computes a part of a pass."""
+"""Mesh dimension along which workers see the same images and each computes a part of a pass."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This worker's place, frozen.
+    """This worker's place.
 
     Attributes:
-        rank: 0..world_size-1 over all nodes, which says who writes and in what order values are gathered; `local_rank`
-            on this node. Which images are a worker's is said by `dp_rank`, which part of the weights by `shard_rank`.
-        backend: gloo, nccl, xla, or none for a single process on any device.
-        control_ref: of `control`, which lives as long as the block of `start_world`: a script keeps its world to its
-            end, and a thread of the group that outlives the interpreter aborts the process.
-        thread_ref: of another such group, see `for_thread`.
-        mesh: all workers by REPLICATE and SHARD, or one of them, or by REPLICATE and STAGES; None for a single process.
+        rank: 0..world_size-1 over all nodes; decides who writes and the order of gathered values. `dp_rank` decides
+            about images, `shard_rank` about weights.
+        backend: gloo, nccl, xla, or none for a single process.
+        control_ref: of `control`, weak: a group's thread that outlives the interpreter aborts the process.
+        thread_ref: of the group for `for_thread`.
+        mesh: all workers by REPLICATE and SHARD, one of them, or by REPLICATE and STAGES; None for a single process.
     """
 
     rank: int
@@ -69,12 +68,12 @@ class World:
 
     @classmethod
     def alone(cls, device: torch.device) -> Self:
-        """A world of this process, which joins none."""
+        """The world of a single process."""
         return cls(0, 0, 1, 0, 1, device, "none", "one process, by itself")
 
     @property
     def control(self) -> dist.ProcessGroup | None:
-        """CPU group for flags and messages, so that agreeing never waits for the GPU; None for a single process."""
+        """CPU group for flags and messages, which never waits for the GPU; None for a single process."""
         if self.control_ref is None:
             return None
         group = self.control_ref()
@@ -82,19 +81,19 @@ class World:
         return group
 
     def for_thread(self) -> Self:
-        """The same world for one thread beside the training, whose messages do not mix with those of `control`."""
+        """The same world for a background thread, whose messages do not mix with those of `control`."""
         return dataclasses.replace(self, control_ref=self.thread_ref)
 
     @property
     def dp_size(self) -> int:
-        """Into how many shares a batch is divided."""
+        """Number of shares of a batch."""
         if self.mesh is None:
             return self.world_size
         return math.prod(self.mesh.size(number) for number, _ in _data_dimensions(self.mesh))
 
     @property
     def dp_rank(self) -> int:
-        """Whose share of a batch is this worker's: 0..dp_size-1."""
+        """This worker's share of a batch, 0..dp_size-1."""
         if self.mesh is None:
             return self.rank
         place = 0
@@ -104,7 +103,7 @@ class World:
 
     @property
     def shard_rank(self) -> int:
-        """Which part of a sharded network is this worker's; workers with the same one keep the same numbers."""
+        """This worker's part of a sharded network; workers with the same one hold the same numbers."""
         names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
         return self.mesh.get_local_rank(SHARD) if self.mesh is not None and SHARD in names else 0
 
@@ -115,22 +114,22 @@ class World:
 
     @property
     def stage(self) -> int:
-        """Which one; 0 without a pipeline."""
+        """This worker's stage of a pipeline; 0 without one."""
         return self.mesh.get_local_rank(STAGES) if self.mesh is not None and self.is_pipelined else 0
 
     @property
     def last_stage(self) -> slice:
-        """Which of all workers' values, by rank, are of those that judge: a pipeline's last stages, or all."""
+        """The ranks that judge: those of a pipeline's last stage, or all."""
         stages = self.mesh.size(1) if self.mesh is not None and self.is_pipelined else 1
         return slice(stages - 1, None, stages)
 
     @property
     def replicas(self) -> dist.ProcessGroup | None:
-        """Those that average gradients with this worker, on a pipeline's same stage; None for all."""
+        """The group that averages gradients with this worker: the same stage of a pipeline; None for all."""
         return self.mesh.get_group(REPLICATE) if self.mesh is not None and self.is_pipelined else None
 
     def norm_over_stages(self, own: float) -> float:
-        """The norm of what lies on all stages of a pipeline, of this one's `own`; all workers call it together."""
+        """The norm over all stages of a pipeline, of this stage's `own`; all workers call it together."""
         if not self.is_pipelined:
             return own
         everyone, stages = self.gather(own), self.last_stage.step
@@ -139,7 +138,7 @@ class World:
 
     @property
     def first_with_part(self) -> list[int]:
-        """For each rank the first rank that keeps the same part of a sharded network, or the same stage."""
+        """For each rank the first rank with the same part of a sharded network, or the same stage."""
         names = () if self.mesh is None else self.mesh.mesh_dim_names or ()
         divides = STAGES if STAGES in names else SHARD
         if self.mesh is None or divides not in names:
@@ -149,36 +148,31 @@ class World:
         return [first[rank] for rank in range(self.world_size)]
 
     def slice(self, batch_size: int, group: int = 1) -> slice:
-        """This worker's part of a global batch, in whole groups of that many images. Shares differ by at most one
-        group; the first by `dp_rank` have the larger. There are at least as many groups as shares
-        (`TrainConfig.check_workers`), so that none is empty.
+        """This worker's part of a global batch, in whole groups of images. Shares differ by at most one group; the
+        first by `dp_rank` are larger. There are at least as many groups as shares (`TrainConfig.check_workers`), so
+        none is empty.
         """
         share, larger = divmod(batch_size // group, self.dp_size)
         start = self.dp_rank * share + min(self.dp_rank, larger)
         return slice(start * group, (start + share + (self.dp_rank < larger)) * group)
 
     def weight(self, batch_size: int) -> float:
-        """What a mean over this worker's share counts for: its images by those of a mean share; 1.0 where all are
-        equal.
-
-        Every mean times its weight, averaged plainly over the workers, is the mean over the global batch: losses and so
-        the gradients that `wrap` averages, penalties, statistics. Not with BatchNorm, which sees its own worker's share
-        alone, whatever the weight; no network here has one.
+        """Weight of a mean over this worker's share: its images over those of a mean share; 1.0 if all are equal. The
+        plain average over workers of weighted means is the mean over the global batch: of losses and so of gradients
+        that `wrap` averages, penalties, statistics. Not with BatchNorm, which no network here has.
         """
         mine = self.slice(batch_size)
         share: int = mine.stop - mine.start
         return share * self.dp_size / batch_size
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module with its gradients averaged plainly over all workers (see `weight`), from `settle` on; on a GPU at
-        once.
-
+        """The module with gradients averaged over all workers (see `weight`), ready after `settle`; on a GPU at once.
         `static_graph` stays off: with a penalty in every n-th step it lets workers drift apart silently. On XLA the
-        module stays as it is, and `step` averages.
+        module is unchanged, and `step` averages.
         """
         if self.control is None or self.on_xla or is_sharded(module) or self.dp_size == 1:
             return module
-        if next(module.parameters(), None) is None:  # a pipeline's stage that learns nothing in a phase
+        if next(module.parameters(), None) is None:  # a pipeline's stage without parameters in a phase
             return module
         if self.device.type != "cuda":
             return AsyncAllreduce(module, self.replicas)
@@ -188,19 +182,17 @@ class World:
 
     @staticmethod
     def flat(wrapped: nn.Module) -> nn.Module:
-        """The same loss for a step that is recorded, averaged by `settle` in one message (FlatAverage). Losses that
-        `wrap` left as they were, or that average inside of a compiled graph, stay so.
-        """
+        """The loss for a recorded step, averaged by `settle` in one message (FlatAverage); others are unchanged."""
         return FlatAverage(wrapped) if isinstance(wrapped, DistributedDataParallel) else wrapped
 
     @staticmethod
     def is_late(module: nn.Module) -> bool:
-        """Whether a backward through `wrap` returns before its averages are there."""
+        """Whether a backward through `wrap` returns before its averages arrive."""
         return isinstance(module, AsyncAllreduce)
 
     @staticmethod
     def settle(module: nn.Module) -> None:
-        """Waits until the gradients of the last backward through `wrap` are the averages, or makes them so (`flat`)."""
+        """Wait for the averages of the last backward through `wrap`, or compute them (`flat`)."""
         if isinstance(module, AsyncAllreduce):
             module.wait()
         elif isinstance(module, FlatAverage):
@@ -208,15 +200,13 @@ class World:
 
     @staticmethod
     def settled_sec(modules: Iterable[nn.Module]) -> float | None:
-        """How long `settle` has waited for them so far; None where none of them is waited for here: with one worker, on
-        a GPU, or with averages inside of a graph.
-        """
+        """Seconds that `settle` waited for these modules so far; None if it never waits for them."""
         waits = [module.waited_sec for module in modules if isinstance(module, AsyncAllreduce)]
         return sum(waits) if waits else None
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module, *, last: bool) -> Iterator[None]:
-        """For forward and backward of one micro-batch through `wrap`: gradients travel with the last one alone."""
+        """Context of one micro-batch's forward and backward through `wrap`: gradients are sent with the last one."""
         accumulate(module, last=last)
         if isinstance(module, DistributedDataParallel):
             with contextlib.nullcontext() if last else module.no_sync():
@@ -227,16 +217,16 @@ class World:
 
     @property
     def on_xla(self) -> bool:
-        """Whether operations are recorded, to be compiled and run as one program, instead of run at once."""
+        """Whether operations are recorded and compiled into one program instead of run at once."""
         return self.device.type == "xla"
 
     @property
     def own_device(self) -> torch.device:
-        """Where one worker may compute what the others do not. XLA's workers must all run the same programs."""
+        """The device for work that only one worker does: XLA's workers must all run the same programs."""
         return torch.device("cpu") if self.on_xla else self.device
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """One step of the optimiser, after a backward through `wrap`; equal on every worker."""
+        """Step the optimiser after a backward through `wrap`; equal on every worker."""
         if self.on_xla:
             from trainer.distributed import xla
 
@@ -245,7 +235,7 @@ class World:
             optimizer.step()
 
     def flush(self) -> None:
-        """Starts what has been recorded up to here; where nothing is recorded, nothing happens."""
+        """Start what was recorded so far; without effect outside XLA."""
         if self.on_xla:
             from trainer.distributed import xla
 
@@ -260,23 +250,21 @@ class World:
         return self.highest_later(value)()
 
     def highest_later(self, value: int) -> Callable[[], int]:
-        """Begins `highest`; what it returns gives the outcome, and waits for the others as long as that is not here."""
+        """Start `highest`; the returned function waits for the result."""
         if self.control is None:
             return lambda: value
         votes = torch.tensor([value], dtype=torch.int32)
         work = dist.all_reduce(votes, op=dist.ReduceOp.MAX, group=self.control, async_op=True)
         assert work is not None, "asynchronous"
 
-        def counted() -> int:
+        def get_result() -> int:
             work.wait()
             return int(votes.item())
 
-        return counted
+        return get_result
 
     def total(self, value: torch.Tensor) -> torch.Tensor:
-        """The sum of every worker's int64 scalar, on every worker: one all_reduce of eight bytes. On CUDA it stays on
-        the device, and the process does not wait for it; elsewhere it is on the CPU.
-        """
+        """The sum of every worker's int64 scalar, on every worker. On CUDA asynchronous; elsewhere on the CPU."""
         on_gpu = value.device.type == "cuda"
         total = value.clone() if on_gpu else value.cpu()
         if self.control is not None:
@@ -284,10 +272,7 @@ class World:
         return total
 
     def gather(self, value: T, kind: Any = None) -> list[T]:
-        """Every worker's value, in the order of ranks, on every worker. For small data: numbers, text and lists of
-        them, or what the type `kind` says (trainer.distributed.messages). ValueError, on all alike: one told more than
-        is read, or something else.
-        """
+        """Every worker's small value by rank, on every worker: JSON or the type `kind` (ValueError on all: invalid)."""
         if self.control is None:
             return [value]
         return [messages.decode(content, kind) for content in self._gather_bytes(messages.encode(value, kind))]
@@ -305,8 +290,8 @@ class World:
         return [bytes(table[:size].numpy()) for table, size in zip(tables, sizes, strict=True)]
 
     def run_on_all(self, action: Callable[[], T]) -> T:
-        """Runs the action on every worker; what fails on one ends it on all, so that none waits for ever. TrainerError
-        on every worker: the first one's. WorkerFailedError: another failed otherwise; it raises its own.
+        """Run the action on every worker; a failure on one ends it on all, so that none waits forever. TrainerError on
+        every worker: the first one's. WorkerFailedError: another worker failed; that one raises its own error.
         """
         try:
             outcome, failure = action(), None
@@ -322,17 +307,16 @@ class World:
         return cast(T, outcome)
 
     def run_on_rank0(self, action: Callable[[], object]) -> None:
-        """Runs the action on rank 0 while the others wait; what fails there ends it on all."""
+        """Run the action on rank 0 while the others wait; a failure ends it on all."""
         self.run_on_all(lambda: action() if self.rank == 0 else None)
 
 
 def _data_dimensions(mesh: "DeviceMesh") -> list[tuple[int, str]]:
-    """Those of a mesh along which batches are divided, with their numbers."""
     return [(number, name) for number, name in enumerate(mesh.mesh_dim_names or ()) if name in (REPLICATE, SHARD)]
 
 
 def is_shared_failure(error: BaseException) -> bool:
-    """Whether all workers know of the error, since it came about in what they do together."""
+    """Whether all workers know of the error because it arose in a collective action."""
     return _SHARED_FAILURE in getattr(error, "__notes__", ())
 
 
@@ -343,7 +327,7 @@ def _report(failure: Exception) -> dict[str, Any] | str:
 
 
 def require_xla() -> None:
-    """TrainerError, naming the lock that has it, where PyTorch/XLA is not installed."""
+    """Raise TrainerError, naming the lock file to use, if PyTorch/XLA is not installed."""
     if importlib.util.find_spec("torch_xla") is None:
         raise TrainerError(
             place="TrainConfig.backend",
@@ -370,9 +354,7 @@ def _place(chosen: str) -> tuple[Ranks, torch.device]:
 def get_mesh(
     world_size: int, num_nodes: int, device: torch.device, shard: Shard, pipeline_stages: int = 1
 ) -> "DeviceMesh":
-    """All workers by what a configuration has them share; all workers call it together. The stages of a pipeline are
-    neighbours: on one node, where it has an even number of workers.
-    """
+    """The mesh of all workers; all call it together. A pipeline's stages are neighbours, if possible on one node."""
     from torch.distributed.device_mesh import init_device_mesh
 
     shapes = {
@@ -381,17 +363,17 @@ def get_mesh(
         "hsdp": {REPLICATE: num_nodes, SHARD: world_size // num_nodes},
     }
     shape = shapes[shard]
-    if pipeline_stages > 1 and world_size % pipeline_stages == 0:  # else it is refused in a moment, by all together
+    if pipeline_stages > 1 and world_size % pipeline_stages == 0:  # otherwise all workers refuse it together later
         shape = {REPLICATE: world_size // pipeline_stages, STAGES: pipeline_stages}
-    kind = "cuda" if device.type == "cuda" else "cpu"  # XLA's workers have a group on the CPU
+    kind = "cuda" if device.type == "cuda" else "cpu"  # XLA's workers have a CPU group
     return init_device_mesh(kind, tuple(shape.values()), mesh_dim_names=tuple(shape))
 
 
 @contextlib.contextmanager
 def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) -> Iterator[World]:
-    """Joins the process group torchrun has described, and leaves it at the end of the block. `backend` is auto, gloo,
-    nccl or xla; `shard` and `pipeline_stages`, as the configuration has them, decide about the mesh. TrainerError: nccl
-    without CUDA, or xla without torch_xla or with processes that it does not join.
+    """Join torchrun's process group within the block. `backend` is auto, gloo, nccl or xla; `shard` and
+    `pipeline_stages` decide about the mesh. TrainerError: nccl without CUDA, or xla without torch_xla or with processes
+    that it does not join.
     """
     cuda = torch.cuda.is_available()
     if backend == "xla":
@@ -410,7 +392,7 @@ def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) ->
     if ranks.world_size == 1:
         yield World(*ranks, device, "none", f"one process; else {chosen}: {reason}")
         return
-    # XLA has collectives of its own, which are part of its programs; the group is then for `control` alone.
+    # XLA's collectives are part of its programs; the group is then only for `control`.
     dist.init_process_group(
         "gloo" if chosen == "xla" else chosen,
         timeout=_TIMEOUT,
@@ -419,19 +401,19 @@ def start_world(backend: str, shard: Shard = "ddp", pipeline_stages: int = 1) ->
         device_id=device if device.type == "cuda" else None,
     )
     control = dist.new_group(backend="gloo", timeout=_TIMEOUT)
-    in_parts = shard != "ddp" or pipeline_stages > 1
-    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if in_parts else control
+    is_divided = shard != "ddp" or pipeline_stages > 1
+    thread = dist.new_group(backend="gloo", timeout=_TIMEOUT) if is_divided else control
     assert isinstance(control, dist.ProcessGroup), "every rank is in the control group"
     assert isinstance(thread, dist.ProcessGroup), "likewise"
     try:
         mesh = get_mesh(ranks.world_size, ranks.num_nodes, device, shard, pipeline_stages)
         yield World(*ranks, device, chosen, reason, weakref.ref(control), mesh, weakref.ref(thread))
     except Exception as error:
-        # All ranks leave together after an error that all know of. After any other the peers may be in the middle of
-        # a collective: leaving nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
+        # All ranks leave together after a shared error. After any other error peers may be in a collective: leaving
+        # nccl would wait for them; gloo does not wait, and aborts a process that does not leave.
         is_ours = isinstance(error, TrainerError | WorkerFailedError) and not isinstance(error, LoneError)
-        shared = is_ours or is_shared_failure(error)
-        if shared or chosen != "nccl":
+        is_shared = is_ours or is_shared_failure(error)
+        if is_shared or chosen != "nccl":
             del control, thread
             dist.destroy_process_group()
         raise

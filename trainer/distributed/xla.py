@@ -1,10 +1,9 @@
-"""PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device, imported where torch_xla is (images/locks/xla.lock).
+"""PyTorch/XLA: a TPU, or the CPU in tests, as a worker's device. Only imported with torch_xla (images/locks/xla.lock).
 
-Operations are recorded, and at `flush` compiled into one program and started, from a cache where it has run before: the
-loop must record the same ones over and over, and all workers the same, or they wait for each other for ever. One
-process drives one device, and PJRT says which. The processes are torchrun's: torch_xla.launch runs its function in a
-thread, where Python allows no signal handler (pytorch/xla#5043), so that a SIGTERM would end the run without a
-checkpoint.
+Operations are recorded; `flush` compiles them into one program, cached by content, and starts it. The loop must record
+the same operations every time, and all workers the same, or they wait for each other forever. One process drives one
+device, chosen by PJRT. torchrun starts the processes: torch_xla.launch runs its function in a thread, where Python
+allows no signal handler (pytorch/xla#5043), so SIGTERM would end the run without a checkpoint.
 """
 
 import os
@@ -12,7 +11,7 @@ import signal
 from typing import cast
 
 import torch
-import torch_xla  # type: ignore[import-not-found]  # has an environment of its own, with another torch
+import torch_xla  # type: ignore[import-not-found]  # has its own environment, with another torch
 from torch_xla import runtime
 from torch_xla.core import xla_model  # type: ignore[import-not-found]  # as above
 
@@ -25,32 +24,29 @@ pjrt, tpu = xla_internals()
 
 
 def launcher_argv() -> list[str]:
-    """What trainer.launch needs to start one process for each TPU chip of this host; empty for a single device.
-
-    The same command runs on every host of every slice: they meet on the first, which the TPU's metadata names, by the
-    key whose file $GANGWAY_MEMBER_KEY names. Does not open the chips, which belong to the workers.
+    """Arguments of trainer.launch for one process per TPU chip of this host; empty for a single device. The same
+    command runs on every host of every slice: they meet on the first host in the TPU's metadata, with the key in
+    $GANGWAY_MEMBER_KEY. Does not open the chips, which belong to the workers.
     """
     if runtime.device_type() != "TPU":
         return []
     return meeting_argv(
         int(tpu.num_local_processes()),
         list(tpu.get_worker_ips()),
-        int(_of_multislice("NUM_SLICES") or 1),
-        _of_multislice("COORDINATOR_ADDRESS"),
+        int(_multislice_setting("NUM_SLICES") or 1),
+        _multislice_setting("COORDINATOR_ADDRESS"),
         os.environ.get(KEY_VARIABLE),
     )
 
 
-def _of_multislice(name: str) -> str:
-    """A MEGASCALE_ setting from where libtpu takes it, the environment first and then the TPU's metadata, or empty."""
+def _multislice_setting(name: str) -> str:
+    """A MEGASCALE_ setting as libtpu reads it: environment first, then the TPU's metadata; or empty."""
     key = f"MEGASCALE_{name}"
     return os.environ.get(key) or str(tpu.get_tpu_env().get(key) or "")
 
 
 def join() -> tuple[Ranks, torch.device]:
-    """Opens this process's device; its rank by PJRT's count. TrainerError: PJRT gives this process several devices, or
-    does not know of the other processes.
-    """
+    """Open this process's device; ranks as PJRT counts (TrainerError: several devices, or unknown processes)."""
     started = Ranks.from_environment()
     local_world_size = started.world_size // started.num_nodes
     if local_world_size > 1:
@@ -59,7 +55,7 @@ def join() -> tuple[Ranks, torch.device]:
         pjrt.initialize_singleprocess()
     device = cast(torch.device, torch_xla.device())
     for number in (signal.SIGTERM, signal.SIGINT):
-        # libtpu has put handlers of its own in place of Python's, and they end the process.
+        # libtpu replaced Python's handlers by its own, which end the process.
         signal.signal(number, signal.getsignal(number))
     _check(started)
     ranks = started._replace(rank=runtime.global_ordinal(), node_rank=runtime.host_index())
@@ -87,24 +83,24 @@ def _check(started: Ranks) -> None:
 
 
 def step(optimizer: torch.optim.Optimizer) -> None:
-    """Averages the gradients plainly over all workers, steps, and starts the program recorded up to here."""
+    """Average the gradients over all workers, step, and start the recorded program."""
     xla_model.optimizer_step(optimizer, barrier=True)
 
 
 def flush() -> None:
-    """Starts the program recorded up to here."""
+    """Start the recorded program."""
     torch_xla.sync()
 
 
 def device_name() -> str:
-    """For the record: the kind of TPU as its host names it, or what else PJRT computes on."""
+    """The kind of TPU as its host names it, or PJRT's device type."""
     kind = runtime.device_type()
     model = os.environ.get("TPU_ACCELERATOR_TYPE", "") or kind
     return f"{model}, PyTorch/XLA {torch_xla.__version__}"
 
 
 def memory_bytes(device: torch.device) -> int | None:
-    """What PJRT may allocate on this device; None where it is no TPU, whose memory is the host's."""
+    """Memory that PJRT may allocate on this device; None if it is no TPU and uses the host's."""
     if runtime.device_type() != "TPU":
         return None
     return int(xla_model.get_memory_info(device)["bytes_limit"])

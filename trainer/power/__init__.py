@@ -1,4 +1,1 @@
-"""Power of a run: energy meters, opt-in limits on its GPUs, and a start that waits for clean power.
-
-`limits` acts on the whole job, `node` on one machine; `search` chooses a limit (pure); `saved_limits` restores them.
-"""
+"""Power of a run: energy meters, limits on the GPUs of a job and of a node, and a start that waits for clean power."""

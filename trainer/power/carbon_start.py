@@ -1,13 +1,13 @@
-"""A start that waits for clean power, or for a low price: `--start-when "carbon<200,by=2026-12-01T06:00Z"` of the
-launcher, or `usd<1.9,by=...`.
+"""A start that waits for clean power or a low price: the launcher's `--start-when "carbon<200,by=..."` or
+`usd<1.9,by=...`.
 
     python -m trainer.launch --start-when "carbon<200,by=2026-12-01T06:00Z" --hours 6 --forecast forecast.csv \
         --standalone --nproc-per-node 8 -m trainer train --preset r3gan-cifar10
 
-The job begins with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
-at the latest moment from which it is done in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
-interruption. A run that has begun already goes on at once. A waiting machine is paid for: this is for machines of one's
-own, or before renting any.
+The job starts with the first window of `--hours` whose forecast mean is below the limit and that ends before `by`, else
+at the latest moment that finishes in time; meanwhile the forecast is read again. SIGTERM ends the wait like an
+interruption. A run that has begun continues at once. A waiting machine is paid for: use this on your own machines, or
+before you rent any.
 """
 
 import json
@@ -23,24 +23,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainer.core.console import announce
-from trainer.core.errors import TrainerError
+from trainer.core.errors import TrainerError, parse_number
 from trainer.power.forecast import CARBON, QUANTITIES, Forecast, Quantity, read_forecast
 from trainer.records.stats_log import STATS_FILE
 
 START_VARIABLE = "GANGWAY_START"
-"""How the launcher tells its workers what it decided; one JSON object."""
+"""Environment variable with the launcher's decision for its workers, as a JSON object."""
 _FLAG = "--start-when"
 _WHEN = re.compile(r"\s*(?P<word>carbon|usd)\s*<\s*(?P<limit>[0-9]+(?:\.[0-9]+)?)\s*,\s*by\s*=\s*(?P<by>\S+)\s*")
 _GRID = timedelta(minutes=5)
 _READ_AGAIN_SEC = 900.0
-_TELL_SEC = 600.0
+_ANNOUNCE_SEC = 600.0
 _FIRST_YEAR = 2000
 
 
 class StartWhen(NamedTuple):
-    """What was asked for: the window's mean below `limit`, in the unit of what it is `of`, done `by`, with a `forecast`
-    file or address.
-    """
+    """The requested start: mean of quantity `of` below `limit`, end before `by`; `forecast` is a file or address."""
 
     limit: float
     by: datetime
@@ -50,14 +48,12 @@ class StartWhen(NamedTuple):
 
     @property
     def latest(self) -> datetime:
-        """The latest start that is done in time."""
+        """The latest start that finishes in time."""
         return self.by - timedelta(hours=self.hours)
 
 
 class Decision(NamedTuple):
-    """When to start, and why. `window`: it is a window below the limit; `mean` is over the job, in the limit's unit,
-    None where the forecast does not cover it.
-    """
+    """When to start, and why; `window`: in a window below the limit. `mean` over the job, None if unknown."""
 
     at: datetime
     window: bool
@@ -66,7 +62,7 @@ class Decision(NamedTuple):
 
 
 def parse_start_when(text: str, hours: str | None, forecast: str | None) -> StartWhen:
-    """Reads the launcher's three flags (TrainerError: one is missing or makes no sense)."""
+    """Parse the launcher's three flags (TrainerError: one is missing or invalid)."""
     found = _WHEN.fullmatch(text)
     if found is None:
         raise TrainerError(
@@ -76,19 +72,26 @@ def parse_start_when(text: str, hours: str | None, forecast: str | None) -> Star
             allowed="carbon<LIMIT,by=TIME or usd<LIMIT,by=TIME: gCO2e per kWh or USD per hour, a time with its zone",
             fix=f'{_FLAG} "carbon<200,by=2026-12-01T06:00Z"',
         )
-    length = _hours(_required("--hours", hours, "6"))
-    where = _required("--forecast", forecast, "forecast.csv")
+    length = parse_number(
+        _require("--hours", hours, "6"),
+        lambda value: 0 < value <= 8760,
+        place="--hours",
+        problem="no length of a job",
+        allowed="above 0, up to 8760",
+        fix="--hours 6",
+    )
+    source = _require("--forecast", forecast, "forecast.csv")
     of = next(one for one in QUANTITIES if one.word == found["word"])
-    return StartWhen(float(found["limit"]), _by(found["by"]), length, where, of)
+    return StartWhen(float(found["limit"]), _parse_deadline(found["by"]), length, source, of)
 
 
-def _required(flag: str, value: str | None, example: str) -> str:
+def _require(flag: str, value: str | None, example: str) -> str:
     if value is None:
         raise TrainerError(place=flag, problem=f"is required beside {_FLAG}", fix=f"add {flag} {example}")
     return value
 
 
-def _by(text: str) -> datetime:
+def _parse_deadline(text: str) -> datetime:
     try:
         by = datetime.fromisoformat(text)
         if by.tzinfo is None or by.year < _FIRST_YEAR:
@@ -104,108 +107,96 @@ def _by(text: str) -> datetime:
         ) from None
 
 
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours <= 8760:
-        raise TrainerError(
-            place="--hours", problem="no length of a job", value=text, allowed="above 0, up to 8760", fix="--hours 6"
-        )
-    return hours
-
-
-def decide(asked: StartWhen, forecast: Forecast, now: datetime) -> Decision:
-    """When to start, to five minutes; pure."""
-    length = timedelta(hours=asked.hours)
+def decide(goal: StartWhen, forecast: Forecast, now: datetime) -> Decision:
+    """The start time, to five minutes; pure."""
+    length = timedelta(hours=goal.hours)
 
     def mean_from(start: datetime) -> float | None:
         return forecast.mean(start, start + length)
 
-    if asked.latest <= now:
-        late = "done in time only if started now" if asked.latest == now else "too late to be done by then"
-        return Decision(now, False, mean_from(now), f"{asked.hours:g} h, by {_short(asked.by)}: {late}")
-    means = [(start, mean_from(start)) for start in _starts(asked, now, forecast.end)]
+    if goal.latest <= now:
+        late = "done in time only if started now" if goal.latest == now else "too late to be done by then"
+        return Decision(now, False, mean_from(now), f"{goal.hours:g} h, by {_format_time(goal.by)}: {late}")
+    means = [(start, mean_from(start)) for start in _starts(goal, now, forecast.end)]
     for start, mean in means:
-        if mean is not None and mean < asked.limit:
-            reason = f"the first {asked.hours:g} h below {asked.limit:g} {asked.of.unit}: {asked.of.said(mean)}"
+        if mean is not None and mean < goal.limit:
+            reason = f"the first {goal.hours:g} h below {goal.limit:g} {goal.of.unit}: {goal.of.in_words(mean)}"
             return Decision(start, True, mean, reason)
     known = [(mean, start) for start, mean in means if mean is not None]
-    best = f"the {asked.of.best} is {asked.of.said(min(known)[0])} from {_short(min(known)[1])}" if known else ""
-    until = "" if forecast.end >= asked.by else f", and the forecast ends at {_short(forecast.end)}"
+    best = (
+        f"the {goal.of.best} is {goal.of.in_words(min(known)[0])} from {_format_time(min(known)[1])}" if known else ""
+    )
+    until = "" if forecast.end >= goal.by else f", and the forecast ends at {_format_time(forecast.end)}"
     return Decision(
-        asked.latest,
+        goal.latest,
         False,
-        mean_from(asked.latest),
-        f"no {asked.hours:g} h below {asked.limit:g} {asked.of.unit} ({best or 'none is covered'}{until}): the latest "
-        f"start that is done by {_short(asked.by)}",
+        mean_from(goal.latest),
+        f"no {goal.hours:g} h below {goal.limit:g} {goal.of.unit} ({best or 'none is covered'}{until}): the latest "
+        f"start that is done by {_format_time(goal.by)}",
     )
 
 
-def _starts(asked: StartWhen, now: datetime, known_until: datetime) -> Iterator[datetime]:
-    """Every start worth a look: as long as the forecast knows the whole job, and the latest one."""
-    start, length = now, timedelta(hours=asked.hours)
-    while start < asked.latest and start + length <= known_until:
+def _starts(goal: StartWhen, now: datetime, forecast_end: datetime) -> Iterator[datetime]:
+    start, length = now, timedelta(hours=goal.hours)
+    while start < goal.latest and start + length <= forecast_end:
         yield start
         start += _GRID
-    yield asked.latest
+    yield goal.latest
 
 
 def wait(
-    asked: StartWhen,
+    goal: StartWhen,
     now: Callable[[], float] = time.time,
     read: Callable[[str, Quantity], Forecast] = read_forecast,
     pause: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> dict[str, Any] | None:
-    """Waits for the moment, telling on stderr how long; returns the decision for the record, None after a signal.
-
-    `pause` waits so many seconds for a signal, and says whether one came. TrainerError: no forecast to begin with; one
-    that cannot be read again later leaves the last.
+    """Wait for the start and announce the remaining time; return the decision for the record, None after a signal.
+    `pause` waits some seconds for a signal and returns whether one came. TrainerError: no forecast at the beginning;
+    later failures keep the last one.
     """
     asked_at = datetime.fromtimestamp(now(), UTC)
-    forecast = read(asked.forecast, asked.of)
+    forecast = read(goal.forecast, goal.of)
     if forecast.note:
-        announce(f"{asked.forecast}: {forecast.note}")
-    decision = decide(asked, forecast, asked_at)
+        announce(f"{goal.forecast}: {forecast.note}")
+    decision = decide(goal, forecast, asked_at)
     read_at = now()
-    with _listening() as stopped:
+    with _catch_signals() as stopped:
         while (left_sec := decision.at.timestamp() - now()) > 0:
-            announce(f"starting at {_short(decision.at)}, in {_length(left_sec)}: {decision.reason}")
-            if pause(stopped, min(left_sec, _TELL_SEC)):
-                announce("told to stop while waiting to start; the same command waits on")
+            announce(f"starting at {_format_time(decision.at)}, in {_format_duration(left_sec)}: {decision.reason}")
+            if pause(stopped, min(left_sec, _ANNOUNCE_SEC)):
+                announce("stopped while waiting to start; run the same command to wait again")
                 return None
             if now() - read_at >= _READ_AGAIN_SEC and now() < decision.at.timestamp():
                 read_at = now()
-                forecast = _read_again(read, asked, forecast)
-                decision = decide(asked, forecast, datetime.fromtimestamp(read_at, UTC))
+                forecast = _reread(read, goal, forecast)
+                decision = decide(goal, forecast, datetime.fromtimestamp(read_at, UTC))
     started_at = datetime.fromtimestamp(now(), UTC)
     announce(f"starting: {decision.reason}")
     return {
-        f"limit_{asked.of.column}": asked.limit,
-        "by": asked.by.isoformat(),
-        "hours": asked.hours,
+        f"limit_{goal.of.column}": goal.limit,
+        "by": goal.by.isoformat(),
+        "hours": goal.hours,
         "forecast": forecast.source,
         "note": forecast.note,
         "asked_at": asked_at.isoformat(),
         "started_at": started_at.isoformat(),
         "delayed_sec": (started_at - asked_at).total_seconds(),
         "below_limit": decision.window,
-        f"mean_{asked.of.column}": decision.mean,
+        f"mean_{goal.of.column}": decision.mean,
         "reason": decision.reason,
     }
 
 
-def _read_again(read: Callable[[str, Quantity], Forecast], asked: StartWhen, last: Forecast) -> Forecast:
+def _reread(read: Callable[[str, Quantity], Forecast], goal: StartWhen, last: Forecast) -> Forecast:
     try:
-        return read(asked.forecast, asked.of)
+        return read(goal.forecast, goal.of)
     except TrainerError as error:
         announce(f"the forecast cannot be read again, so the last one counts: {error.headline}")
         return last
 
 
 @contextmanager
-def _listening() -> Iterator[threading.Event]:
+def _catch_signals() -> Iterator[threading.Event]:
     stopped = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: stopped.set()) for number in signals]
@@ -217,20 +208,20 @@ def _listening() -> Iterator[threading.Event]:
 
 
 def has_begun(argv: Sequence[str]) -> bool:
-    """Whether the run that torchrun's arguments name has begun already: then it goes on at once."""
+    """Whether the run named by torchrun's arguments has begun; it then continues at once."""
     folder = find_run_dir(argv)
     return folder is not None and (folder / STATS_FILE).exists()
 
 
 def find_run_dir(argv: Sequence[str]) -> Path | None:
-    """The folder of the run that torchrun's arguments name; None where they name none."""
-    run_dir, preset = (_value(argv, flag) for flag in ("--run-dir", "--preset"))
+    """The run folder named by torchrun's arguments; None if there is none."""
+    run_dir, preset = (_find_value(argv, flag) for flag in ("--run-dir", "--preset"))
     if run_dir is not None:
         return Path(run_dir)
     return None if preset is None else Path("runs") / preset
 
 
-def _value(argv: Sequence[str], flag: str) -> str | None:
+def _find_value(argv: Sequence[str], flag: str) -> str | None:
     for index, word in enumerate(argv):
         if word.startswith(f"{flag}="):
             return word.partition("=")[2]
@@ -240,15 +231,15 @@ def _value(argv: Sequence[str], flag: str) -> str | None:
 
 
 def start_decision() -> dict[str, Any]:
-    """What the launcher decided, for the record; empty where it had nothing to decide."""
+    """The launcher's decision, for the record; empty without one."""
     decision: dict[str, Any] = json.loads(os.environ.get(START_VARIABLE, "{}"))
     return decision
 
 
-def _short(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
-def _length(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"

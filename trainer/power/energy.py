@@ -1,8 +1,8 @@
-"""Energy used since the session began, by device: measured where there is a meter, else estimated and called so.
+"""Energy per device since the session began: measured with a meter, otherwise estimated and marked so.
 
 CPU: RAPL counters under /sys/class/powercap, mostly absent on virtual machines and for root only. GPU: NVML's energy
 counter. Without a meter: power (the launcher's, RunContext) x time; without a launcher a CPU is estimated from busy
-time, a GPU is absent. RAPL and host power are of a whole node, so only local rank 0 reads them.
+time, a GPU is absent. RAPL and host power cover a whole node, so only local rank 0 reads them.
 """
 
 import importlib
@@ -24,9 +24,7 @@ server's power at 100 % load over its threads. The same source has 0.74 W for an
 
 
 class EnergyReading(NamedTuple):
-    """Energy of one device since the reader was made; `joules` is None when absent. `method` is the meter, the model
-    with its assumptions, or why there is neither.
-    """
+    """Energy of a device since its reader's creation, with the meter or model, or why there is neither."""
 
     joules: float | None
     source: Provenance
@@ -34,7 +32,7 @@ class EnergyReading(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """The GPU of one process: `name` such as "NVIDIA H100 80GB HBM3", `uuid` as NVML spells it, GPU-..."""
+    """The GPU of one process: `name` such as "NVIDIA H100 80GB HBM3", `uuid` as NVML writes it, GPU-..."""
 
     name: str
     uuid: str
@@ -42,15 +40,15 @@ class Gpu(NamedTuple):
 
 
 class Reader(Protocol):
-    """Anything that knows the energy of some devices."""
+    """Reads the energy of some devices."""
 
     def read(self) -> dict[str, EnergyReading]:
-        """Readings by device name, cumulative since the reader was made."""
+        """Readings by device name, cumulative since the reader was created."""
         ...
 
 
 class RaplMeter:
-    """Intel's and AMD's package counters, summed over sockets. Wraps around, so read it at least every few minutes."""
+    """Intel's and AMD's package counters, summed over sockets. They wrap around: read them every few minutes."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         self._packages = [path for path in sorted(root.glob("intel-rapl:*")) if path.name.count(":") == 1]
@@ -77,7 +75,7 @@ class RaplMeter:
 
 
 class NvmlMeter:
-    """NVML's total energy counter of one GPU. It steps about every 100 ms: fine over seconds, not over single steps."""
+    """NVML's total energy counter of one GPU, updated about every 100 ms: too coarse for single steps."""
 
     def __init__(self, nvml: Any, gpu: Gpu) -> None:
         self._nvml, self._key = nvml, f"gpu{gpu.local_rank}"
@@ -90,12 +88,11 @@ class NvmlMeter:
         return {self._key: EnergyReading(joules, "measured", "NVML total energy counter, whole board")}
 
     def _counter(self) -> int:
-        """Millijoules since the driver was loaded."""
-        return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))  # millijoules
 
 
 class CpuTimeEstimate:
-    """CPU time of this process times an assumed power. Leaves out idle power, memory, disks and other processes."""
+    """CPU time of this process times an assumed power. Excludes idle power, memory, disks and other processes."""
 
     def __init__(self) -> None:
         self._start = time.process_time()
@@ -111,7 +108,7 @@ class CpuTimeEstimate:
 
 
 class HostPowerEstimate:
-    """The node's power (W) without its accelerators x time, as the launcher knows it, whatever the load is."""
+    """The node's power (W) without its accelerators x time, as the launcher knows it, whatever the load."""
 
     def __init__(self, watts: Quantity) -> None:
         self._watts, self._start = watts, time.monotonic()
@@ -120,12 +117,12 @@ class HostPowerEstimate:
         """One reading, `cpu`."""
         assert self._watts.value is not None, "chosen only where the launcher has a value"
         joules = (time.monotonic() - self._start) * self._watts.value
-        method = f"model: time x {_cited(self._watts)} of the host; no RAPL meter can be read here"
+        method = f"model: time x {_cite(self._watts)} of the host; no RAPL meter can be read here"
         return {"cpu": EnergyReading(joules, "estimated", method)}
 
 
 class GpuPowerEstimate:
-    """Board power x utilisation x time of one GPU, both from the launcher; absent without. Estimates from rated power
+    """Board power x utilisation x time of one GPU, both from the launcher; otherwise absent. Estimates from rated power
     are off by 27-37 % in published comparisons (arXiv 2506.14551).
     """
 
@@ -135,18 +132,18 @@ class GpuPowerEstimate:
         self._start = time.monotonic()
 
     def read(self) -> dict[str, EnergyReading]:
-        """One reading, absent when the launcher gave no power."""
+        """One reading, absent if the launcher gave no power."""
         watts, utilisation = self._watts, self._utilisation
         if watts is None or watts.value is None or utilisation is None or utilisation.value is None:
             why = f"no NVML counter of the {self._name}, and the launcher gave no board power and utilisation"
             return {self._key: EnergyReading(None, "absent", why)}
         joules = (time.monotonic() - self._start) * watts.value * utilisation.value
-        method = f"model: time x {_cited(watts)} board power x {_cited(utilisation)} utilisation; no NVML counter"
+        method = f"model: time x {_cite(watts)} board power x {_cite(utilisation)} utilisation; no NVML counter"
         return {self._key: EnergyReading(joules, "estimated", method)}
 
 
 class NoMeter:
-    """A device that draws power and that nobody reads or models: absent, so that nobody takes the rest for all."""
+    """A device that draws unknown power: absent, so that the others are not taken for the total."""
 
     def __init__(self, device: str, why: str) -> None:
         self._device, self._why = device, why
@@ -159,11 +156,7 @@ class NoMeter:
 def choose_readers(
     local_rank: int, gpu: Gpu | None, context: RunContext, root: Path = POWERCAP, nvml: Any = None
 ) -> list[Reader]:
-    """The readers this process is responsible for, so that each device is counted once: its GPU (None on a CPU), and on
-    local rank 0 the whole node's CPU meter.
-
-    `nvml` is the pynvml module or a fake; None imports it where there is a GPU.
-    """
+    """The readers of this process: its GPU, on local rank 0 the node's CPU meter. `nvml` None imports pynvml."""
     readers: list[Reader] = []
     host = context.host_watts
     if RaplMeter.available(root):
@@ -178,12 +171,12 @@ def choose_readers(
 
 
 def read_all(readers: list[Reader], node_rank: int) -> dict[str, EnergyReading]:
-    """What this process's readers say, the devices named by their node: node0/cpu, node0/gpu3."""
+    """Readings of this process by node and device: node0/cpu, node0/gpu3."""
     return {f"node{node_rank}/{device}": reading for reader in readers for device, reading in reader.read().items()}
 
 
 def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReading]:
-    """Adds the readings of all processes up by device; a device with an absent part is absent."""
+    """Sum the readings of all processes by device; a device with an absent part is absent."""
     merged: dict[str, EnergyReading] = {}
     for readings in per_process:
         for device, reading in readings.items():
@@ -197,7 +190,6 @@ def merge(per_process: list[dict[str, EnergyReading]]) -> dict[str, EnergyReadin
 
 
 def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
-    """The GPU's meter, or the estimate where driver or board offer no counter; the reading says which."""
     try:
         nvml.nvmlInit()
         return NvmlMeter(nvml, gpu)
@@ -205,8 +197,8 @@ def _gpu_reader(gpu: Gpu, context: RunContext, nvml: Any) -> Reader:
         return GpuPowerEstimate(gpu, context)
 
 
-def _cited(quantity: Quantity) -> str:
-    """A launcher's figure with where it is from: 700 W (assumed: data sheet, 2026-01-01)."""
+def _cite(quantity: Quantity) -> str:
+    """A launcher's figure with its source: 700 W (assumed: data sheet, 2026-01-01)."""
     unit = "" if quantity.unit == "1" else f" {quantity.unit}"
     as_of = f", {quantity.as_of}" if quantity.as_of else ""
     return f"{quantity.value:g}{unit} ({quantity.provenance}: {quantity.source}{as_of})"

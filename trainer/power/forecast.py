@@ -1,14 +1,14 @@
-"""A forecast of the grid's carbon intensity, from a file or from the API of one of three services; or of a price, from
-a file.
+"""A forecast of the grid's carbon intensity, from a file or the API of one of three services; or of a price, from a
+file.
 
     time,g_per_kwh                              a CSV file; or the same two keys in a list of JSON objects
     2026-12-01T00:00Z,310                       (usd_per_hour in place of g_per_kwh: a price)
 
-Lines before the first that begin with # are a note, of where the values come from. Each value holds until the next, the
-last for as long as the one before it. Read as they answer: Electricity Maps (`forecast` of `carbonIntensity`), WattTime
-version 3 (`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the Carbon Aware SDK (`forecastData` of
-`timestamp`, `duration` and `value`, g/kWh). Marginal and average intensities are different quantities: whoever writes
-the limit knows which of them the source gives.
+Lines before the first that begin with # are a note about the source. Each value holds until the next, the last for as
+long as the one before it. Supported answers: Electricity Maps (`forecast` of `carbonIntensity`), WattTime version 3
+(`data` of `point_time` and `value`, in lbs_co2_per_mwh) and the Carbon Aware SDK (`forecastData` of `timestamp`,
+`duration` and `value`, g/kWh). Marginal and average intensities are different quantities: the limit must use the same
+one as the source.
 """
 
 import csv
@@ -31,7 +31,7 @@ _GRAMS_PER_KWH_OF_LBS_PER_MWH = 0.45359237
 _TIMEOUT_SEC = 30.0
 _MOST_BYTES = 10_000_000
 _SHOWN = 120
-"""Characters of an answer that a message repeats."""
+"""Characters of an answer that a message quotes."""
 _TIME = "time"
 
 
@@ -39,13 +39,10 @@ class Quantity(NamedTuple):
     """What is forecast.
 
     Attributes:
-        word: that a condition begins with.
-        column: of its values in a file.
-        unit: in words.
-        best: what the lowest value is called.
-        digits: how a value is shown.
-        below: that every value lies below it, or `absurd` is said of it.
-        services: whether services know it.
+        word: the first word of a condition.
+        best: name of the lowest value.
+        below: upper limit of every value; `absurd` is the message for larger ones.
+        services: whether the services know it.
     """
 
     word: str
@@ -57,13 +54,13 @@ class Quantity(NamedTuple):
     absurd: str
     services: bool
 
-    def said(self, value: float) -> str:
-        """A value for people."""
+    def in_words(self, value: float) -> str:
+        """A value with its unit."""
         return f"{value:{self.digits}} {self.unit}"
 
     @property
     def shapes(self) -> str:
-        """What can be read."""
+        """The formats that can be read."""
         services = "; or an answer of Electricity Maps, WattTime or the Carbon Aware SDK" if self.services else ""
         return f"CSV with {_TIME},{self.column}; JSON [{{{_TIME}, {self.column}}}, ...]{services}"
 
@@ -74,7 +71,7 @@ QUANTITIES = (CARBON, PRICE)
 
 
 class Interval(NamedTuple):
-    """One value and when it holds."""
+    """One value and its validity."""
 
     start: datetime
     end: datetime
@@ -82,9 +79,7 @@ class Interval(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """A forecast: `intervals` in order, without overlaps, gaps allowed; `source` is without secrets, `note` what the
-    file says of where its values come from.
-    """
+    """A forecast: `intervals` in order, gaps allowed; `source` without secrets; `note` is the file's comment."""
 
     intervals: tuple[Interval, ...]
     source: str
@@ -92,11 +87,11 @@ class Forecast(NamedTuple):
 
     @property
     def end(self) -> datetime:
-        """Until when anything is known."""
+        """End of the forecast."""
         return self.intervals[-1].end
 
     def mean(self, start: datetime, end: datetime) -> float | None:
-        """Mean over a window, weighted by time; None where not all of it is known."""
+        """Time-weighted mean over a window; None if the forecast does not cover all of it."""
         known, weighted = 0.0, 0.0
         first = max(bisect_right(self.intervals, start, key=lambda interval: interval.start) - 1, 0)
         rest = (self.intervals[index] for index in range(first, len(self.intervals)))
@@ -110,10 +105,9 @@ class Forecast(NamedTuple):
 
 
 def read_forecast(where: str, of: Quantity = CARBON) -> Forecast:
-    """Reads a file, or asks an address that begins with http (TrainerError: nothing there, no answer, unknown shape).
-
-    The token of $GANGWAY_CARBON_TOKEN goes along to an address that is encrypted or this machine's own: as `auth-token`
-    to Electricity Maps, as a bearer token to others.
+    """Read a file, or an address that begins with http (TrainerError: nothing there, no answer, unknown shape). The
+    token of $GANGWAY_CARBON_TOKEN is only sent encrypted or to this machine: as `auth-token` to Electricity Maps, as a
+    bearer token to others.
     """
     if where.startswith(("http://", "https://")):
         try:
@@ -132,7 +126,7 @@ def read_forecast(where: str, of: Quantity = CARBON) -> Forecast:
 
 
 def parse_forecast(content: bytes, place: str, of: Quantity = CARBON) -> Forecast:
-    """Reads what a file or an API holds (TrainerError: unknown shape, or a bad value)."""
+    """Parse a file or an answer (TrainerError: unknown shape, or a bad value)."""
     # Spreadsheets write a byte order mark.
     text = content.decode("utf-8-sig", "replace").strip()
     note = list(itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
@@ -155,17 +149,16 @@ class _Point(NamedTuple):
 
 
 def _csv_points(text: str, skipped: int, of: Quantity) -> list[_Point]:
-    """After so many lines."""
     rows = csv.DictReader(io.StringIO("\n".join(text.splitlines()[skipped:])))
     columns = (_TIME, of.column)
-    if lacking := [column for column in columns if column not in (rows.fieldnames or ())]:
-        raise ValueError(f"its first line names no column {' and no '.join(lacking)}")
+    if missing := [column for column in columns if column not in (rows.fieldnames or ())]:
+        raise ValueError(f"its first line names no column {' and no '.join(missing)}")
     return [_csv_point(skipped + rows.line_num, *(row[column] or "" for column in columns)) for row in rows]
 
 
 def _csv_point(line: int, moment: str, value: str) -> _Point:
     try:
-        return _Point(_moment(moment), float(value))
+        return _Point(_parse_time(moment), float(value))
     except ValueError as error:
         raise ValueError(f"line {line}: {error}") from None
 
@@ -174,16 +167,16 @@ def _json_points(value: Any, of: Quantity) -> list[_Point]:
     if isinstance(value, list) and value and "forecastData" in value[0]:
         value = value[0]
     if isinstance(value, list):
-        return [_Point(_moment(point[_TIME]), float(point[of.column])) for point in value]
+        return [_Point(_parse_time(point[_TIME]), float(point[of.column])) for point in value]
     if not of.services:
         raise ValueError(f"no list of objects with {_TIME} and {of.column}: {json.dumps(value)[:_SHOWN]}")
     if "forecastData" in value:
         return [
-            _Point(_moment(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
+            _Point(_parse_time(point["timestamp"]), float(point["value"]), timedelta(minutes=float(point["duration"])))
             for point in value["forecastData"]
         ]
     if "forecast" in value:
-        return [_Point(_moment(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
+        return [_Point(_parse_time(point["datetime"]), float(point["carbonIntensity"])) for point in value["forecast"]]
     if "data" not in value:
         raise ValueError(f"no answer of a service that is known: {json.dumps(value)[:_SHOWN]}")
     return _watttime_points(value)
@@ -194,10 +187,10 @@ def _watttime_points(value: Mapping[str, Any]) -> list[_Point]:
     if units != "lbs_co2_per_mwh":
         raise ValueError(f"its unit is {units!r}, not lbs_co2_per_mwh: ask for signal_type=co2_moer or co2_aoer")
     scale = _GRAMS_PER_KWH_OF_LBS_PER_MWH
-    return [_Point(_moment(point["point_time"]), float(point["value"]) * scale) for point in value["data"]]
+    return [_Point(_parse_time(point["point_time"]), float(point["value"]) * scale) for point in value["data"]]
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write {text}Z for UTC")
@@ -214,11 +207,10 @@ def _intervals(points: Sequence[_Point], of: Quantity) -> tuple[Interval, ...]:
     for earlier, later in itertools.pairwise(points):
         if earlier.start == later.start:
             raise ValueError(f"two values at {later.start.isoformat()}")
-    return tuple(_lasting(points))
+    return tuple(_expand(points))
 
 
-def _lasting(points: Sequence[_Point]) -> Iterable[Interval]:
-    """Each value until the next, or for as long as it says itself."""
+def _expand(points: Sequence[_Point]) -> Iterable[Interval]:
     last = points[-1]
     ends = [*(point.start for point in points[1:]), last.start + (last.length or last.start - points[-2].start)]
     for point, end in zip(points, ends, strict=True):
@@ -231,10 +223,9 @@ def _fetch(url: str) -> bytes:
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
     class Stay(HTTPRedirectHandler):
-        """Follows nobody elsewhere: the token is for this host."""
+        """Follows no redirects: the token is for this host."""
 
-        def redirect_request(self, *_: Any) -> None:
-            """No further request, so the answer is an error."""
+        def redirect_request(self, *_: Any) -> None: ...
 
     parts = urlsplit(url)
     host, token = parts.hostname or "", _token()
@@ -263,7 +254,7 @@ def _fetch(url: str) -> bytes:
 
 
 def _token() -> str:
-    """The token without its file's line end; empty for none. TrainerError (without it: logs): it cannot be one."""
+    """The token without a line end; empty for none. TrainerError, which does not show it: invalid characters."""
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not (token.isascii() and token.isprintable()):
         raise TrainerError(
@@ -276,6 +267,6 @@ def _token() -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """An address for messages and records: no password, no query, which may hold a token."""
+    """An address for messages and records, without password and query, which may hold a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

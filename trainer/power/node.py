@@ -1,4 +1,4 @@
-"""The GPUs of one node under a job's limits: noted on disk, set, and put back, by one process a node."""
+"""Limits on the GPUs of one node: saved on disk, set, and restored, by one process per node."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -16,12 +16,8 @@ CLOCK_FLAG = "--clock-limit-mhz"
 
 
 class Report(NamedTuple):
-    """What one node did, as plain data for the others.
-
-    Attributes:
-        watts: power limit by GPU; None where it is not ours to change.
-        floor: lowest share of its limit before that every GPU of the node may have.
-        trouble: why nothing could be done; empty when all was.
+    """What one node did: power limit by GPU, None if unchanged; why it failed, empty on success. `floor` is the lowest
+    share of its original limit that every GPU of the node can have.
     """
 
     watts: dict[str, float | None]
@@ -30,9 +26,7 @@ class Report(NamedTuple):
 
 
 class NodeLimits:
-    """The GPUs that this process sets; none where another process of the node does it. `trouble` is why they cannot be
-    reached; empty when they can. `nvml` None imports pynvml where there are GPUs.
-    """
+    """The GPUs that this process sets, if any; `trouble` is why they cannot be reached. `nvml` None: pynvml."""
 
     def __init__(self, node_rank: int, gpus: Sequence["Gpu"], folder: Path, nvml: Any = None) -> None:
         self._node, self._folder, self._nvml = f"node {node_rank}", folder, nvml
@@ -43,7 +37,7 @@ class NodeLimits:
         self.trouble = self._open(node_rank, gpus) if gpus else ""
 
     def check(self, watts: float | None, clock_mhz: int | None) -> None:
-        """TrainerError, with GPU and range, for what it cannot have; one that tells no range fails when it is set."""
+        """Raise TrainerError, with GPU and range, for impossible values; unknown ranges fail when set."""
         for board in self._boards:
             with contextlib.suppress(self._nvml.NVMLError):
                 if watts is not None:
@@ -52,19 +46,15 @@ class NodeLimits:
                     _check(CLOCK_FLAG, clock_mhz, board.clocks_mhz(), "MHz", board.name)
 
     def begin(self, *, limit: bool, watts: float | None, clock_mhz: int | None) -> Report:
-        """Notes what is set now, then sets what is asked for; None leaves it as it is. `limit`: power limits are to be
-        changed, now or later.
-        """
+        """Save the present settings, then set the requested ones; `limit`: power limits change now or later."""
         return self._try(lambda: self._begin(limit, watts, clock_mhz))
 
     def set_share(self, share: float) -> Report:
-        """Sets each GPU to a share of the power limit that it had before."""
+        """Set each GPU to a share of its original power limit."""
         return self._try(lambda: self._set([share * _watts(state) for state in self._before]))
 
     def undo(self) -> tuple[str, list[str]]:
-        """Puts back what was changed: what that is, empty for nothing; and what could not be put back, with reasons;
-        the next call tries it again.
-        """
+        """Restore what was changed: a description, and failures with reasons, which the next call retries."""
         if self._note is None:
             return "", []
         failed, troubles, done = dict[str, BoardState](), list[str](), list[str]()
@@ -76,7 +66,7 @@ class NodeLimits:
                 failed[uuid] = state
                 troubles.append(f"{uuid}: {get_reason(self._nvml, error)}")
         self._changed = failed
-        if not failed:  # else the note stays, and is free when this process ends: the launcher tries again
+        if not failed:  # otherwise the note stays, unlocked when this process ends, and the launcher retries
             try:
                 self._note.remove()
             except OSError as error:
@@ -104,7 +94,7 @@ class NodeLimits:
                 self._changed[board.uuid] = BoardState(board.uuid, None, clocks=True)
         if not limit:
             return Report({board.name: None for board in self._boards})
-        # Without a number the limits are set to what they are: a refusal is to be known now.
+        # Without a number, set the present limits: a refusal should show now.
         return self._set([_watts(state) if watts is None else watts for state in self._before])
 
     def _set(self, limits_watts: Sequence[float]) -> Report:

@@ -1,6 +1,4 @@
-"""The few calls of NVML that change a GPU, and what a node's GPUs were set to before this job changed it: on disk,
-so that somebody else can undo it.
-"""
+"""NVML calls that change a GPU, and saved settings of a node's GPUs, so that another process can restore them."""
 
 import fcntl
 import importlib
@@ -20,18 +18,15 @@ _PATTERN = "power-*.json"
 
 
 class Range(NamedTuple):
-    """What a setting may be, both ends included."""
+    """Bounds of a setting, inclusive."""
 
     least: int
     most: int
 
 
 class BoardState(NamedTuple):
-    """What a GPU (`uuid` as NVML spells it, GPU-...) was set to before it was changed.
-
-    Attributes:
-        limit_mw: its power limit, milliwatts; None where that is not touched.
-        clocks: whether its clocks get locked. NVML does not tell what they were before, so undoing unlocks.
+    """Settings of a GPU (`uuid` as NVML writes it, GPU-...) before a change; None: its limit is unchanged. `clocks`:
+    they get locked. NVML does not report previous locks, so undoing unlocks.
     """
 
     uuid: str
@@ -39,33 +34,33 @@ class BoardState(NamedTuple):
     clocks: bool
 
     def describe(self) -> str:
-        """In words: GPU-1234 to 700 W and unlocked clocks."""
+        """The settings in words: GPU-1234 to 700 W and unlocked clocks."""
         parts = [f"{self.limit_mw / _MILLI:g} W"] if self.limit_mw is not None else []
         return f"{self.uuid} to {' and '.join([*parts, *(['unlocked clocks'] if self.clocks else [])])}"
 
 
 class Board:
-    """One GPU (NVMLError: there is none such); `name` is in the run's own words, such as node0/gpu3."""
+    """One GPU (NVMLError: not found); `name` is the run's, such as node0/gpu3."""
 
     def __init__(self, nvml: Any, uuid: str, name: str) -> None:
         self._nvml, self.uuid, self.name = nvml, uuid, name
         self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def limit_watts(self) -> float:
-        """The limit now."""
+        """The present power limit."""
         return float(self._nvml.nvmlDeviceGetPowerManagementLimit(self._handle)) / _MILLI
 
     def limits_watts(self) -> Range:
-        """What the limit may be."""
+        """The range of the power limit."""
         least, most = self._nvml.nvmlDeviceGetPowerManagementLimitConstraints(self._handle)
         return Range(-(-int(least) // _MILLI), int(most) // _MILLI)
 
     def set_limit(self, watts: float) -> None:
-        """Sets the limit, to the milliwatt."""
+        """Set the power limit, to the milliwatt."""
         self._nvml.nvmlDeviceSetPowerManagementLimit(self._handle, round(watts * _MILLI))
 
     def clocks_mhz(self) -> Range:
-        """What the graphics clock may be at the fastest memory clock (NVMLError: the board does not tell)."""
+        """The range of the graphics clock at the fastest memory clock (NVMLError: unknown)."""
         memory: Sequence[int] = self._nvml.nvmlDeviceGetSupportedMemoryClocks(self._handle)
         clocks: Sequence[int] = (
             self._nvml.nvmlDeviceGetSupportedGraphicsClocks(self._handle, max(memory)) if memory else ()
@@ -75,24 +70,24 @@ class Board:
         return Range(min(clocks), max(clocks))
 
     def lock_clocks(self, most_mhz: int) -> None:
-        """Keeps the graphics clock at or below `most_mhz`; it may still fall to its least."""
+        """Cap the graphics clock at `most_mhz`; it may still drop."""
         self._nvml.nvmlDeviceSetGpuLockedClocks(self._handle, self.clocks_mhz().least, most_mhz)
 
     def state(self, *, limit: bool, clocks: bool) -> BoardState:
-        """What is to be noted before these two are changed."""
+        """The present settings, to save before a change."""
         now = round(self.limit_watts() * _MILLI) if limit else None
         return BoardState(self.uuid, now, clocks)
 
 
 def load_nvml(nvml: Any = None) -> Any:
-    """The pynvml module, or the fake in its place, initialised. ImportError; NVMLError: no driver."""
+    """The initialised pynvml module, or the given fake. ImportError; NVMLError: no driver."""
     nvml = nvml or importlib.import_module("pynvml")
     nvml.nvmlInit()
     return nvml
 
 
 def put_back(nvml: Any, state: BoardState) -> None:
-    """Undoes what was done to one GPU (NVMLError: it is lost, or this user may not)."""
+    """Restore one GPU (NVMLError: it is lost, or not permitted)."""
     handle = nvml.nvmlDeviceGetHandleByUUID(state.uuid)
     if state.clocks:
         nvml.nvmlDeviceResetGpuLockedClocks(handle)
@@ -101,7 +96,7 @@ def put_back(nvml: Any, state: BoardState) -> None:
 
 
 def get_reason(nvml: Any, error: Exception) -> str:
-    """Why NVML refused, in words that say what to do."""
+    """Why NVML refused, with what to do about it."""
     if isinstance(error, nvml.NVMLError_NoPermission):
         return "this user may not change it: NVML wants root, in a container also --cap-add SYS_ADMIN"
     if isinstance(error, nvml.NVMLError_NotSupported):
@@ -110,19 +105,19 @@ def get_reason(nvml: Any, error: Exception) -> str:
 
 
 def saved_limits_folder() -> Path:
-    """Where a node's notes are: a folder that root alone may write, and that a reboot empties."""
+    """The folder of a node's notes: only root may write it, and a reboot empties it."""
     return Path(os.environ.get(FOLDER_VARIABLE) or _DEFAULT_FOLDER)
 
 
 class Note(NamedTuple):
-    """A note of this process. `handle` holds the lock, which no child carries on."""
+    """A saved note of this process. `handle` holds the lock, which children do not inherit."""
 
     path: Path
     handle: int
 
     @classmethod
     def write(cls, folder: Path, boards: Sequence[BoardState]) -> "Note":
-        """Writes and locks a note (OSError: not writable; then nothing may be changed)."""
+        """Write and lock a note (OSError: not writable; then nothing may be changed)."""
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         path = folder / f"power-{os.getpid()}-{time.monotonic_ns()}.json"
         unfinished = path.with_suffix(".partial")
@@ -140,7 +135,7 @@ class Note(NamedTuple):
         return cls(path, handle)
 
     def remove(self) -> None:
-        """Everything is undone."""
+        """Delete the note once everything is restored."""
         try:
             self.path.unlink(missing_ok=True)
         finally:
@@ -148,9 +143,7 @@ class Note(NamedTuple):
 
 
 def undo_left_over(folder: Path | None = None, nvml: Any = None) -> list[str]:
-    """Undoes what killed runs have left behind on this node; a sentence for each note that was found. `folder` None is
-    the node's; `nvml` is pynvml or a fake, None imports it where there is something to undo.
-    """
+    """Restore what killed runs left on this node; one sentence for each note. None: the node's folder, pynvml."""
     found = sorted((folder or saved_limits_folder()).glob(_PATTERN))
     return [sentence for path in found if (sentence := _undo(path, nvml))]
 
@@ -164,10 +157,10 @@ def _undo(path: Path, nvml: Any) -> str:
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return ""  # its run goes on
+            return ""  # its run still trains
         status = os.fstat(handle)
         if not status.st_nlink:
-            return ""  # somebody else has just undone it
+            return ""  # another process has just restored it
         if status.st_uid != os.geteuid():
             return f"{path}: is another user's: GPU settings are not restored from it"
         return _restore(path, os.read(handle, status.st_size), nvml)
@@ -198,7 +191,7 @@ def _restore(path: Path, content: bytes, nvml: Any) -> str:
 def _put_back_all(boards: Iterable[BoardState], nvml: Any) -> Iterable[str]:
     try:
         nvml = load_nvml(nvml)
-    except Exception as error:  # NVML's own errors, or no pynvml: whatever it is, the note stays for the next start
+    except Exception as error:  # NVML's errors, or no pynvml: the note stays for the next start
         yield str(error)
         return
     for board in boards:

@@ -1,9 +1,9 @@
-"""The power limit with which a job makes the most images per joule: a search over statistics lines, pure.
+"""Search for the power limit with the most images per joule, from statistics lines; pure.
 
-The limit is lowered step by step, each the median of samples of at least a second over a window of seconds, since
-NVML's energy counter steps every 100 ms and some boards sample their power a quarter of the time only; so a checkpoint
-or a grid does not decide. Lower limits are only ever slower: the first step beyond the allowed slowdown is the last
-tried. All workers see the same lines and so take the same steps.
+The limit is lowered step by step. Each step takes the median of samples of at least a second over a window of seconds:
+NVML's energy counter updates every 100 ms, some boards sample their power a quarter of the time only, and checkpoints
+or sample grids must not decide. Lower limits are only ever slower: the first step beyond the allowed slowdown is the
+last. All workers see the same lines and take the same steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 LADDER = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Shares of the limit that a GPU had before."""
+"""Shares of a GPU's original limit."""
 WINDOW_SEC = 20.0
 _SETTLE_SEC = 3.0
 _SAMPLE_SEC = 1.0
@@ -19,9 +19,7 @@ _LEAST_SAMPLES = 5
 
 
 class Measured(NamedTuple):
-    """One step of the ladder: medians over the window, of the whole job and all devices whose energy is known. `share`
-    is of the limit that a GPU had before.
-    """
+    """One step of the ladder: medians over the window, of the whole job and all devices with known energy."""
 
     share: float
     images_per_sec: float
@@ -29,7 +27,7 @@ class Measured(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do after a line: set the limit to `share` of the one before; `done`: this is the answer."""
+    """The next limit as a `share` of the original one; `done`: it is the result."""
 
     share: float
     done: bool
@@ -37,13 +35,7 @@ class Step(NamedTuple):
 
 
 class Search:
-    """One search.
-
-    Attributes:
-        ladder: shares to try, falling, the first 1.
-        max_slowdown: share of the first step's images per second that may be lost, 0..1.
-        window_sec: of each step, at least.
-    """
+    """One search over a falling `ladder` of shares, the first 1; each step takes at least `window_sec`."""
 
     def __init__(self, ladder: Sequence[float], max_slowdown: float, window_sec: float = WINDOW_SEC) -> None:
         self._ladder, self._max_slowdown, self._window_sec = ladder, max_slowdown, window_sec
@@ -56,18 +48,15 @@ class Search:
         self._begin()
 
     def _begin(self) -> None:
-        """A new step, which is measured from some seconds after its limit was set."""
-        self._set_at: float | None = None
+        self._set_at: float | None = None  # measures start some seconds later
         self._last: Mapping[str, Any] | None = None
         self._samples: list[tuple[float, float]] = []
         self._measured_sec = 0.0
 
     def see(self, line: Mapping[str, Any]) -> Step | None:
-        """Takes a statistics line of a step under the present limit; returns what to change, if anything. It needs
-        images, wall_sec, energy_joules and resolution.
-        """
+        """Process a statistics line (images, wall_sec, energy_joules, resolution); return the change, if any."""
         if line["resolution"] != self._resolution:
-            # Progressive networks: another resolution is another job. The first line of all sets the first one.
+            # Progressive networks: a new resolution is a new job. The very first line sets the first one.
             resumes = self._resolution is not None
             self._restart(line["resolution"])
             if resumes:

@@ -1,1 +1,1 @@
-"""Notices that a machine is about to be taken away, one interface for every source."""
+"""Preemption notices, one interface for every source."""

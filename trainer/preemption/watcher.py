@@ -1,4 +1,4 @@
-"""A thread of the launcher that looks, all the time, whether this node is to go: by a file that the machine keeps."""
+"""A launcher thread that watches for notices, in a file that the machine maintains."""
 
 import os
 import signal
@@ -14,24 +14,20 @@ from trainer.preemption.notices import Kind, Notice, write_notice
 
 POLL_SEC = 0.25
 STALE_SEC = 60.0
-"""Whoever keeps the file asks his cloud every few seconds, and writes it after each answer."""
+"""The machine's service rewrites the file every few seconds, after each answer of the cloud."""
 
 Poll = Callable[[], Iterable[tuple[Kind, str]]]
-"""Asks once: the kind and the deadline (as the cloud writes it, or empty) of every notice that holds now."""
+"""Returns kind and deadline (as the cloud writes it, or empty) of every notice that holds now."""
 
 
 class NoticesFile:
-    """What the machine keeps of its cloud's notices: a line `KIND` or `KIND DEADLINE` for each that holds now. The job
-    itself may not ask: who reaches a cloud's metadata gets its tokens too.
-    """
+    """The notices that hold now, a line `KIND` or `KIND DEADLINE` each: the job must not reach the cloud's tokens."""
 
     def __init__(self, path: Path, stale_sec: float = STALE_SEC) -> None:
         self._path, self._stale_sec = path, stale_sec
 
     def poll(self) -> Iterator[tuple[Kind, str]]:
-        """The notices that hold now; kinds that a newer machine tells are passed over. OSError: no file, or one that
-        nobody has written for `stale_sec`.
-        """
+        """The notices that hold now, without unknown kinds. OSError: no file, or older than `stale_sec`."""
         if time.time() - self._path.stat().st_mtime > self._stale_sec:
             raise TimeoutError(f"{self._path}: nobody has written it for {self._stale_sec:g} s")
         for line in read_text_file(self._path).splitlines():
@@ -41,9 +37,7 @@ class NoticesFile:
 
 
 class Watcher(threading.Thread):
-    """Polls until the first notice that stops the run, then sends SIGTERM to this process and ends. `poll` None keeps
-    the job's hours alone, of which `left_sec` says how many seconds are left; None for no end.
-    """
+    """Polls until a notice stops the run, then sends SIGTERM to this process; `left_sec` bounds the job."""
 
     def __init__(
         self,
@@ -55,47 +49,44 @@ class Watcher(threading.Thread):
         super().__init__(name="gangway-watch", daemon=True)
         self._file, self._poll, self._poll_sec = notices, poll, poll_sec
         self._left_sec = left_sec or (lambda: float("inf"))
-        self._seen: set[Kind] = set()
+        self._known: set[Kind] = set()
         self._ended = threading.Event()
-        self._trouble = ""
+        self._last_error = ""
 
     def run(self) -> None:
-        """The thread's body; `start` calls it."""
+        """Poll until closed or a notice stops the run."""
         while not self._ended.is_set():
-            for kind, deadline in self._ask():
-                if kind not in self._seen:
-                    self._seen.add(kind)
+            for kind, deadline in self._poll_once():
+                if kind not in self._known:
+                    self._known.add(kind)
                     notice = write_notice(self._file, kind, deadline)
                     announce(_sentence(notice))
                     if notice.stops:
                         os.kill(os.getpid(), signal.SIGTERM)
                         return
-            self._ended.wait(self._wait_sec())
+            self._ended.wait(max(0.0, min(self._left_sec(), self._poll_sec)))
 
     def close(self) -> None:
-        """Ends the thread; the launcher is done."""
+        """End the thread."""
         self._ended.set()
         self.join()
 
-    def _ask(self) -> list[tuple[Kind, str]]:
-        """What holds now. What cannot be read is told once, not every time, and read again."""
+    def _poll_once(self) -> list[tuple[Kind, str]]:
+        """The notices that hold now. A repeated error is announced once."""
         if self._left_sec() <= 0:
             return [("max-hours", "")]
         try:
             found = list(self._poll()) if self._poll is not None else []
-        except Exception as error:  # whatever it is: without this thread nobody hears of notices or of the hours
-            said = f"{type(error).__name__}: {error}"
-            if said != self._trouble:
-                announce(f"cannot see notices, trying on: {said}")
-            self._trouble = said
+        except Exception as error:  # without this thread notices and the end of hours would be missed
+            message = f"{type(error).__name__}: {error}"
+            if message != self._last_error:
+                announce(f"cannot see notices, trying on: {message}")
+            self._last_error = message
             return []
-        self._trouble = ""
+        self._last_error = ""
         return found
-
-    def _wait_sec(self) -> float:
-        return max(0.0, min(self._left_sec(), self._poll_sec))
 
 
 def _sentence(notice: Notice) -> str:
-    what = "saving and leaving" if notice.stops else "saving once, and going on"
+    what = "saving and stopping" if notice.stops else "saving once and continuing"
     return f"{notice.kind}{f' at {notice.deadline}' if notice.deadline else ''}: {what}"

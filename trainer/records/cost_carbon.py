@@ -1,4 +1,4 @@
-"""Dollars and emissions of a run, from its sessions, its energy, its capacity's prices and what the launcher knew."""
+"""Dollars and emissions of a run from its sessions, energy, prices and the launcher's context."""
 
 import os
 from collections import Counter
@@ -18,20 +18,18 @@ _NO_INTENSITY = Quantity.absent("gCO2e/kWh", "the launcher gave no carbon intens
 
 
 def own_capacity() -> str:
-    """The kind that this node's scripts told; empty without any."""
+    """The kind of capacity that this node's scripts set; empty without one."""
     return os.environ.get(CAPACITY_VARIABLE, "")
 
 
 def by_node(kinds: Sequence[tuple[int, str]]) -> list[str]:
-    """The kind of each node, by its rank, of every worker's node rank and kind."""
+    """The kind of each node by rank, from every worker's node rank and kind."""
     return [kind for _, kind in sorted(dict(kinds).items())]
 
 
 def price(reported_kind: str, context: "RunContext") -> tuple[str, Quantity]:
-    """The kind of a node that told `reported_kind`, and what it costs an hour.
-
-    Metadata tell only spot from the rest: `on-demand` is the ladder's one kind that is not spot, where there is just
-    one. A node that told nothing counts as one of the first rung.
+    """The kind and hourly price of a node that reported `reported_kind`. Metadata only distinguish spot: `on-demand`
+    means the ladder's only other kind. An empty kind counts as the first rung.
     """
     ladder, prices = context.capacity, context.usd_per_hour_by_kind
     firm = [kind for kind in ladder if kind != _SPOT]
@@ -52,7 +50,7 @@ Contexts = Mapping[int, RunContext]
 
 
 def product(unit: str, method: str, first: Quantity, second: Quantity, scale: float = 1.0) -> Quantity:
-    """A figure computed from two others; absent when one is, and never better than an estimate."""
+    """A figure computed from two others, at best estimated; absent if one is."""
     for factor in (first, second):
         if factor.value is None:
             return Quantity.absent(unit, factor.source)
@@ -69,7 +67,7 @@ def product(unit: str, method: str, first: Quantity, second: Quantity, scale: fl
 
 
 def total(quantities: Sequence[Quantity]) -> Quantity:
-    """A sum is absent when a part is, measured only when all parts are, and as old as the oldest."""
+    """A sum: absent if a part is, measured only if all parts are, dated by the oldest."""
     absent = next((quantity for quantity in quantities if quantity.value is None), None)
     if absent is not None:
         return absent
@@ -85,9 +83,7 @@ def total(quantities: Sequence[Quantity]) -> Quantity:
 
 
 def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
-    """Dollars of the capacity really used: each session's nodes at the price of their own kind. `contexts` are what the
-    launcher knew at the beginning of each session.
-    """
+    """Dollars of the used capacity: each session's nodes at the price of their kind, by the session's context."""
     uses = tuple(use for number in sessions for use in _uses(number, sessions[number], contexts[number]))
     kinds = dict.fromkeys(use.capacity for use in uses)
     components = {
@@ -98,7 +94,6 @@ def cost(sessions: Sessions, contexts: Contexts) -> CostRecord:
 
 
 def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[CapacityUse]:
-    """The session's nodes by their kind; nodes that told nothing are together."""
     kinds = [*session.capacity, *[""] * (session.num_nodes - len(session.capacity))]
     for kind, num_nodes in Counter(kinds).items():
         capacity, per_hour = price(kind, context)
@@ -116,7 +111,7 @@ def _uses(number: int, session: SessionRecord, context: RunContext) -> Iterator[
 
 
 def energy(devices: Mapping[str, Quantity], sessions: Sessions, contexts: Contexts) -> EnergyRecord:
-    """Energy of the devices (joules over all sessions), and what the building of each session added."""
+    """Joules of the devices over all sessions, and with the buildings' overhead."""
     it_joules = total(list(devices.values())) if devices else _NO_ENERGY
     parts = [(facility, pue) for facility, pue, _ in _by_site(sessions, contexts)]
     facility = total([joules for joules, _ in parts])
@@ -129,9 +124,7 @@ def energy(devices: Mapping[str, Quantity], sessions: Sessions, contexts: Contex
 
 
 def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Contexts) -> CarbonRecord:
-    """Emissions of the energy used and of making the machines, and both for 1,000 images: (E * I + M) / R. `images`
-    that had to be done again count once; `contexts` are of each session: one that moves has another grid.
-    """
+    """Emissions of energy and manufacturing, and per 1,000 images: (E * I + M) / R. Repeated `images` count once."""
     method = "operational, location-based: IT energy x PUE x grid intensity"
     parts = [
         (product("gCO2e", method, facility, intensity, scale=1 / _JOULES_PER_KWH), intensity)
@@ -139,7 +132,7 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
     ]
     grams = total([each for each, _ in parts])
     embodied, low, high = (
-        total([_embodied(sessions[number], contexts[number], end) for number in sessions])
+        total([_embodied_share(sessions[number], contexts[number], end) for number in sessions])
         for end in ("embodied_kg_per_accelerator", "embodied_kg_low", "embodied_kg_high")
     )
     both = total([grams, embodied])
@@ -157,9 +150,7 @@ def carbon(record: EnergyRecord, sessions: Sessions, images: int, contexts: Cont
 
 
 def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Quantity, Quantity, Quantity]]:
-    """Facility joules, PUE and carbon intensity of each data centre that the run was in, in the order of sessions. A
-    session that ended before its first line has no energy that is known, and counts where it is the only one.
-    """
+    # Sessions without a line have unknown energy, and only count if there is no other.
     known = {number: each.it_joules for number, each in sessions.items() if each.it_joules.value is not None}
     by_site: dict[tuple[Quantity, Quantity], list[Quantity]] = {}
     for number, joules in (known or {max(sessions): _NO_ENERGY}).items():
@@ -173,7 +164,7 @@ def _by_site(sessions: Sessions, contexts: Contexts) -> list[tuple[Quantity, Qua
 
 
 def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: float = 1.0) -> Quantity:
-    """The factor that makes `whole` of `base`: as given where there is one, else the mean that the sessions come to."""
+    """The factor from `base` to `whole`: the given one if all are equal, else the sessions' weighted mean."""
     different = list(dict.fromkeys(factors))
     if len(different) == 1 or whole.value is None or not base.value:
         return different[-1]
@@ -187,10 +178,7 @@ def _mean(factors: Sequence[Quantity], whole: Quantity, base: Quantity, scale: f
     )
 
 
-def _embodied(session: SessionRecord, context: RunContext, field: str) -> Quantity:
-    """The session's share of making its machines, by the hours in use of those that they live. `field`: of the context,
-    that has the emissions, or an end of their band.
-    """
+def _embodied_share(session: SessionRecord, context: RunContext, field: str) -> Quantity:
     cards, unknown = context.accelerators_per_node, Quantity.absent("kg", "the launcher gave no emissions of a machine")
     if not cards:
         return Quantity.absent("gCO2e", "the launcher did not say how many accelerators a node has")

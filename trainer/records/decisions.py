@@ -1,4 +1,4 @@
-"""What a controller changed of a run, or would have changed, in the run record, and what came of it."""
+"""A controller's decisions in the run record, and their outcome."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -9,28 +9,23 @@ from trainer.records.stats_log import Line, iso
 
 Fate = Literal["kept", "undone", "failed", "observed", "dropped", "unjudged", "undoing"]
 CONTROLLER = "controller"
-"""Who decides, among a session's choices; and the event of a session in which somebody does."""
+"""Key of a session's choices, and event of a session with a controller."""
 OF_DECISIONS = ("decision", "decision-kept", "decision-fatal")
-"""Events of a log that tell of them."""
+"""Events about decisions."""
 
 
 class DecisionRecord(Frozen):
     """One decision.
 
     Attributes:
-        at: when, UTC.
         images: real images shown before it.
         knob: what was changed: batch_size, loader_threads and so on.
-        value: from then on.
-        was: up to then.
-        policy: who decided; judge for what was undone.
-        reason: why, with the figures that it rested on.
-        expected_gain: share of the objective that it should bring.
-        undone_if: what would undo it.
-        outcome: done; observed, which changes nothing; or failed, for the reason `why`, be it that its session ended.
-        verdict: on what was done: kept or undone by the judge, dropped where the run went on from before it; empty
-            where nobody judged it, and for the judge's own.
-        brought: the judge's words for that.
+        value: the new value; `was` the old one.
+        policy: who decided; judge for undoing.
+        expected_gain: share of the objective.
+        outcome: done; observed, which changes nothing; or failed, also with its session, because of `why`.
+        verdict: of the judge: kept, undone, or dropped if the run resumed from before it; empty without one.
+        brought: the judge's reason.
     """
 
     at: str
@@ -49,28 +44,28 @@ class DecisionRecord(Frozen):
 
     @property
     def fate(self) -> Fate:
-        """What came of it, in one word."""
+        """The outcome in one word."""
         if self.outcome != "done":
             return self.outcome
         return self.verdict or ("undoing" if self.policy == JUDGE else "unjudged")
 
     @property
     def sentence(self) -> str:
-        """For people, without when it was."""
+        """The decision in one sentence, without its time."""
         words = self.brought or self.why
         fate = "" if self.fate == "undoing" else f"; {self.fate}{f': {words}' if words else ''}"
         return f"{self.knob} {self.was} to {self.value}, by {self.policy}: {self.reason}{fate}"
 
 
 def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
-    """Those that a log tells of, in order."""
+    """The decisions in a log, in order."""
     names = DecisionRecord.model_fields.keys() - {"at", "verdict", "brought"}
     found, sessions = list[DecisionRecord](), list[int]()
     for line in lines:
         match line.get("event"):
             case "decision":
-                told = {name: line[name] for name in names if name in line}
-                made = DecisionRecord.model_validate({**told, "at": iso(line["time"])})
+                values = {name: line[name] for name in names if name in line}
+                made = DecisionRecord.model_validate({**values, "at": iso(line["time"])})
                 if made.fate == "undoing":
                     why = made.reason.removeprefix(f"undoes {made.knob} {made.was}: ")
                     _judge(found, made.knob, made.was, "undone", why)
@@ -79,9 +74,9 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
             case "decision-kept":
                 _judge(found, line["knob"], line["value"], "kept", line["why"])
             case "decision-fatal":
-                _failed(found, sessions, line)
+                _mark_failed(found, sessions, line)
             case "resume":
-                lost = {"verdict": "dropped", "brought": f"the run went on from {line['images']:,} images"}
+                lost = {"verdict": "dropped", "brought": f"the run resumed from {line['images']:,} images"}
                 found = [
                     each.model_copy(update=lost) if each.outcome == "done" and each.images > line["images"] else each
                     for each in found
@@ -91,19 +86,17 @@ def decisions(lines: Iterable[Line]) -> list[DecisionRecord]:
     return found
 
 
-def _failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
-    """Notes what no session has outlived; `sessions` made them. Of two such changes each has an event of its own."""
-    of = line["of_session"], line["of_images"], line["knob"], line["value"]
+def _mark_failed(found: list[DecisionRecord], sessions: Sequence[int], line: Line) -> None:
+    """Record a decision that its session did not survive. Two such decisions have an event each."""
+    identity = line["of_session"], line["of_images"], line["knob"], line["value"]
     for place, (session, each) in enumerate(zip(sessions, found, strict=True)):
-        if (session, each.images, each.knob, each.value) == of and each.outcome == "done":
+        if (session, each.images, each.knob, each.value) == identity and each.outcome == "done":
             lost = {"outcome": "failed", "why": line["why"], "verdict": "", "brought": ""}
             found[place] = each.model_copy(update=lost)
 
 
 def _judge(found: list[DecisionRecord], knob: str, value: object, verdict: str, brought: str) -> None:
-    """Notes a verdict on the newest decision that gave a knob this value. Where it has failed, going back from it says
-    nothing of an older one.
-    """
+    """Record a verdict on the newest decision with this value; undoing a failed one says nothing about an older one."""
     for place, each in reversed(list(enumerate(found))):
         if (each.knob, each.value) == (knob, value) and each.fate in ("unjudged", "kept", "failed"):
             if each.fate != "failed":

@@ -1,4 +1,4 @@
-"""What makes two runs the same: the identity of a run, and digests of what it was computed from."""
+"""The identity of a run, and digests of records."""
 
 import hashlib
 import json
@@ -19,20 +19,20 @@ from trainer.records.quantity import Frozen
 from trainer.records.stats_log import STATS_FILE, StatsLog
 
 DIGEST = "digest"
-"""The key that is not part of the content."""
+"""The key that is excluded from the content."""
 WRONG_DIGEST = "wrong_digest"
-"""Type of pydantic's error for a content that does not fit its digest."""
+"""Type of pydantic's error for a wrong digest."""
 
 
 def get_digest(values: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's content, plain JSON data, `digest` left out; hexadecimal."""
+    """SHA-256 (hexadecimal) of a record's plain JSON data without `digest`."""
     content = {key: value for key, value in values.items() if key != DIGEST}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_digest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same plain JSON data with its digest, which comes last."""
+    """The data with its digest at the end."""
     return {**{key: value for key, value in values.items() if key != DIGEST}, DIGEST: get_digest(values)}
 
 
@@ -46,13 +46,13 @@ class DigestedRecord(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _has_its_digest(cls, values: Any, info: ValidationInfo) -> Any:
-        """Looks at files alone: what this program makes of a record in memory is its own business."""
+        """Only for files: records in memory have no digest yet."""
         if info.mode == "json" and isinstance(values, dict):
             _check(values)
         return values
 
     def write(self, path: Path) -> None:
-        """Writes the data with its digest in one step: readers see the old or new file (TrainerError: not writable)."""
+        """Write the data with its digest atomically (TrainerError: not writable)."""
         values = with_digest(json.loads(self.model_dump_json()))
         write_atomically(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -68,7 +68,7 @@ def _check(values: Mapping[str, Any]) -> None:
 
 
 def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | None:
-    """What to tell of a file that does not fit its digest; None where the error is another one."""
+    """The error for a file with a wrong digest; None for other errors."""
     first = error.errors()[0]
     if first["type"] != WRONG_DIGEST:
         return None
@@ -77,17 +77,12 @@ def wrong_digest_error(error: ValidationError, path: Path) -> TrainerError | Non
         problem="was changed after it was written",
         value=f"content with digest {first['ctx']['found']}",
         allowed=f"digest {first['ctx']['expected']}",
-        fix=f"restore it from a copy, or write it anew: {program()} record --run-dir {shlex.quote(str(path.parent))}",
+        fix=f"restore it from a copy, or write it again: {program()} record --run-dir {shlex.quote(str(path.parent))}",
     )
 
 
 class RunIdentity(Frozen):
-    """Of one session of a run.
-
-    Attributes:
-        session: its number, from 0; as many came before it, whatever stats.jsonl still holds of them.
-        dataset_sha256: of the shards it trains on.
-    """
+    """Identity of one session; `session` counts from 0 over all sessions, `dataset_sha256` is of its shards."""
 
     run_id: str
     session: int
@@ -97,11 +92,7 @@ class RunIdentity(Frozen):
 def identify(
     run_dir: Path, stats_log: StatsLog, saved: RunIdentity | None, wanted_id: str, preset: str, dataset_sha256: str
 ) -> RunIdentity:
-    """The identity of a session that is about to begin (TrainerError: stats.jsonl and checkpoint are of two runs).
-
-    `saved` is of the checkpoint it goes on from, None for none; `wanted_id` is the launcher's for a new run, empty for
-    one made up of preset, time and four random digits.
-    """
+    """The identity of a new session (TrainerError: stats.jsonl and checkpoint are of two runs)."""
     started_id = stats_log.beginnings[0]["run_id"] if stats_log.beginnings else ""
     if saved is not None and started_id and started_id != saved.run_id:
         raise TrainerError(
@@ -113,19 +104,17 @@ def identify(
         )
     known = [line["session"] for line in stats_log.lines] + ([] if saved is None else [saved.session])
     return RunIdentity(
-        run_id=(saved.run_id if saved else started_id) or wanted_id or _made_up(preset),
+        # Random digits distinguish runs started in the same second, as by a loop over seeds.
+        run_id=(saved.run_id if saved else started_id)
+        or wanted_id
+        or f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
         session=1 + max(known, default=-1),
         dataset_sha256=dataset_sha256,
     )
 
 
-def _made_up(preset: str) -> str:
-    """An id that runs begun in one second do not share: the seeds of a loop in a shell begin so."""
-    return f"{preset}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-
-
 def check_dataset(saved: RunIdentity, dataset_sha256: str, data_dir: Path) -> None:
-    """TrainerError where a checkpoint was trained on other shards: going on would mix two data sets in one run."""
+    """TrainerError if a checkpoint was trained on other shards."""
     if saved.dataset_sha256 != dataset_sha256:
         raise TrainerError(
             place="--data",

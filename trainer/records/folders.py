@@ -1,7 +1,4 @@
-"""Whose a folder or a file is, before anything is written there: nobody's, a run's, or somebody's who is to keep it.
-
-One rule for every command: what is not ours is refused by name, and nothing is written among it or over it.
-"""
+"""Checks that a folder or file is free, or a run's, before anything is written: foreign files are never touched."""
 
 import itertools
 import re
@@ -15,16 +12,14 @@ from trainer.records.run_record import RunRecord
 from trainer.records.stats_log import read_stats_log
 
 _CHECKPOINT = re.compile(r"(\.partial-)?[0-9]{12}\.(pt|part-[0-9]+-of-[0-9]+)")
-"""Whole, or begun; or a worker's part."""
+"""Complete or partial checkpoints, and workers' parts."""
 _BEFORE_A_RUN = re.compile(r"data|(again|asked|context|job|plan)\.json|.+\.log|report")
-"""What launchers, nodes and `data prepare` put into a run directory before there is a run; the trainer only adds."""
+"""Files that launchers, nodes and `data prepare` put into a run directory before the run."""
 _SHOWN = 3
 
 
 def visible(folder: Path) -> Iterator[str]:
-    """Names of what somebody has put there, in order. Hidden ones, a file system's own and folders without a file are
-    not somebody's.
-    """
+    """Names in a folder, sorted, without hidden ones, the file system's own and folders without files."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         hidden = path.name.startswith(".") or path.name == "lost+found"
         if not hidden and (not path.is_dir() or any(not each.is_dir() for each in path.rglob("*"))):
@@ -32,18 +27,18 @@ def visible(folder: Path) -> Iterator[str]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the trainer has been at work there: one thing that only it writes is there, damaged or not the rest."""
+    """Whether the trainer has written here: one intact file that only it writes is enough."""
     checkpoints = folder / "checkpoints"
     if checkpoints.is_dir() and any(_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()):
         return True
-    if (folder / "config.json").is_file() and _reads(lambda: TrainConfig.from_file(folder / "config.json")):
+    if (folder / "config.json").is_file() and _is_readable(lambda: TrainConfig.from_file(folder / "config.json")):
         return True
-    if (folder / "run.json").is_file() and _reads(lambda: RunRecord.read(folder / "run.json")):
+    if (folder / "run.json").is_file() and _is_readable(lambda: RunRecord.read(folder / "run.json")):
         return True
     return (folder / "stats.jsonl").is_file() and bool(read_stats_log(folder).lines)
 
 
-def _reads(read: Callable[[], object]) -> bool:
+def _is_readable(read: Callable[[], object]) -> bool:
     try:
         read()
     except TrainerError:
@@ -52,7 +47,7 @@ def _reads(read: Callable[[], object]) -> bool:
 
 
 def check_run_folder(folder: Path) -> None:
-    """TrainerError for a folder in which a run would be among somebody's files."""
+    """TrainerError for a folder with foreign files and no run."""
     try:
         names = [name for name in visible(folder) if not _BEFORE_A_RUN.fullmatch(name)]
         if not names or is_run(folder):
@@ -75,39 +70,35 @@ def check_run_folder(folder: Path) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
+    """The first few names, and the number of others."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def free_name(path: Path, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)) -> Path:
-    """A name like this one's, in the same place, under which nothing is there. `written`: what a name stands for."""
+    """An unused name like this one in the same folder; `written` are the files that a name stands for."""
     named = path if path.name not in ("", "..") else path.resolve()
     named = named if named.name else Path("run")
     suffix = "" if named.is_dir() else named.suffix
     stem = named.name.removesuffix(suffix)
     names = (named.with_name(f"{stem}-{number}{suffix}") for number in itertools.count(1))
-    return next(name for name in names if not any(_is_there(each) for each in written(name)))
+    return next(name for name in names if not any(each.exists() or each.is_symlink() for each in written(name)))
 
 
 def taken(out: Path, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)) -> Path | None:
-    """The first file that is there already of those that `out` stands for; a device or a pipe takes what comes."""
+    """The first existing file of those that `out` stands for; devices and pipes do not count."""
     return next((path for path in written(out) if path.is_file()), None)
 
 
 def check_new_file(
     out: Path, *, overwrite: bool, written: Callable[[Path], Sequence[Path]] = lambda out: (out,)
 ) -> None:
-    """TrainerError for an --out that is there already, unless it is to be overwritten."""
-    if not overwrite and (there := taken(out, written)) is not None:
+    """TrainerError for an --out that exists, unless it may be overwritten."""
+    if not overwrite and (existing := taken(out, written)) is not None:
         raise TrainerError(
             place="--out",
-            problem="is there already" if there == out else f"{there} is there already",
+            problem="is there already" if existing == out else f"{existing} is there already",
             value=str(out),
             allowed="a new file; --overwrite for one that may go",
             fix=f"--out {shlex.quote(str(free_name(out, written)))}",
         )
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists() or path.is_symlink()

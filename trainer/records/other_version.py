@@ -1,15 +1,15 @@
-"""Which version of the trainer wrote a run.json that this one cannot read: so it is not taken for a damaged file."""
+"""The trainer's version that wrote an unreadable run.json, to tell it from a damaged file."""
 
 import json
 
 from trainer.core.host import code_sha256
 
 SCHEMA_VERSION = 1
-"""Of the records that this version writes, and reads. Fields that came later have defaults, so that it reads all."""
+"""Version of records. Later fields have defaults, so that all records of this version are readable."""
 
 
 def get_writer(content: bytes) -> str:
-    """Schema, code and torch of the version that wrote it; empty where that was this one, or where it does not say."""
+    """Schema, code and torch of another writing version; empty for this one or an unknown one."""
     try:
         values = json.loads(content)
     except (ValueError, RecursionError):

@@ -1,6 +1,4 @@
-"""Quality in the run record: a metric's values, how they were computed and what they cost; the newest of each in the
-statistics log; one in a line for a terminal.
-"""
+"""Quality metrics in the run record and in the statistics log, and as lines for a terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,30 +11,26 @@ from trainer.records.quantity import Frozen, Quantity
 from trainer.records.stats_log import Line
 
 PROXY_BELOW = 10_000
-"""Fakes below which a score is a proxy: good for comparing runs at equal protocol, not with published values."""
+"""Below so many fakes a score is a proxy: comparable at an equal protocol, not with published values."""
 _DIGITS = 10
 
 
 class QualityProtocol(Frozen):
-    """All that must be equal for two values of a metric to be comparable.
+    """Everything that must be equal for two values of a metric to be comparable.
 
     Attributes:
-        extractor: the feature network.
-        weights_sha256: of its weights file; empty for a network that is trained on the spot.
-        dim: length of the feature vector.
+        extractor: the feature network, of `dim` features.
+        weights_sha256: of its weights file; empty for a network trained on the spot.
         resizer: how images reach the network's input size.
-        num_reals: images behind the reference statistics.
-        num_fakes: images drawn from the generator.
         num_real_halves: images in each of the two disjoint halves behind `real_vs_real`.
         split: the part of the data set that is the reference.
-        seed: of the latents, of the classes and of the halves.
-        kimg: images the judged generator was trained for, thousands.
+        seed: of latents, classes and halves.
+        kimg: training of the generator, thousands of images.
         quantised: where the images become whole numbers.
-        arithmetic: precision of features and of sums.
-        parameters: of the metric's own, such as its number of splits and the seed that draws them.
-        proxy: whether there were fewer fakes than the metric's papers take.
-        labels: which classes the fakes were asked for; empty where the networks know none, and in old records, whose
-            classes were drawn evenly.
+        arithmetic: precision of features and sums.
+        parameters: of the metric, such as its number of splits and their seed.
+        proxy: whether there were fewer fakes than in the metric's papers.
+        labels: classes of the fakes; empty without classes, and in old records with evenly drawn ones.
     """
 
     extractor: str
@@ -60,13 +54,11 @@ class QualityRecord(Frozen):
     """One value of a quality metric.
 
     Attributes:
-        name: of the value; FID only for the Inception features of the FID paper.
-        untrained: that of the same generator before its first step.
-        trained: that of the averaged generator.
-        real_vs_real: that of one half of the real images, with the other half as the reference: what one can hope for.
-        protocol: how all three were computed.
-        better: the direction of improvement.
-        cost_sec: seconds in which the metric was computed, shared by the values that came of the same features.
+        name: FID only for the Inception features of the FID paper.
+        untrained: of the same generator before its first step.
+        trained: of the averaged generator.
+        real_vs_real: of one half of the real images against the other: the best to expect.
+        cost_sec: of computing the metric, shared by all values of the same features.
     """
 
     name: str
@@ -87,13 +79,7 @@ class QualityPoint(Frozen):
 
 
 class QualityInTraining(Frozen):
-    """The metrics computed while the run went on, and what they took from it.
-
-    Attributes:
-        points: every value, in the order they were computed.
-        cost_sec: seconds that the training waited for them.
-        share_of_wall: that, over the run's wall time.
-    """
+    """Metrics computed while training, in order, and the time that the training waited for them."""
 
     points: tuple[QualityPoint, ...]
     cost_sec: Quantity
@@ -101,31 +87,31 @@ class QualityInTraining(Frozen):
 
 
 class Judgement(NamedTuple):
-    """A record and when it was made, seconds since 1970."""
+    """A record and its time, seconds since 1970."""
 
     time: float
     quality: QualityRecord
 
 
 def latest_judgements(lines: Sequence[Line]) -> list[Judgement]:
-    """The newest of each name, in the order in which the names first came up."""
+    """The newest judgement of each name, in the order of first appearance."""
     by_name = {line["quality"]["name"]: line for line in lines if line.get("event") == "quality"}
     return [Judgement(line["time"], QualityRecord.model_validate(line["quality"])) for line in by_name.values()]
 
 
 def latest_quality(lines: Sequence[Line]) -> list[QualityRecord]:
-    """`latest_judgements` without their times."""
+    """`latest_judgements` without times."""
     return [judgement.quality for judgement in latest_judgements(lines)]
 
 
 def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTraining | None:
-    """The values computed while training, None without any; `wall_sec` is the training time of all sessions."""
+    """Values computed while training, None without any; `wall_sec` is the training time of all sessions."""
     ours = [line for line in lines if line.get("event") == "quality" and "in_training" in line]
     if not ours:
         return None
     rows = [(line["quality"]["name"], line["images"] / 1000, line["quality"]["trained"]["value"]) for line in ours]
     points = [QualityPoint(name=name, kimg=kimg, value=value) for name, kimg, value in rows]
-    # All values of one moment carry its cost, once each.
+    # Every value of one evaluation carries the cost of all.
     moments = {(line["session"], line["images"]): line["in_training"]["cost_sec"] for line in ours}
     cost_sec = sum(moments.values())
     note = f"{len(moments)} computations of {len({point.name for point in points})} values"
@@ -138,23 +124,19 @@ def quality_in_training(lines: Sequence[Line], wall_sec: float) -> QualityInTrai
 
 
 class _Unit(NamedTuple):
-    """How a metric's values are told: `wanted` is the protocol's parameter that is the least wanted of a trained run,
-    `meaning` what is counted, to be filled in with its parameters.
-    """
+    """Format of a metric; `wanted` is the parameter with the minimum for a trained run, `meaning` a template."""
 
     text: Callable[[float], str]
     wanted: str
     meaning: str
 
 
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
 _UNITS: Mapping[str, _Unit] = MappingProxyType(
     {
         DIGITS_RECOGNISED: _Unit(
-            _per_cent, "wanted_share", "of the images: those that the classifier is more than {confidence:.0%} sure of"
+            lambda share: f"{100 * share:.3g} %",
+            "wanted_share",
+            "of the images: those that the classifier is more than {confidence:.0%} sure of",
         ),
         DIGIT_CLASSES: _Unit(
             lambda classes: f"{classes:g} of {_DIGITS}",
@@ -163,28 +145,25 @@ _UNITS: Mapping[str, _Unit] = MappingProxyType(
         ),
     }
 )
-"""Values that are no plain scores."""
+"""Metrics that are not plain scores."""
 
 
 def value_text(name: str, value: float) -> str:
-    """A value of a metric with its unit; a score has none."""
+    """A metric's value with its unit."""
     return _UNITS[name].text(value) if name in _UNITS else f"{value:.4g}"
 
 
 def sentence(quality: QualityRecord, of: str = "") -> str:
-    """One record in one line, without the values of an unfinished comparison. `of` is which state of the run that was,
-    and when; empty where a line above says so.
-    """
+    """One record on one line, without missing values; `of` is the run's state and time, empty if shown above."""
     quantities = {"untrained": quality.untrained, "trained": quality.trained, "real vs real": quality.real_vs_real}
     known = {label: quantity.value for label, quantity in quantities.items() if quantity.value is not None}
     rows = {label: f"{label} {value_text(quality.name, value)}" for label, value in known.items()}
-    rows["trained"] += _against_what_is_wanted(quality)
+    rows["trained"] += _target_note(quality)
     notes = [of, _meaning(quality), f"{quality.better} is better", quality.trained.note]
     return f"{quality.name}  {'  '.join(rows.values())}  ({'; '.join(filter(None, notes))})"
 
 
-def _against_what_is_wanted(quality: QualityRecord) -> str:
-    """Whether a trained run's value is enough; empty where nothing says what would be."""
+def _target_note(quality: QualityRecord) -> str:
     unit, value = _UNITS.get(quality.name), quality.trained.value
     wanted = quality.protocol.parameters.get(unit.wanted) if unit else None
     if unit is None or value is None or not isinstance(wanted, int | float):

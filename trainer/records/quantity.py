@@ -1,4 +1,4 @@
-"""A number that says where it came from, made where it leaves the program for a person."""
+"""A number with its provenance."""
 
 from typing import Literal, Self
 
@@ -40,10 +40,10 @@ class Quantity(Frozen):
 
     @classmethod
     def measured(cls, value: float, unit: str, source: str, note: str = "") -> Self:
-        """A figure this run measured itself."""
+        """A figure that this run measured."""
         return cls(value=value, unit=unit, provenance="measured", source=source, note=note)
 
     @classmethod
     def absent(cls, unit: str, why: str) -> Self:
-        """A figure nobody has, with the reason."""
+        """A missing figure with the reason."""
         return cls(value=None, unit=unit, provenance="absent", source=why)

@@ -1,6 +1,4 @@
-"""The run record (run.json): what one training run did, used and cost, every quantity with its provenance; and what
-only the launcher knows of a run (stack, machine type, prices, grid), which the trainer copies into it.
-"""
+"""The run record (run.json), every quantity with its provenance, and the launcher's context that it contains."""
 
 import json
 import shlex
@@ -25,30 +23,23 @@ from trainer.records.utilisation import UtilisationRecord
 
 
 class RunContext(Frozen):
-    """What only the launcher knows; the trainer copies it into the record. Read from the file given by `--context`.
+    """What only the launcher knows; copied into the record from the `--context` file.
 
     Attributes:
-        run_id: the record's id; empty for one the trainer makes up.
-        stack: name of the stack that made the machines.
-        provider: aws, azure, gcp, openstack, kubernetes, or empty.
-        region: as the provider spells it.
-        machine_type: as the provider spells it.
+        run_id: empty for one the trainer makes up.
         capacity: kinds of capacity in use, such as ("spot", "on-demand").
-        num_nodes: nodes the launcher started with.
-        image_digest: of the container image, sha256:...
-        usd_per_hour: price of one node of the first kind for one hour.
-        usd_per_hour_by_kind: price of one node for one hour, by kind of capacity.
+        usd_per_hour: of one node of the first kind.
+        usd_per_hour_by_kind: of one node, by kind of capacity.
         pue: power usage effectiveness of the data centre.
-        intensity_g_per_kwh: carbon intensity of its grid, gCO2e/kWh, location-based.
-        accelerator_watts: board power of one accelerator, W; for the estimate where it has no meter.
+        intensity_g_per_kwh: of its grid, gCO2e/kWh, location-based.
+        accelerator_watts: board power of one accelerator, W; for estimates without a meter.
         accelerator_utilisation: mean share of board power while training, 0..1.
-        accelerators_per_node: accelerators in one node; 0 where the launcher does not say.
-        embodied_kg_per_accelerator: emissions of making the machine, for each of its accelerators, kg CO2e.
-        embodied_kg_low: the low end of that, as far as the sources leave it open.
-        embodied_kg_high: the high end.
-        accelerator_life_hours: how long a machine is in use, h; its emissions are shared out over them.
-        host_watts: power of one node without its accelerators, W; for the estimate where it has no meter.
-        fabric_gbps: bus bandwidth that an all-reduce over several nodes should reach, Gbit/s.
+        accelerators_per_node: 0 if unknown.
+        embodied_kg_per_accelerator: emissions of making the machine per accelerator, kg CO2e; _low and _high bound
+            them.
+        accelerator_life_hours: hours of use that share these emissions.
+        host_watts: power of one node without accelerators, W; for estimates without a meter.
+        fabric_gbps: expected bus bandwidth of an all-reduce over several nodes, Gbit/s.
         accelerator_tflops: peak of one accelerator, TFLOP/s, by number format: fp32, tf32, bf16, fp16.
     """
 
@@ -77,7 +68,7 @@ class RunContext(Frozen):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a context file. TrainerError: no such file, not JSON, an unknown field or a bad value."""
+        """Read a context file (TrainerError: missing, not JSON, an unknown field or a bad value)."""
         try:
             return cls.model_validate_json(read_text_input(path, "give --context an existing JSON file"))
         except ValidationError as error:
@@ -85,17 +76,8 @@ class RunContext(Frozen):
 
 
 class CapacityUse(Frozen):
-    """Nodes of one kind of capacity in one session, and what they cost.
-
-    Attributes:
-        session: its number, from 0.
-        capacity: the kind; empty where nobody knows.
-        num_nodes: of that kind.
-        start: of the session, ISO 8601 UTC.
-        end: of the session, ISO 8601 UTC.
-        node_hours: nodes x time of training.
-        usd_per_hour: price of one such node.
-        usd: node hours x price.
+    """Nodes of one kind of capacity (empty: unknown) in one session, counted from 0, and their cost. `start` and `end`
+    are the session's, ISO 8601 UTC; `usd_per_hour` is of one node.
     """
 
     session: int
@@ -109,14 +91,7 @@ class CapacityUse(Frozen):
 
 
 class FabricPoint(Frozen):
-    """One message size.
-
-    Attributes:
-        size_bytes: of each worker's buffer.
-        median_sec: of one all-reduce, on the worker where it took longest.
-        algorithm_gbps: size / time, Gbit/s.
-        bus_gbps: the same times 2 (n - 1) / n.
-    """
+    """One message size per worker, median of the slowest. Bus bandwidth: size / time x 2 (n - 1) / n, Gbit/s."""
 
     size_bytes: int
     median_sec: float
@@ -125,15 +100,13 @@ class FabricPoint(Frozen):
 
 
 class FabricRecord(Frozen):
-    """What was found.
+    """Result of the fabric check.
 
     Attributes:
         bus_bandwidth: the best of all sizes.
         expected: what the launcher expects of these machines.
         threshold: what `--fabric-min-gbps` demands.
         verdict: passed; below the threshold, so that the job did not start; or skipped.
-        reason: why that verdict.
-        points: every size that was measured.
     """
 
     bus_bandwidth: Quantity
@@ -148,15 +121,7 @@ SCHEMA_FILE = Path(__file__).with_name("run-record.schema.json")
 
 
 class DataVerification(Frozen):
-    """A node's data set, every file compared with its hash.
-
-    Attributes:
-        node: its rank.
-        at: when, ISO 8601 UTC.
-        host: by which machine.
-        sec: that it took, beside the training.
-        remembered: by an earlier session, since when no file was written; this one read nothing for it.
-    """
+    """A node's verified data set; `remembered`: by an earlier session, nothing was read again."""
 
     node: int
     at: str
@@ -166,23 +131,19 @@ class DataVerification(Frozen):
 
 
 class SessionRecord(Frozen):
-    """One stretch of the run in one set of processes.
+    """One part of the run in one set of processes.
 
     Attributes:
-        start: when its first step began, ISO 8601 UTC.
-        end: when its last known moment was; for a killed session the last line it wrote.
+        start: of its first step, ISO 8601 UTC.
+        end: its last known moment; for a killed session its last line.
         world_size: number of processes.
-        num_nodes: number of machines they ran on.
-        images_from: images already seen when it began.
-        images_to: images seen when it ended.
-        ended_by: done, interrupt (agreed stop with a checkpoint), failed (an error, told in notes), killed (no
-            farewell, and a later session began or its last line is old), or running.
+        ended_by: done, interrupt (agreed stop with a checkpoint), failed (an error, in notes), killed (no last line,
+            and a later session began or its last line is old), or running.
         wall_sec: from its first step to its end.
-        backend: collectives, with the reason they were chosen.
-        device: what it computed on.
-        capacity: kind of capacity of each node, by its rank, as its scripts told; empty in older records.
+        backend: collectives, with the reason for them.
+        capacity: kind of capacity of each node by rank; empty in older records.
         it_joules: energy of its devices.
-        data_verified: its data set on each node; empty where the session ended before all had, and in older records.
+        data_verified: its data set on each node; empty if the session ended before, and in older records.
     """
 
     start: str
@@ -204,14 +165,12 @@ class InterruptionRecord(Frozen):
     """One stop before the end.
 
     Attributes:
-        at: when the session stopped, ISO 8601 UTC.
-        images: images the next session resumed from, or would.
+        images: from which the next session resumed, or would.
         cause: spot-interruption, lifecycle-terminate, host-restart, max-hours, unhealthy-fabric, segment (the next
-            is for other workers), the signal's name, failed or killed.
-        lost_sec: seconds from the moment the run first held those images to the moment it went on from them:
-            stopping, downtime, starting up, and any work that had to be done again.
-        save_sec: of the checkpoint made at the stop.
-        stop_sec: from the first worker's signal to the state on disk; a preemption leaves about 20 s.
+            needs other workers), the signal's name, failed or killed.
+        lost_sec: from first holding those images to resuming from them: stop, downtime, start and repeated work.
+        save_sec: of the checkpoint at the stop.
+        stop_sec: from the first worker's signal to the saved state; a preemption leaves about 20 s.
     """
 
     at: str
@@ -238,14 +197,7 @@ class Summary(Frozen):
 
 
 class EnergyRecord(Frozen):
-    """Energy of the devices, and what the building added.
-
-    Attributes:
-        devices: joules by device, such as node0/cpu, node0/gpu3.
-        it_joules: their sum.
-        pue: facility energy over IT energy.
-        facility_joules: IT energy times PUE.
-    """
+    """Energy in joules by device, such as node0/cpu or node0/gpu3, their sum, and that times PUE."""
 
     devices: dict[str, Quantity]
     it_joules: Quantity
@@ -258,11 +210,7 @@ class CarbonRecord(Frozen):
 
     Attributes:
         gco2e: operational: IT energy x PUE x grid intensity.
-        intensity_g_per_kwh: of the grid.
-        method: how `gco2e` came about.
-        embodied_gco2e: the run's share of making its machines.
-        embodied_gco2e_low: the same at the low end of what the sources leave open.
-        embodied_gco2e_high: the same at the high end.
+        embodied_gco2e: the run's share of making its machines; _low and _high bound it.
         sci_g_per_run: both, for the run.
         sci_g_per_kimg: both, for 1,000 images.
     """
@@ -278,13 +226,7 @@ class CarbonRecord(Frozen):
 
 
 class CostRecord(Frozen):
-    """Dollars of the nodes while they trained.
-
-    Attributes:
-        components: by kind of capacity.
-        total_usd: their sum.
-        uses: which nodes were of which kind, when, at which price; empty in older records.
-    """
+    """Dollars of the nodes while they trained, by kind of capacity; `uses` is empty in older records."""
 
     components: dict[str, Quantity]
     total_usd: Quantity
@@ -292,17 +234,13 @@ class CostRecord(Frozen):
 
 
 class SegmentRecord(Frozen):
-    """A stretch of a run of one batch size and precision.
+    """A part of a run with one batch size and precision.
 
     Attributes:
-        from_image: real images shown before it.
-        step: steps made before it.
-        batch_size: global batch.
+        from_image: real images shown before it; `step` steps.
         batch_gpu: images a worker takes at once, 0 for all.
-        precision: of the forward passes.
         lr_factor: of the run's step sizes.
-        begun_at: images at which its newest session began it, or went on with it.
-        world_size: workers of that session.
+        begun_at: images at which its newest session, with `world_size` workers, began or continued it.
     """
 
     from_image: int
@@ -320,21 +258,18 @@ class RunRecord(DigestedRecord):
 
     Attributes:
         status: running, interrupted (by an agreed stop, failed or killed: resume it) or done.
-        notes: what a reader must know of stats.jsonl: lines that were lost, a session that was taken as killed.
-        code_sha256: over the trainer's own source files.
-        segments: stretches of equal batch and precision, of a run that has such a plan, or a controller; else empty.
-        decisions: what a controller changed in its course; empty for a run without one.
+        notes: caveats of stats.jsonl: lost lines, a session that counts as killed.
+        code_sha256: over the trainer's source files.
+        segments: parts with equal batch and precision, with a plan or a controller.
         choices: what the newest session trained with (precision, shard, compile), each with its reason.
-        fabric: the newest session's acceptance test; null in records from before there was one.
-        utilisation: how well the machines were used; null in records from before it was counted.
+        fabric: the newest session's acceptance test; null in older records.
+        utilisation: null in older records.
         images: real images shown so far.
         wall_sec: training time of all sessions, without the gaps between them.
         quality: the newest value of each metric, of `python -m trainer evaluate` or computed while training.
-        quality_in_training: metrics computed while training and what they cost; null where there were none.
         summaries: loss_g, loss_d, r1, grad_norm_g, grad_norm_d.
-        state_sha256: digest of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
-        files: what lies beside it: stats.jsonl, pictures, checkpoints' manifests; empty in older records, whose
-            signature covers the record alone.
+        state_sha256: of the final tensors of g, d, ema, opt_g and opt_d, to compare two runs bit for bit.
+        files: stats.jsonl, pictures, checkpoints' manifests; empty in older records, whose signature omits them.
     """
 
     schema_version: Literal[1] = 1
@@ -377,14 +312,12 @@ class RunRecord(DigestedRecord):
 
     @property
     def has_controller(self) -> bool:
-        """Whether somebody decided, or would have, in the newest session or an earlier one."""
+        """Whether a controller decided, or observed, in any session."""
         return bool(self.decisions) or CONTROLLER in self.choices
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a run.json, of any version whose values this one takes (TrainerError: none, of a version that it does
-        not read, which is named, or changed after it was written).
-        """
+        """Read a run.json (TrainerError: missing, changed after writing, or of a named incompatible version)."""
         command = f"{program()} record --run-dir {shlex.quote(str(path.parent))}"
         fix = f"name a run directory that has run.json, or write it: {command}"
         content = read_input(path, fix, missing="no run record")
@@ -400,7 +333,7 @@ class RunRecord(DigestedRecord):
                     problem=f"this version does not read records of another one, {writer}: {found.problem}",
                     value=found.value,
                     allowed=found.allowed,
-                    fix=f"read it with the version that wrote it, or write it anew of the run's own files: {command}",
+                    fix=f"read it with the version that wrote it, or write it again from the run's files: {command}",
                 ) from None
             raise found from None
 

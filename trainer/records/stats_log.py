@@ -1,6 +1,4 @@
-"""stats.jsonl, the run's log of statistics: lines appended and flushed one by one, on a clock of their own, read
-back with a count of what is damaged.
-"""
+"""stats.jsonl, the run's statistics: appended line by line, read back with a count of damaged lines."""
 
 import json
 import os
@@ -19,8 +17,8 @@ from trainer.core.regular_files import MOST_BYTES_OF_STATS, open_file
 
 STATS_FILE = "stats.jsonl"
 _SESSIONS = range(100_000)
-"""Numbers that a session may have: more are of no run, and are counted one by one."""
-_NAMED = 20
+"""Valid session numbers: missing ones below the newest are counted one by one."""
+_LISTED = 20
 _ALWAYS = frozenset({"images", "time", "session"})
 _STATISTICS = frozenset({"loss_g", "loss_d", "grad_norm_g", "grad_norm_d", "energy", "rss_gib", "gpu_gib"})
 _BEGINNING = frozenset(
@@ -29,13 +27,13 @@ _BEGINNING = frozenset(
 
 
 class SessionClock:
-    """The time of day when it was made, and from then on as much later as time has really passed."""
+    """The time of day at the session's start plus the time elapsed since then."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
 
     def now(self) -> float:
-        """Seconds since 1970; never less than at an earlier call."""
+        """Seconds since 1970, never decreasing."""
         return self._offset + time.monotonic()
 
 
@@ -60,36 +58,36 @@ _NEEDED: Mapping[str | None, frozenset[str]] = MappingProxyType(
         "data-verified": frozenset({"nodes"}),
     }
 )
-"""Keys that the record reads, by event; a line without them is as damaged as one that is no JSON."""
+"""Keys that the record reads, by event; a line without them counts as damaged."""
 
 
 def iso(seconds: float) -> str:
-    """A time of lines, seconds since 1970, as records have it."""
+    """Format seconds since 1970 as in records."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 class StatsLog(NamedTuple):
-    """What can be read of a stats.jsonl, in order, and the number of lines that cannot."""
+    """The readable lines of a stats.jsonl in order, and the number of others."""
 
     lines: list[Line]
     unreadable: int
 
     @property
     def beginnings(self) -> list[Line]:
-        """The first line of each session, as far as they can be read."""
+        """The first line of each session, where readable."""
         return [line for line in self.lines if line.get("event") in ("start", "resume")]
 
     def losses(self, sessions: int) -> str:
-        """What is missing of a run of that many sessions, in words; empty when nothing is."""
+        """What is missing of a run with so many sessions, in words; empty if nothing."""
         begun = {line["session"] for line in self.beginnings}
         lost = [str(number) for number in range(sessions) if number not in begun]
-        named = ", ".join(lost[:_NAMED]) + (f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else "")
+        named = ", ".join(lost[:_LISTED]) + (f" and {len(lost) - _LISTED} more" if len(lost) > _LISTED else "")
         parts = [f"{self.unreadable} unreadable line(s)"] if self.unreadable else []
         return " and ".join([*parts, f"no beginning of session(s) {named}"] if lost else parts)
 
 
 def read_stats_log(run_dir: Path) -> StatsLog:
-    """The directory's stats.jsonl; no lines where there is none (TrainerError: unreadable)."""
+    """Read the directory's stats.jsonl; empty if it does not exist (TrainerError: unreadable)."""
     path = run_dir / STATS_FILE
     if not path.exists():
         return StatsLog([], 0)
@@ -118,7 +116,7 @@ def _parse(text: str) -> Line | None:
 
 
 def require_run(run_dir: Path, needs: Sequence[str]) -> None:
-    """TrainerError for a directory that holds no run: no such folder, or none of `needs` in it."""
+    """TrainerError for a directory without a run: it does not exist, or has none of `needs`."""
     if not run_dir.is_dir():
         problem = "is a file, not a run's folder" if run_dir.exists() else "no such folder"
     elif not any((run_dir / name).exists() for name in needs):
@@ -135,11 +133,7 @@ def require_run(run_dir: Path, needs: Sequence[str]) -> None:
 
 
 class StatsWriter:
-    """Appends to stats.jsonl, opening it anew for each line: nothing to close, and other machines see it at once.
-
-    `echo` prints each line as well; `listeners` are told of each, by whichever thread wrote it. TrainerError: not
-    writable.
-    """
+    """Appends to stats.jsonl, reopened for each line so that other machines see it (TrainerError: not writable)."""
 
     def __init__(
         self, run_dir: Path, *, echo: bool = False, listeners: Sequence[Callable[[Line], object]] = ()
@@ -151,9 +145,7 @@ class StatsWriter:
             self._append("\n")  # a killed session left it; keep it apart from ours
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Writes one line, with the present time where it has none: seconds since 1970, of this session's clock.
-        TrainerError: disk full or not writable.
-        """
+        """Write one line; a missing `time` is the session clock's (TrainerError: disk full or not writable)."""
         with self._lock:
             stamped = {"time": self._clock.now(), **line}
             text = json.dumps(stamped)
@@ -164,7 +156,7 @@ class StatsWriter:
             listener(stamped)
 
     def event(self, event: str, images: int, session: int, **details: object) -> None:
-        """Writes an event line."""
+        """Write an event line."""
         self.write({"event": event, "images": images, "session": session, **details})
 
     def _has_half_line(self) -> bool:

@@ -1,4 +1,4 @@
-"""The run record computed from the run directory: config.json and the lines of stats.jsonl, stops among them."""
+"""Compute the run record from config.json and stats.jsonl."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ from trainer.records.stats_log import STATS_FILE, Line, StatsLog, iso, read_stat
 from trainer.records.utilisation import utilisation
 
 SAVE_BUDGET_SEC = 20.0
-"""From a notice to a state on disk. Google Cloud and Azure give about 30 s in all, AWS 120."""
+"""From a notice to the saved state. Google Cloud and Azure give about 30 s in all, AWS 120."""
 _SERIES = {"loss_g": "1", "loss_d": "1", "r1": "1", "grad_norm_g": "1", "grad_norm_d": "1"}
 _BEGINNINGS = ("start", "resume")
 _ENDINGS = ("interrupt", "done", "failed")
@@ -40,7 +40,7 @@ _SILENT_GAPS = 5
 def interruptions(
     sessions: Mapping[int, SessionRecord], beginnings: Sequence[Line], lines: Sequence[Line]
 ) -> Iterable[InterruptionRecord]:
-    """One record for each session that was stopped or killed, or failed; `beginnings` are each one's first line."""
+    """One record per session that was stopped, killed or failed; `beginnings` are the sessions' first lines."""
     for number, session in sessions.items():
         if session.ended_by not in ("interrupt", "failed", "killed"):
             continue
@@ -65,7 +65,7 @@ def interruptions(
 
 
 def stop_notes(records: Sequence[InterruptionRecord], sessions: Sequence[SessionRecord]) -> list[str]:
-    """What a reader must know: stops that took longer than a cloud waits, and clocks that went back in between."""
+    """Notes on stops that took longer than a cloud waits, and on clocks that went back."""
     slow = [
         f"the stop at {record.images:,} images took {record.stop_sec.value:.0f} s to be on disk, more than the "
         f"{SAVE_BUDGET_SEC:.0f} s that a preemption leaves"
@@ -88,7 +88,7 @@ def _save_sec(before: Sequence[Line], agreed: Line | None) -> Quantity:
     saves = [line for line in before if line.get("event") == "checkpoint" and line["images"] == agreed["images"]]
     seconds = saves[-1].get("sec") if saves else None
     if seconds is None:
-        return Quantity.absent("s", "the line that tells of the checkpoint is lost")
+        return Quantity.absent("s", "the checkpoint's line is lost")
     return Quantity.measured(seconds, "s", "wall clock of the checkpoint made at the stop")
 
 
@@ -107,44 +107,40 @@ def _lost_sec(before: Sequence[Line], resumed: Line) -> Quantity:
     return Quantity.measured(
         resumed["time"] - min(passed_at),
         "s",
-        "wall clock, from first holding the images it resumed from to going on from them",
+        "wall clock, from first holding the images it resumed from to resuming from them",
         note="stopping, downtime, starting up and work done again",
     )
 
 
 def summarise(run_dir: Path, now: float | None = None) -> RunRecord:
-    """The record of what stats.jsonl tells so far (TrainerError: no run has begun there, or its beginning is
-    unreadable).
-
-    `now` (seconds since 1970; None for the clock's) tells a session that was killed from one that is running.
-    """
+    """The record of stats.jsonl so far; `now` distinguishes killed sessions (TrainerError: no readable run)."""
     stats_log = read_stats_log(run_dir)
     if not stats_log.beginnings:
         raise _no_run(run_dir, stats_log)
     config = TrainConfig.from_file(run_dir / "config.json")
     try:
-        record = _summarised(config, stats_log, now or time.time())
+        record = _summarise_log(config, stats_log, now or time.time())
     except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        # Whole lines of JSON with the keys of ours, and values that no trainer writes.
+        # Valid lines with our keys, but values that no trainer writes.
         raise TrainerError(
             place=str(run_dir / STATS_FILE),
             problem=f"is damaged: a line holds a value that no session writes ({type(error).__name__})",
             value=str(error).partition("\n")[0],
-            fix="restore it from a copy; without it the run's record cannot be written anew",
+            fix="restore it from a copy; without it the run's record cannot be written again",
         ) from error
     return record.model_copy(update={"files": get_sums(run_dir)})
 
 
-def _summarised(config: TrainConfig, stats_log: StatsLog, now: float) -> RunRecord:
+def _summarise_log(config: TrainConfig, stats_log: StatsLog, now: float) -> RunRecord:
     begun = {line["session"]: line for line in stats_log.beginnings}
-    # Lines of a session whose beginning is lost would count its energy, but not its time: they are left out, and told.
+    # Sessions without a beginning would add energy but no time: they are left out, with a note.
     lines = [line for line in stats_log.lines if line["session"] in begun and line.get("event") != "quality"]
     newest = max(begun)
-    silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now)
-    sessions = {number: _session(number, lines, number < newest or silent) for number in sorted(begun)}
+    is_silent, why = _silence([line["time"] for line in lines if line["session"] == newest], now)
+    sessions = {number: _session(number, lines, number < newest or is_silent) for number in sorted(begun)}
     ended_by = sessions[newest].ended_by
-    open_end = ended_by in ("killed", "running")
-    notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if open_end else []
+    has_no_end = ended_by in ("killed", "running")
+    notes = [f"session {newest} has no end; {why}: taken as {ended_by}"] if has_no_end else []
     notes += [f"session {line['session']} failed: {line['why']}" for line in lines if line.get("event") == "failed"]
     notes += dict.fromkeys(line["why"] for line in lines if line.get("event") == "nccl-unqualified")
     losses = stats_log.losses(newest + 1)
@@ -210,9 +206,8 @@ def _record(
 
 
 def _segments(lines: Sequence[Line]) -> tuple[SegmentRecord, ...]:
-    """Each as its newest session began it."""
-    told = (line["segment"] for line in lines if line.get("event") == "segment")
-    return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in told}.values())
+    values = (line["segment"] for line in lines if line.get("event") == "segment")
+    return tuple({each["from_image"]: SegmentRecord.model_validate(each) for each in values}.values())
 
 
 def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
@@ -220,21 +215,18 @@ def _no_run(run_dir: Path, stats_log: StatsLog) -> TrainerError:
     return TrainerError(
         place=str(run_dir / STATS_FILE),
         problem="no run has begun here" if not damaged else f"is damaged: {stats_log.losses(1)} can be read",
-        fix="start the run's train command: it goes on from its newest checkpoint and begins the file anew",
+        fix="start the run's train command: it resumes from its newest checkpoint and starts the file again",
     )
 
 
 def _silence(times: Sequence[float], now: float) -> tuple[bool, str]:
-    """Whether a session without an end has been silent for so long that it was killed, and why so. A session that runs
-    writes lines at about equal distances, so several times the longest one is long.
-    """
+    """Whether a session without an end was killed: running sessions write at about equal intervals."""
     longest = max((later - earlier for earlier, later in itertools.pairwise(sorted(times))), default=0.0)
     limit, age = max(_SILENT_SEC, _SILENT_GAPS * longest), now - max(times)
     return age > limit, f"its last line is {age:.0f} s old, {'more' if age > limit else 'not more'} than {limit:.0f} s"
 
 
-def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
-    """One session's record; without an end it was killed when it is over, and is running when not."""
+def _session(number: int, lines: Sequence[Line], is_over: bool) -> SessionRecord:
     own = [line for line in lines if line["session"] == number]
     began = next(line for line in own if line.get("event") in _BEGINNINGS)
     last = max(own, key=lambda line: float(line["time"]))
@@ -247,12 +239,14 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
         num_nodes=began["num_nodes"],
         images_from=began["images"],
         images_to=max(line["images"] for line in own),
-        ended_by=ending or ("killed" if over else "running"),
+        ended_by=ending or ("killed" if is_over else "running"),
         wall_sec=last["time"] - began["time"],
         backend=began["backend"],
         device=began["device"],
         capacity=began.get("capacity", ()),
-        it_joules=_joules({device: _reading(reading) for device, reading in readings.items()}),
+        it_joules=total([_reading(each) for each in readings.values()])
+        if readings
+        else Quantity.absent("J", "ended before its first line"),
         data_verified=tuple(
             DataVerification.model_validate({**node, "at": iso(node["at"])})
             for line in own
@@ -263,7 +257,7 @@ def _session(number: int, lines: Sequence[Line], over: bool) -> SessionRecord:
 
 
 def _devices(ticks: Sequence[Line]) -> dict[str, Quantity]:
-    """Joules by device. Each session's last line holds its energy; sessions add up."""
+    # Each session's last line holds its energy.
     last_of_session = {line["session"]: line["energy"] for line in ticks}
     devices: dict[str, Quantity] = {}
     for readings in last_of_session.values():
@@ -272,12 +266,7 @@ def _devices(ticks: Sequence[Line]) -> dict[str, Quantity]:
     return devices
 
 
-def _joules(devices: Mapping[str, Quantity]) -> Quantity:
-    return total(list(devices.values())) if devices else Quantity.absent("J", "ended before its first line")
-
-
 def _reading(reading: Sequence[Any]) -> Quantity:
-    """A device's entry in a statistics line: joules, source, method."""
     joules, source, method = reading
     return Quantity(value=joules, unit="J", provenance=source, source=method)
 

@@ -1,4 +1,4 @@
-"""How well a run used its machines, for its record: share of the peak, what steps waited for, load. No torch."""
+"""Use of the machines for the run record: share of peak, waits, load. No torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,16 @@ class UtilisationRecord(Frozen):
     """Use of the machines, over all sessions. Shares are 0..1.
 
     Attributes:
-        flop_per_image: work of a step for each real image shown, counted.
-        peak_flops: of one device in the number format of the run.
-        mfu: model FLOPs utilisation: the work done over what all devices could have done at their peak in that time.
-        loader_stall_share: of the wall time in which steps waited for images.
-        checkpoint_stall_share: in which they waited for a copy of the state, or for the save before; what a save takes
-            beside training is no stall.
-        telemetry_share: in which they waited for statistics lines, sample grids and trackers.
-        controller_share: in which they waited for a controller to decide and for what it changed, of sessions with one.
-        cpu_utilisation: CPU time of the workers over what their nodes' cores offered.
+        flop_per_image: counted work of a step per real image.
+        peak_flops: of one device in the run's number format.
+        mfu: model FLOPs utilisation: work over what all devices could have done at peak in that time.
+        loader_stall_share: of the wall time that steps waited for images.
+        checkpoint_stall_share: waits for a copy of the state or the previous save; saves beside training do not count.
+        telemetry_share: waits for statistics lines, sample grids and trackers.
+        controller_share: waits for decisions and their changes, in sessions with a controller.
+        cpu_utilisation: CPU time of the workers over their nodes' cores.
         gpu_utilisation: share of the time in which a GPU ran any kernel, as NVML samples it.
-        host_memory_gib: in use on all nodes, by all processes; the greatest of any line.
+        host_memory_gib: in use on all nodes by all processes; the maximum of all lines.
     """
 
     flop_per_image: Quantity
@@ -40,7 +39,7 @@ class UtilisationRecord(Frozen):
 
 
 def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> UtilisationRecord:
-    """The record of statistics lines in order, and the first line of each session."""
+    """The record from statistics lines in order and the first line of each session."""
     per_image, peak = _flops(beginnings[-1])
     stretches = _stretches(ticks, beginnings)
     return UtilisationRecord(
@@ -58,13 +57,12 @@ def utilisation(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Utilisatio
 
 
 def _flops(beginning: Line) -> tuple[Quantity, Quantity]:
-    """The work of a step for each image, and a device's peak, as a session counted them."""
     flops = {name: Quantity.model_validate(quantity) for name, quantity in beginning.get("flops", {}).items()}
     return flops.get("per_image", Quantity.absent("FLOP", _OLD)), flops.get("peak", Quantity.absent("FLOP/s", _OLD))
 
 
 def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
-    """Work over capacity, each added up over the sessions, which may have had other devices, and more or fewer."""
+    """Work over capacity, summed over the sessions, whose devices may differ."""
     last_of_session = {line["session"]: line for line in ticks}
     work, capacity = [], []
     for beginning in beginnings:
@@ -90,7 +88,6 @@ def _mfu(ticks: Sequence[Line], beginnings: Sequence[Line]) -> Quantity:
 
 
 def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
-    """Sums of each session's last line over the same lines' wall time."""
     counted = [line for line in ticks if key in line]
     last_of_session: Mapping[int, Line] = {line["session"]: line for line in counted if line[key] is not None}
     wall_sec = math.fsum(line["wall_sec"] for line in last_of_session.values())
@@ -101,8 +98,6 @@ def _share(ticks: Sequence[Line], key: str, source: str) -> Quantity:
 
 
 class _Stretch(NamedTuple):
-    """A line, and the time of all nodes since the one before it in its session, seconds."""
-
     line: Line
     node_sec: float
 
@@ -111,7 +106,7 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
     nodes = {beginning["session"]: beginning["num_nodes"] for beginning in beginnings}
     counted_sec = dict.fromkeys(nodes, 0.0)
     found = []
-    for line in (line for line in ticks if "wall_sec" in line):  # the first version's had none
+    for line in (line for line in ticks if "wall_sec" in line):  # lines of the first version have none
         session, wall_sec = line["session"], line["wall_sec"]
         found.append(_Stretch(line, (wall_sec - counted_sec[session]) * nodes[session]))
         counted_sec[session] = wall_sec
@@ -119,7 +114,6 @@ def _stretches(ticks: Sequence[Line], beginnings: Sequence[Line]) -> list[_Stret
 
 
 def _over_time(stretches: Sequence[_Stretch], key: str, source: str) -> Quantity:
-    """Mean over the nodes' time: a line counts for the time that it tells of, not as one among many."""
     known = [stretch for stretch in stretches if stretch.line.get(key) is not None]
     node_sec = math.fsum(stretch.node_sec for stretch in known)
     if not node_sec:

@@ -1,1 +1,1 @@
-"""How the nodes of a job find each other: torchrun's rendezvous, authenticated tunnels, the workers' store."""
+"""How the nodes of a job meet: torchrun's rendezvous, authenticated tunnels, the workers' store."""

@@ -1,12 +1,9 @@
-"""How a node joins and leaves a rendezvous whose store outlives it: torchrun's c10d rendezvous, with some changes.
+"""torchrun's c10d rendezvous, changed so that nodes can join and leave a store that outlives them.
 
-torchrun closes a rendezvous for good when an agent ends, which with a store on the head node would bar every later
-start of the same job. Here an ending node only leaves, at once, without waiting for missed heartbeats; a node may join
-a group that is up, workers may be started anew, and a node up before the store (`trainer.launch.rendezvous`) waits for
-it. Where the store is lost, workers that train go on; once one answers again, all nodes meet there.
-
-What nodes tell each other is JSON (`meeting_state`). With the job's key they reach the store, and the one of each
-round's workers, through tunnels alone.
+torchrun closes a rendezvous for good when an agent ends, so that a job could not start again with the same store. Here
+a node leaves at once and may join a running group, workers may restart, and nodes wait for the store
+(`trainer.launch.rendezvous`). If it is lost, workers continue until one answers again, where all nodes meet. Nodes
+exchange JSON (`meeting_state`), with the job's key through tunnels only.
 """
 
 import socket
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     Joined = Callable[[DynamicRendezvousHandler, RendezvousInfo], RendezvousInfo]
 
 BACKEND = "gangway"
-"""The name for torchrun's `--rdzv-backend`; everything else of c10d stays as it is."""
+"""The name for torchrun's `--rdzv-backend`; the rest is c10d's."""
 
 POLL_SEC = 5.0
 _LEAVE_SEC = 5.0
@@ -45,13 +42,11 @@ _ANSWER_SEC = 5.0
 
 
 class StoreAnswersAgainError(Exception):
-    """Raised in torchrun's loop once a lost store answers again: its workers are told to leave, and all meet anew."""
+    """Raised in torchrun's loop once a lost store answers again: its workers end and all nodes meet again."""
 
 
 class ElasticRendezvous:
-    """The rendezvous of this process, so that it can be left. `on` hears of every round and of the store's absence;
-    `trains`: whether workers did until now; `key` is the job's, None for a network that is trusted.
-    """
+    """The rendezvous of this process; `trains` tells whether workers train, `key` None is for a trusted network."""
 
     def __init__(self, on: Callable[[Event], None], trains: Callable[[], bool], key: MemberKey | None = None) -> None:
         self._on, self._trains, self._key = on, trains, key
@@ -62,41 +57,37 @@ class ElasticRendezvous:
         self._to_workers_store: NearEnd | None = None
 
     def register(self) -> None:
-        """Makes torchrun know `BACKEND`, open a store of the workers' own in every round and unpickle nothing; once for
-        each process.
-        """
+        """Register `BACKEND` with torchrun, with a workers' store per round and without pickles; once per process."""
         from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
         from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
         rendezvous_handler_registry.register(BACKEND, self._create)
-        # Of every dynamic rendezvous, --standalone's too.
-        DynamicRendezvousHandler.next_rendezvous = _anew(  # type: ignore[assignment]  # torch has no hook for it
-            DynamicRendezvousHandler.next_rendezvous, self._meeting, self._joined
+        # For every dynamic rendezvous, including that of --standalone.
+        DynamicRendezvousHandler.next_rendezvous = _with_new_store(  # type: ignore[assignment]  # torch has no hook for it
+            DynamicRendezvousHandler.next_rendezvous, self._on_meeting, self._on_joined
         )
         exchange_states(meeting_state.encode, meeting_state.decode, meeting_state.MeetingStateError)
         serve_workers_by(self._serve_workers)
         serve_standalone_by(loopback_store)
 
-    def _meeting(self) -> None:
+    def _on_meeting(self) -> None:
         if self._trains():  # a node has come, or left
             self._on(Event.MEETING)
 
-    def _joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
-        """Returns what this node's workers are told."""
-        self._before = None  # by now other nodes' workers have left the store that its process has served
+    def _on_joined(self, handler: "DynamicRendezvousHandler", info: "RendezvousInfo") -> "RendezvousInfo":
+        self._before = None  # other nodes' workers no longer use the store that it served
         self._on(Event.JOINED)
         self._close_round()
         served = served_store(handler)
         if isinstance(served, WorkersStore):
-            return _at(info, served.inner_port)
+            return _with_port(info, served.inner_port)
         if self._key is None or info.bootstrap_store_info is None:
             return info
-        there = info.bootstrap_store_info
-        self._to_workers_store = NearEnd(self._key, there.master_addr, there.master_port)
-        return _at(info, self._to_workers_store.port)
+        remote = info.bootstrap_store_info
+        self._to_workers_store = NearEnd(self._key, remote.master_addr, remote.master_port)
+        return _with_port(info, self._to_workers_store.port)
 
     def _serve_workers(self, handler: "DynamicRendezvousHandler") -> WorkersStore | None:
-        """A round's store where this node serves it; None for torch's own, on all interfaces."""
         if self._key is None and handler.settings.max_nodes > 1:
             return None
         return WorkersStore(None if handler.settings.max_nodes == 1 else self._key)
@@ -107,7 +98,7 @@ class ElasticRendezvous:
         self._to_workers_store = None
 
     def close(self) -> None:
-        """Closes this node's ends of the tunnels."""
+        """Close this node's ends of the tunnels."""
         self._close_round()
         if self._to_store is not None:
             self._to_store.close()
@@ -127,7 +118,7 @@ class ElasticRendezvous:
             params.min_nodes,
             params.max_nodes,
             params.local_addr,
-            # By the loopback's address torch would take this node for the one that serves.
+            # torch would conclude from the loopback address that this node serves the store.
             **{**params.config, "is_host": False},
         )
 
@@ -140,20 +131,18 @@ class ElasticRendezvous:
         handler.get_backend = lambda: BACKEND  # type: ignore[method-assign]  # torchrun compares it with its argument
         handler.shutdown = self.leave  # type: ignore[method-assign]  # torchrun calls it when an agent ends
         waiting = handler.num_nodes_waiting
-        handler.num_nodes_waiting = lambda: self._waiting(waiting, params.endpoint)  # type: ignore[method-assign]
+        handler.num_nodes_waiting = lambda: self._count_waiting(waiting, params.endpoint)  # type: ignore[method-assign]
         self._handler, self._lost_at = handler, None
         return handler
 
-    def _waiting(self, ask: Callable[[], int], endpoint: str) -> int:
-        """How many nodes wait to be taken in: torchrun asks some times a second while its workers train. None as long
-        as the store is gone. StoreAnswersAgainError: it is there again, and empty where it has been started anew.
-        """
+    def _count_waiting(self, count_waiting: Callable[[], int], endpoint: str) -> int:
+        """Torchrun polls this while workers train. StoreAnswersAgainError: a lost store answers again."""
         from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError, RendezvousStateError
 
         now = time.monotonic()
         if self._lost_at is None:
             try:
-                return ask()
+                return count_waiting()
             except (RendezvousConnectionError, RendezvousStateError):
                 self._on(Event.STORE_LOST)
                 self._lost_at = now - POLL_SEC
@@ -164,47 +153,45 @@ class ElasticRendezvous:
         return 0
 
     def leave(self) -> bool:
-        """Takes this node out; False where that was not possible: its heartbeats will be missed."""
+        """Remove this node; False if that failed and the others have to miss its heartbeats."""
         if self._handler is None:
             return False
         handler, self._handler = self._handler, None
         self._before = handler
         try:
             leave_rendezvous(handler, time.monotonic() + _LEAVE_SEC)
-        except Exception as error:  # the store may be gone, and nothing is left to be done about it
-            announce(f"left without a word to the others: {error}")
+        except Exception as error:  # the store may be gone
+            announce(f"left without notifying the others: {error}")
             return False
         return True
 
 
-def _anew(honest: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
-    """`next_rendezvous` with a new store for the workers, announced to all nodes, in every round; `meeting` and
-    `joined` are told before and after; the latter gives what is returned.
+def _with_new_store(original: "NextRendezvous", meeting: Callable[[], None], joined: "Joined") -> "NextRendezvous":
+    """`next_rendezvous` with a new workers' store in every round; `joined` gives the result.
 
-    torch 2.15 opens and announces one only when a node is first of its group for the first time. So a node that joins
-    later waits in vain, and the first one with it (seen: 60 s, both end with 1); and workers started anew find
-    addresses of those before them (seen: "Connection refused", and the job ends).
+    torch 2.15 opens a store only when a node is first of its group for the first time. A node that joins later then
+    waits without effect, and so does the first one (observed: 60 s, both exit with 1), and restarted workers find stale
+    addresses (observed: "Connection refused", and the job ends).
     """
 
     def next_rendezvous(handler: "DynamicRendezvousHandler") -> "RendezvousInfo":
         meeting()
         before = forget_store(handler)
-        info = honest(handler)
-        del before  # not earlier: other nodes' workers may have been at their last checkpoint until now
+        info = original(handler)
+        del before  # not earlier: other nodes' workers may have been writing their last checkpoint
         return joined(handler, info)
 
     return next_rendezvous
 
 
-def _at(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
-    """The same round, the workers' store at a port of the loopback."""
+def _with_port(info: "RendezvousInfo", port: int) -> "RendezvousInfo":
     from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousStoreInfo
 
     return RendezvousInfo(info.store, info.rank, info.world_size, RendezvousStoreInfo(LOOPBACK, port))
 
 
 def get_address(endpoint: str) -> tuple[str, int]:
-    """Host and port of `host:port`.
+    """Split `host:port`.
 
     >>> get_address("[::1]:29400")
     ('::1', 29400)
@@ -214,7 +201,7 @@ def get_address(endpoint: str) -> tuple[str, int]:
 
 
 def why_no_answer(endpoint: str, key: MemberKey | None = None) -> str:
-    """Why nothing takes a connection at `host:port`, with the job's key where there is one; empty where it does."""
+    """Why nothing accepts a connection at `host:port`, with the job's key if given; empty if something does."""
     address = get_address(endpoint)
     if key is not None:
         return why_refused(key, *address)
@@ -226,13 +213,11 @@ def why_no_answer(endpoint: str, key: MemberKey | None = None) -> str:
 
 
 def wait_for_store(endpoint: str, key: MemberKey | None = None, poll_sec: float = POLL_SEC) -> None:
-    """Returns when something listens at `host:port`: a head node may boot later than the workers, and again. Waits for
-    as long as nobody ends the job; says so at first, and then ever more seldom.
-    """
-    began, said = time.monotonic(), 0.0
+    """Wait until the rendezvous store answers, since the head node may boot later; report at doubling intervals."""
+    began, reported_sec = time.monotonic(), 0.0
     while reason := why_no_answer(endpoint, key):
         waited = time.monotonic() - began
-        if waited >= 2 * said:
-            said = max(waited, poll_sec)
+        if waited >= 2 * reported_sec:
+            reported_sec = max(waited, poll_sec)
             announce(f"waiting for the rendezvous store at {endpoint}, {waited:.0f} s so far: {reason}")
         time.sleep(poll_sec)

@@ -1,8 +1,8 @@
-"""The life of a job on one node as a state machine, pure: which state an event leads to, and the exit code at the end.
+"""The life of a job on one node as a pure state machine: the next state for an event, and the exit code.
 
-Waiting is no error: only a signal (a notice, Ctrl-C), the end of the job's hours, of the workers, or of the job for all
-ends it. A lost rendezvous store ends nothing: workers that train go on, and meet anew once a store answers again. What
-an end of the workers means for this node and for the others is `trainer.launch.failures`'.
+Waiting is no error: only a signal, the end of the job's hours, of the workers or of the job for all ends it. If the
+rendezvous store is lost, workers continue and meet anew once one answers. `trainer.launch.failures` decides what a
+worker failure means.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from trainer.core.errors import EXIT_HOURS_OVER, EXIT_INTERRUPTED
 
 
 class State(StrEnum):
-    """Where a job is on this node."""
+    """A job's state on this node."""
 
     WAITING = "waiting for peers"
     TRAINING = "training"
@@ -21,7 +21,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to it."""
+    """An event in a job's life on this node."""
 
     JOINED = "enough nodes have met"
     MEETING = "the workers have ended, and the nodes meet again"
@@ -39,9 +39,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True)
 class Life:
-    """A state; `exit_code` once it is the last one, `rounds` of workers that were started; `out_of_hours`: that is why
-    it stops.
-    """
+    """A state; `exit_code` is set in the last one, `rounds` counts starts of workers."""
 
     state: State = State.WAITING
     exit_code: int | None = None
@@ -49,7 +47,7 @@ class Life:
     out_of_hours: bool = False
 
     def after(self, event: Event, code: int = EXIT_INTERRUPTED) -> "Life":
-        """What `event` makes of it; `code` counts for `Event.ENDED` and `Event.OVER` alone.
+        """The life after `event`; `code` only matters for `Event.ENDED` and `Event.OVER`.
 
         >>> Life().after(Event.TOO_FEW).state, Life().after(Event.SIGNAL).exit_code
         (<State.WAITING: 'waiting for peers'>, 75)
@@ -57,26 +55,26 @@ class Life:
         if self.state is State.ENDED:
             return self
         if event is Event.ENDED:
-            return self._ended(code)
+            return self._end(code)
         if event is Event.HOURS_OVER:
-            return replace(self, out_of_hours=True)._told()
+            return replace(self, out_of_hours=True)._stop()
         if self.state is State.STOPPING:
-            return self  # whatever happens meanwhile, the workers' end decides
+            return self  # the workers' end decides
         if event is Event.SIGNAL:
-            return self._told()
-        if event is Event.OVER:  # who trains knows better
-            return self._ended(code) if self.state is State.WAITING else self
+            return self._stop()
+        if event is Event.OVER:  # a training node ends by its workers
+            return self._end(code) if self.state is State.WAITING else self
         if event is Event.JOINED:
             return replace(self, state=State.TRAINING, rounds=self.rounds + 1)
         if event is Event.STORE_LOST:
             return self
         return replace(self, state=State.WAITING)
 
-    def _told(self) -> "Life":
+    def _stop(self) -> "Life":
         if self.state is State.WAITING:
-            return self._ended(EXIT_INTERRUPTED)
+            return self._end(EXIT_INTERRUPTED)
         return replace(self, state=State.STOPPING)
 
-    def _ended(self, code: int) -> "Life":
-        """A job that is done is done, in its last second too."""
+    def _end(self, code: int) -> "Life":
+        """A job that completes in its last second still counts as done."""
         return replace(self, state=State.ENDED, exit_code=EXIT_HOURS_OVER if self.out_of_hours and code else code)

@@ -1,6 +1,4 @@
-"""What nodes tell each other of their meeting through the store, as strict JSON: torchrun's own is a pickle, by which
-whoever writes into the store runs code on every node.
-"""
+"""Rendezvous state as strict JSON: with torchrun's pickles, a writer to the store could run code on every node."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 MAX_BYTES = 1 << 20
-"""Some thousands of nodes."""
+"""Enough for thousands of nodes."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _YEAR_9999_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -18,11 +16,11 @@ _Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 _TimeUs = Annotated[int, Field(ge=0, lt=_YEAR_9999_US)]
 _Rank = Annotated[int, Field(ge=0, lt=1 << 16)]
 _Node = tuple[Annotated[str, Field(min_length=1, max_length=1024)], _Count, _Count]
-"""Address, process and number within it."""
+"""Address, process and number in it."""
 
 
 class MeetingStateError(ValueError):
-    """What was read is no state of a meeting."""
+    """The content is not a rendezvous state."""
 
 
 class _Meeting(BaseModel):
@@ -41,31 +39,29 @@ class _Meeting(BaseModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        """Every node stands once, and has a heartbeat: torchrun takes both for granted where it removes one."""
-        there = [*(node for node, _ in self.participants), *self.wait_list, *self.redundancy_list]
+        """Every node occurs once and has a heartbeat: torchrun relies on both when it removes one."""
+        nodes = [*(node for node, _ in self.participants), *self.wait_list, *self.redundancy_list]
         beating = [node for node, _ in self.last_heartbeats]
-        if len({*there}) < len(there) or len({*beating}) < len(beating):
-            raise ValueError("a node stands twice")
-        if not {*there} <= {*beating}:
+        if len({*nodes}) < len(nodes) or len({*beating}) < len(beating):
+            raise ValueError("duplicate node")
+        if not {*nodes} <= {*beating}:
             raise ValueError("a node has no heartbeat")
         return self
 
 
 def encode(state: Mapping[str, Any]) -> bytes:
-    """The fields of torchrun's state by their names, nodes as tuples: of the same state the same bytes, since torchrun
-    compares them.
-    """
+    """Encode torchrun's state, nodes as tuples; equal states give equal bytes, since torchrun compares them."""
     deadline = state["deadline"]
     return (
         _Meeting(
             round=state["round"],
             complete=state["complete"],
-            deadline=None if deadline is None else _us(deadline),
+            deadline=None if deadline is None else _to_us(deadline),
             closed=state["closed"],
             participants=tuple(sorted(state["participants"].items())),
             wait_list=tuple(sorted(state["wait_list"])),
             redundancy_list=tuple(sorted(state["redundancy_list"])),
-            last_heartbeats=tuple(sorted((node, _us(at)) for node, at in state["last_heartbeats"].items())),
+            last_heartbeats=tuple(sorted((node, _to_us(at)) for node, at in state["last_heartbeats"].items())),
         )
         .model_dump_json()
         .encode()
@@ -73,7 +69,7 @@ def encode(state: Mapping[str, Any]) -> bytes:
 
 
 def decode(content: bytes) -> dict[str, Any]:
-    """What `encode` was given (MeetingStateError: the bytes are nothing of the kind)."""
+    """Decode what `encode` wrote (MeetingStateError: other content)."""
     if len(content) > MAX_BYTES:
         raise MeetingStateError(f"{len(content)} bytes; up to {MAX_BYTES} are read")
     try:
@@ -84,18 +80,18 @@ def decode(content: bytes) -> dict[str, Any]:
     return {
         "round": read.round,
         "complete": read.complete,
-        "deadline": None if read.deadline is None else _at(read.deadline),
+        "deadline": None if read.deadline is None else _to_datetime(read.deadline),
         "closed": read.closed,
         "participants": dict(read.participants),
         "wait_list": set(read.wait_list),
         "redundancy_list": set(read.redundancy_list),
-        "last_heartbeats": {node: _at(us) for node, us in read.last_heartbeats},
+        "last_heartbeats": {node: _to_datetime(us) for node, us in read.last_heartbeats},
     }
 
 
-def _us(at: datetime) -> int:
+def _to_us(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
 
 
-def _at(us: int) -> datetime:
+def _to_datetime(us: int) -> datetime:
     return _EPOCH + us * _MICROSECOND

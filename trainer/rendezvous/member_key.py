@@ -1,6 +1,4 @@
-"""A job's key: who has it is a member of the job. One PEM file with a private key and its self-signed certificate, the
-same on every node; both sides of a connection show the certificate, and trust no other.
-"""
+"""A job's key: a PEM file with a private key and its self-signed certificate, which nodes show each other."""
 
 import re
 import ssl
@@ -26,7 +24,7 @@ _NO_CHECK_TIME = 0x200000
 
 @dataclass(frozen=True)
 class MemberKey:
-    """What both ends of a connection need, TLS 1.3 and nothing older; `certificate` is DER."""
+    """TLS contexts for both ends, TLS 1.3 only; `certificate` is DER."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -34,55 +32,55 @@ class MemberKey:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """TrainerError: there is none, or it is no key of a job."""
-        text = _text(path)
+        """Read a key (TrainerError: missing or not a job's key)."""
+        text = _read_text(path)
         certificates = _CERTIFICATE.findall(text)
         for what, found in (("private key", _PRIVATE_KEY.findall(text)), ("certificate", certificates)):
             if len(found) != 1:
-                raise _refused(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
+                raise _key_error(path, f"holds {len(found) or 'no'} {what}{'s' * (len(found) > 1)}")
         try:
             return cls(
-                _context(path, ssl.PROTOCOL_TLS_SERVER),
-                _context(path, ssl.PROTOCOL_TLS_CLIENT),
+                _make_context(path, ssl.PROTOCOL_TLS_SERVER),
+                _make_context(path, ssl.PROTOCOL_TLS_CLIENT),
                 ssl.PEM_cert_to_DER_cert(certificates[0]),
             )
         except ssl.SSLError as error:
-            mixed_up = error.reason == "KEY_VALUES_MISMATCH"
-            problem = "key and certificate do not belong together" if mixed_up else f"cannot be read: {error}"
+            is_mismatch = error.reason == "KEY_VALUES_MISMATCH"
+            problem = "key and certificate do not belong together" if is_mismatch else f"cannot be read: {error}"
         except ValueError as error:
             problem = f"cannot be read: {error}"
-        raise _refused(path, problem)
+        raise _key_error(path, problem)
 
     def check(self, peer: bytes | None) -> None:
-        """PermissionError: the certificate that the other side has shown, as DER, is not the job's."""
+        """Raise PermissionError if the peer's certificate (DER) is not the job's."""
         if peer != self.certificate:
             raise PermissionError("another certificate than the job's")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with open_file(path) as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from None
+        raise _key_error(path, error.strerror or str(error)) from None
     if len(content) > _MAX_BYTES:
-        raise _refused(path, "is too long for a key")
+        raise _key_error(path, "is too long for a key")
     return content.decode("ascii", "replace").replace("\r\n", "\n")
 
 
-def _context(path: Path, protocol: int) -> ssl.SSLContext:
+def _make_context(path: Path, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # who has the key is the one that is meant, wherever it is reached
+    context.check_hostname = False  # the key identifies the peer, not its address
     context.verify_mode = ssl.CERT_REQUIRED
-    # A node's clock may be hours off, and a job may outlive any date: the key is the job's for as long as it lasts.
+    # Node clocks may be hours off, and the key is valid for as long as the job lasts.
     context.verify_flags = ssl.VerifyFlags(context.verify_flags | _NO_CHECK_TIME)
-    context.load_cert_chain(path, password="")  # none: OpenSSL would ask for one on the terminal
+    context.load_cert_chain(path, password="")  # otherwise OpenSSL asks for one on the terminal
     context.load_verify_locations(path)
     if protocol == ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0  # every connection shows its certificate
     return context
 
 
-def _refused(path: Path, problem: str) -> TrainerError:
+def _key_error(path: Path, problem: str) -> TrainerError:
     return TrainerError(place=FLAG, problem=problem, value=str(path), allowed=_ALLOWED, fix=f"make one: {_MAKE}")

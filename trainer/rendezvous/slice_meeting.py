@@ -1,4 +1,4 @@
-"""How the hosts of TPU slices meet where `train` is started by hand on each of them, as arguments of trainer.launch."""
+"""Launcher arguments for hosts of TPU slices on which `train` is started by hand."""
 
 from collections.abc import Sequence
 
@@ -6,18 +6,19 @@ from trainer.rendezvous.elastic_rendezvous import BACKEND
 from trainer.rendezvous.member_key import FLAG
 
 KEY_VARIABLE = "GANGWAY_MEMBER_KEY"
-"""The job's key for a run by hand, where no line of a unit has the launcher's own flags: its file."""
+"""Path of the job's key for a run that is started by hand, without the launcher's flags."""
 _PORT = 29400
-"""Of the rendezvous on the first host: torchrun's own default, and that of trainer.launch.rendezvous."""
+"""Port of the rendezvous: the default of torchrun and trainer.launch.rendezvous."""
 
 
 def meeting_argv(
     chips: int, hosts: Sequence[str], num_slices: int = 1, coordinator: str = "", key: str | None = None
 ) -> list[str]:
-    """For one process on each of this host's `chips`; empty for a single device. `hosts`: of this slice, by address, in
-    their order; `coordinator`: the first host of the first slice, where there are several. With a `key`'s file that
-    host has to serve the store already: `python -m trainer.launch.rendezvous --member-key FILE`. Without one torchrun
-    serves it there, to whoever comes.
+    """Launcher arguments for one process per chip of this host; empty for a single device.
+
+    `hosts` are this slice's addresses in order; `coordinator` is the first host of the first slice, if there are
+    several. With a `key` file that host must already serve the store: `python -m trainer.launch.rendezvous --member-key
+    FILE`. Without one torchrun serves it there, to anyone.
     """
     if len(hosts) * num_slices == 1:
         return ["--standalone", f"--nproc-per-node={chips}"] if chips > 1 else []

@@ -1,8 +1,7 @@
-"""Connections that none but the job's nodes can make: a front door takes them by mutual TLS and hands them on to a port
-of the loopback, a near end takes them on the loopback and hands them on to a front door elsewhere.
+"""Connections that only the job's nodes can make, for services without authentication such as torch's TCPStore.
 
-What lies behind a front door has no authentication of its own, as torch's TCPStore. Each end is an event loop in a
-thread: a peer that is slow, silent or hostile keeps nobody else.
+A front door accepts mutual TLS and forwards to a port of the loopback; a near end accepts on the loopback and forwards
+to a remote front door. Each end is an event loop in a thread: a slow or hostile peer blocks no other.
 """
 
 import asyncio
@@ -19,49 +18,44 @@ from trainer.rendezvous.member_key import FLAG, MemberKey
 LOOPBACK = "127.0.0.1"
 HANDSHAKE_SEC = 5.0
 MAX_STRANGERS = 512
-"""Connections at once that have not shown the job's certificate yet: all nodes of a large job come in one moment."""
+"""Concurrent connections without a certificate so far: all nodes of a large job connect at the same moment."""
 MAX_OF_ADDRESS = 32
-"""Of these from one address: a node has a worker for each GPU."""
+"""The same from one address: a node has a worker for each GPU."""
 _WELCOME = b"\x01"
-"""What a front door says first, once it has seen the certificate and reached what it is for: by TLS 1.3 alone a client
-does not hear whether its certificate was taken."""
+"""A front door's first byte, after it accepted the certificate and reached its target: with TLS 1.3 alone a client does
+not learn whether its certificate was accepted."""
 _CHUNK = 1 << 16
 _CLOSE_SEC = 5.0
 _KEEPALIVE = (("TCP_KEEPIDLE", 300), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 10))
-"""A host that is gone is let go, no sooner than workers give a network up (COLLECTIVE_SEC). Names of Linux's."""
+"""Drops a lost host, no sooner than workers do (COLLECTIVE_SEC). Linux's names."""
 
 
-class _Plain:
-    """A connection of the loopback."""
-
+class _PlainStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def read(self, most: int = _CHUNK) -> bytes:
-        """Some bytes; none at the end."""
+        """Some bytes; empty at the end."""
         return await self._reader.read(most)
 
     async def write(self, content: bytes) -> None:
-        """Returns when there is room for more."""
         self._writer.write(content)
         await self._writer.drain()
 
     async def end(self) -> None:
-        """Says that no more is written; reading goes on."""
+        """Close the write side only."""
         self._writer.write_eof()
 
     def close(self, *, at_once: bool = False) -> None:
-        """What is under way still arrives, unless `at_once`."""
+        """Close after pending writes, or without them if `at_once`."""
         if at_once:
             self._writer.transport.abort()
         else:
             self._writer.close()
 
 
-class _Sealed(_Plain):
-    """TLS over a connection of the network. asyncio's own has no half-closed connections, and takes a stranger in
-    before anybody could count it.
-    """
+class _TlsStream(_PlainStream):
+    """TLS over a network connection: asyncio's has no half-closed connections and accepts strangers uncounted."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: MemberKey, *, server: bool
@@ -78,7 +72,7 @@ class _Sealed(_Plain):
                 line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def shake_hands(self) -> None:
-        """OSError: the other side has not the job's key, or has gone."""
+        """OSError: the other side lacks the job's key or disconnected."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -93,7 +87,7 @@ class _Sealed(_Plain):
         self._key.check(self._tls.getpeercert(binary_form=True))
 
     async def read(self, most: int = _CHUNK) -> bytes:
-        """OSError: cut off without a word, as where the other side's process was killed."""
+        """OSError: cut off without a TLS close, as when the peer's process is killed."""
         while True:
             try:
                 return self._tls.read(most)
@@ -107,7 +101,7 @@ class _Sealed(_Plain):
         await self._flush()
 
     async def end(self) -> None:
-        unread = self._incoming.read()  # or unwrap would look in it for the other side's end, and lose what it finds
+        unread = self._incoming.read()  # unwrap would search it for the peer's close and drop the data
         with suppress(ssl.SSLWantReadError):
             self._tls.unwrap()
         self._incoming.write(unread)
@@ -124,35 +118,33 @@ class _Sealed(_Plain):
         self._incoming.write(content)
 
 
-async def _join(one: _Plain, other: _Plain, first: bytes = b"") -> None:
-    """Hands on what either says until both have ended, after `first` for `one` (OSError: one broke, and so does the
-    other).
-    """
+async def _forward(one: _PlainStream, other: _PlainStream, first: bytes = b"") -> None:
+    """Forward both directions until both end, after sending `first` to `one`. OSError: one broke, both are closed."""
 
-    async def hand_on(source: _Plain, target: _Plain) -> None:
+    async def copy(source: _PlainStream, target: _PlainStream) -> None:
         while content := await source.read():
             await target.write(content)
         await target.end()
 
-    whole = False
+    is_complete = False
     try:
         if first:
             await one.write(first)
         async with asyncio.TaskGroup() as both:
-            both.create_task(hand_on(one, other))
-            both.create_task(hand_on(other, one))
-        whole = True
+            both.create_task(copy(one, other))
+            both.create_task(copy(other, one))
+        is_complete = True
     finally:
         for each in (one, other):
-            each.close(at_once=not whole)
+            each.close(at_once=not is_complete)
 
 
-async def _call(key: MemberKey, host: str, port: int) -> _Sealed:
-    """A connection through the front door there (OSError: none, or not to us)."""
+async def _call(key: MemberKey, host: str, port: int) -> _TlsStream:
+    """Connect through a remote front door (OSError: none, or it refuses us)."""
     async with asyncio.timeout(HANDSHAKE_SEC):
         reader, writer = await asyncio.open_connection(host, port)
         try:
-            sealed = _Sealed(reader, writer, key, server=False)
+            sealed = _TlsStream(reader, writer, key, server=False)
             await sealed.shake_hands()
             if await sealed.read(len(_WELCOME)) != _WELCOME:
                 raise ConnectionAbortedError("no front door of ours")
@@ -163,7 +155,7 @@ async def _call(key: MemberKey, host: str, port: int) -> _Sealed:
 
 
 class _End(threading.Thread):
-    """Listens until it is closed, in a daemon thread from the beginning. `listening` is its own from now on."""
+    """Listens in a daemon thread until closed; owns `listening`."""
 
     def __init__(self, key: MemberKey, listening: socket.socket) -> None:
         self.port: int = listening.getsockname()[1]
@@ -171,20 +163,19 @@ class _End(threading.Thread):
         self._key, self._listening = key, listening
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        # The loop holds its tasks weakly: one whose connection has said all and awaits an answer would be in nobody's
-        # hands.
+        # The loop only holds weak references to its tasks.
         self._serving: set[asyncio.Task[object] | None] = set()
         self.start()
 
     def close(self) -> None:
-        """Cuts all its connections off, and listens no more."""
+        """Cut all connections and stop listening."""
         with suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         if threading.current_thread() is not self:
             self.join(_CLOSE_SEC)
 
     def run(self) -> None:
-        """The thread's body."""
+        """Run the event loop."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._listen())
 
@@ -197,84 +188,78 @@ class _End(threading.Thread):
         task = asyncio.current_task()
         self._serving.add(task)
         try:
-            await self._take(reader, writer)
-        except* (OSError, asyncio.CancelledError):  # the latter where this end is closed, and asyncio would log it
+            await self._handle(reader, writer)
+        except* (OSError, asyncio.CancelledError):  # cancelled when this end closes; asyncio would log it
             pass
         finally:
             self._serving.discard(task)
             writer.close()
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raise NotImplementedError
 
 
 class FrontDoor(_End):
-    """Takes connections from the network, of none but the job's nodes, and hands them on to `target`, a port of the
-    loopback.
-    """
+    """Forwards connections of the job's nodes to `target`, a port of the loopback."""
 
     def __init__(self, key: MemberKey, listening: socket.socket, target: int) -> None:
         self._inner_port = target
-        self._strangers: dict[asyncio.StreamWriter, str] = {}  # and their addresses, in the order in which they came
+        self._strangers: dict[asyncio.StreamWriter, str] = {}  # by arrival, with their addresses
         self._members: Counter[str] = Counter()
         super().__init__(key, listening)
 
     def hosts(self) -> set[str]:
-        """Addresses of the nodes that are connected."""
+        """Addresses of the connected nodes."""
         return {host for host, connections in self._members.copy().items() if connections}
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host = _get_host(writer)
         self._make_room(host)
         self._strangers[writer] = host
         try:
             async with asyncio.timeout(HANDSHAKE_SEC):
-                sealed = _Sealed(reader, writer, self._key, server=True)
+                sealed = _TlsStream(reader, writer, self._key, server=True)
                 await sealed.shake_hands()
-                inner = _Plain(*await asyncio.open_connection(LOOPBACK, self._inner_port))
+                inner = _PlainStream(*await asyncio.open_connection(LOOPBACK, self._inner_port))
         finally:
             self._strangers.pop(writer, None)
         self._members[host] += 1
         try:
-            await _join(sealed, inner, _WELCOME)
+            await _forward(sealed, inner, _WELCOME)
         finally:
             self._members[host] -= 1
 
     def _make_room(self, host: str) -> None:
-        """Of too many strangers from one address the oldest goes: one that floods is in its own way. Of too many from
-        all, any of them by lot, but for those of addresses that nodes have come from: who floods from many addresses
-        meets his own, for a node's handshake takes a moment. One that is dropped tries again.
+        """Drop the oldest of too many strangers from one address, or a random one of too many overall. Addresses of
+        known nodes are spared. A flood from many addresses hits mostly itself, since a node's handshake takes a moment.
+        A dropped node tries again.
         """
         own = [writer for writer, other in self._strangers.items() if other == host]
         if len(own) >= MAX_OF_ADDRESS:
-            goes = own[0]
+            dropped = own[0]
         elif len(self._strangers) >= MAX_STRANGERS:
             unknown = [writer for writer, other in self._strangers.items() if other not in self._members]
-            goes = random.choice(unknown or list(self._strangers))
+            dropped = random.choice(unknown or list(self._strangers))
         else:
             return
-        del self._strangers[goes]
-        goes.transport.abort()
+        del self._strangers[dropped]
+        dropped.transport.abort()
 
 
 class NearEnd(_End):
-    """Takes connections of this machine at `port` of the loopback, and hands them on to the front door at `host` and
-    `remote`. One that does not come about there is closed here.
-    """
+    """Forwards connections at `port` of the loopback to the front door at `host` and `remote`."""
 
     def __init__(self, key: MemberKey, host: str, remote: int) -> None:
         self._host, self._remote = host, remote
         super().__init__(key, socket.create_server((LOOPBACK, 0), backlog=1024))
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _join(_Plain(reader, writer), await _call(self._key, self._host, self._remote))
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _forward(_PlainStream(reader, writer), await _call(self._key, self._host, self._remote))
 
 
 def why_refused(key: MemberKey, host: str, port: int) -> str:
-    """Why no front door there takes us; empty where one does. Not by an event loop, which may swallow what a signal's
-    handler raises.
-    """
-    try:
+    """Why no front door accepts us there; empty if one does."""
+    try:  # without an event loop, which may swallow what a signal handler raises
         with (
             socket.create_connection((host, port), timeout=HANDSHAKE_SEC) as line,
             key.client.wrap_socket(line) as sealed,
@@ -283,14 +268,14 @@ def why_refused(key: MemberKey, host: str, port: int) -> str:
             if sealed.recv(len(_WELCOME)) != _WELCOME:
                 return "it answers, and closes the connection"
     except (ssl.SSLError, PermissionError) as error:
-        return f"it has not our {FLAG}, or we not its: {error}"
+        return f"its {FLAG} is not ours: {error}"
     except OSError as error:
         return str(error)
     return ""
 
 
 def listen_everywhere(port: int = 0, address: str = "") -> socket.socket:
-    """A listening socket of an address, or of all, dual-stack where this machine has IPv6 (OSError: no such)."""
+    """A listening socket of an address, or of all, dual-stack if this machine has IPv6 (OSError: no such address)."""
     if not address and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -1,6 +1,4 @@
-"""Stores that are served on the loopback, and the one in which a round's workers find each other: with the job's key
-others reach it by a front door, and nobody else does.
-"""
+"""The store in which a round's workers meet: on the loopback, with an authenticating front door for other nodes."""
 
 import socket
 import weakref
@@ -18,7 +16,7 @@ _TIMEOUT = timedelta(seconds=300)
 
 
 def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
-    """A store that this process serves, at a free port of the loopback."""
+    """A store served by this process at a free port of the loopback."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
 
     listening = socket.create_server((LOOPBACK, 0), backlog=1024)
@@ -36,18 +34,13 @@ def loopback_store(timeout: timedelta = _TIMEOUT) -> "TCPStore":
 def keyed_store(
     key: MemberKey, listening: socket.socket, timeout: timedelta = _TIMEOUT
 ) -> tuple["TCPStore", FrontDoor]:
-    """A store that this process serves on the loopback address, and its authenticating front door at `listening`."""
+    """A store on the loopback and its authenticating front door at `listening`."""
     store = loopback_store(timeout)
     return store, FrontDoor(key, listening, store.port)
 
 
 class WorkersStore:
-    """Of one round, served from here; closes with the last reference to it, as torch's own.
-
-    Attributes:
-        inner_port: of the loopback, for this node's workers.
-        port: for the others, of a front door; without a key there are no others.
-    """
+    """The workers' store of one round, until the last reference; `port` is the front door's for other nodes."""
 
     def __init__(self, key: MemberKey | None) -> None:
         self._store = loopback_store()

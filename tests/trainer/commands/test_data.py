@@ -41,7 +41,7 @@ def test_a_folder_is_prepared_and_told(pictures: Path, tmp_path: Path, capsys: p
         (out / name).write_bytes(b"")
         assert main([*PREPARE, "folder", *flags]) == 0
         said = capsys.readouterr().out
-        assert f"folder: {name} is damaged or gone, and made anew" in said
+        assert f"folder: {name} is damaged or missing and is made again" in said
         assert f"wrote {out}: 3 images" in said
         ShardedImages.open(out)
 

@@ -17,7 +17,7 @@ from trainer.config.editor_schema import config_schema, get_union, settings_sche
 from trainer.config.parts.architectures import ARCHITECTURES
 from trainer.config.parts.losses import LOSSES
 from trainer.config.parts.part import Choice
-from trainer.config.parts.rules import OF_PARTS, first_broken
+from trainer.config.parts.rules import PART_RULES, first_broken
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.schedules import Ramp, Schedules, Steps
@@ -86,7 +86,7 @@ def test_the_schema_accepts_what_the_trainer_does_and_no_more_by_family_and_loss
         config = base.replace(changes)
     except TrainerError:
         unlike = base.model_copy(update=changes)
-        if (broken := first_broken(unlike)) in OF_PARTS:
+        if (broken := first_broken(unlike)) in PART_RULES:
             assert not WHOLE.is_valid(_json(unlike)), broken
             assert not WHOLE.is_valid(_json(unlike, exclude_defaults=True)), broken
         return
@@ -106,7 +106,7 @@ def test_the_rules_of_parts_are_the_unions_own(base: TrainConfig, changes: dict[
             union.validate_python(vars(config))
         except ValidationError as error:
             refused |= {(getattr(config, by), finding["loc"][1]) for finding in error.errors()}
-    broken = {rule.field for rule in OF_PARTS if rule.is_broken(config)}
+    broken = {rule.field for rule in PART_RULES if rule.is_broken(config)}
     assert broken == {field for _, field in refused}
 
 
@@ -123,14 +123,14 @@ def test_every_rule_of_a_part_is_refused_by_both_in_the_same_words(
     for base, changes, *_ in load_module(repo / "tests" / "trainer" / "config" / "test_train_config_rules.py").BROKEN:
         config = base.model_copy(update=changes)
         rule = first_broken(config)
-        if rule not in OF_PARTS:
+        if rule not in PART_RULES:
             continue
         told.add(rule)
         errors = [*WHOLE.iter_errors(_json(config))]
         assert any(rule.allowed.split("--")[0] in error.schema.get("errorMessage", "") for error in errors), changes
         settings = {"preset": base.preset, "settings": _json(config, include=set(changes))}
         assert not SETTINGS.is_valid(settings), changes
-    assert told == set(OF_PARTS)
+    assert told == set(PART_RULES)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trainer.config.network_size import device_gib, discriminator_size, generator_size, largest_unit
 from trainer.config.presets import PRESETS
 from trainer.config.step_memory import (
-    _AT_PEAK,
+    _PEAK_MULTIPLES,
     GIB,
     StepMemory,
     estimate,
@@ -34,7 +34,7 @@ def bytes_of(memory: StepMemory) -> list[float]:
 
 
 def test_every_family_has_its_multiples() -> None:
-    assert set(_AT_PEAK) == set(get_args(TrainConfig.model_fields["architecture"].annotation))
+    assert set(_PEAK_MULTIPLES) == set(get_args(TrainConfig.model_fields["architecture"].annotation))
 
 
 def test_whole_networks_are_whole_on_every_worker() -> None:

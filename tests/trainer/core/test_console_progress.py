@@ -24,7 +24,7 @@ def _run(out: io.StringIO, seconds: int, per_second: int = 50, done: int = 0) ->
 def test_a_log_gets_a_line_every_ten_seconds() -> None:
     lines = _run(io.StringIO(), 25, done=1000).splitlines()
     assert lines == [
-        "faces: going on, 1,000 of 10,000 files are done",
+        "faces: resuming, 1,000 of 10,000 files are done",
         "faces: 1,500 of 10,000 files (15 %), 50/s, 2 min 50 s left",
         "faces: 2,000 of 10,000 files (20 %), 50/s, 2 min 40 s left",
     ]
@@ -50,4 +50,4 @@ def test_slow_and_long_ones_are_told_as_people_would() -> None:
 def test_what_is_made_anew_is_said() -> None:
     out = io.StringIO()
     Progress("faces", 10, out=out).go_on(0, ("00001.npy",))
-    assert out.getvalue() == "faces: 00001.npy is damaged or gone, and made anew\n"
+    assert out.getvalue() == "faces: 00001.npy is damaged or missing and is made again\n"

@@ -112,7 +112,7 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_takes_nothing_is_named_whatever_its_rights_say() -> None:
     with pytest.raises(TrainerError, match=r"--out: /proc takes no new files: ") as caught:
         check_folder(Path("/proc/runs/a"), "--out")
-    assert caught.value.fix == "mend what the system reports, or name another --out"
+    assert caught.value.fix == "fix what the system reports, or name another --out"
 
 
 def test_a_path_that_can_be_no_folder_is_named(tmp_path: Path) -> None:

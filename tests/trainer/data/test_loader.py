@@ -120,6 +120,6 @@ def test_several_threads_read_several_batches_at_once(data: ShardedImages, monke
     loader.read_with(Reading(threads=3, prefetch=2))
     monkeypatch.setattr(ShardedImages, "take", waits)
     for position in (5, 10, 0):
-        loader._promised(position)
+        loader._submit(position)
     assert loader.take(0).pixels.shape == (5, 1, 1, 4)
     loader.close()

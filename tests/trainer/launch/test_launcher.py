@@ -88,7 +88,7 @@ def test_a_job_that_waits_for_peers_ends_with_its_hours(start: Callable[..., Any
     argv = ("--rdzv-backend=gangway", "--rdzv-endpoint=127.0.0.1:9", "--nnodes=2", "-m", "trainer", "presets")
     code, text = start("-m", "trainer.launch", "--max-hours=0.0005", *argv).finish()
     assert code == 6, text
-    assert "gangway: max-hours: saving and leaving" in text
+    assert "gangway: max-hours: saving and stopping" in text
     assert "the job's hours are over: ended, exit code 6" in text
 
 

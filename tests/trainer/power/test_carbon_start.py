@@ -220,7 +220,7 @@ def test_a_signal_ends_the_wait_and_handlers_are_put_back(capsys: pytest.Capture
 
     assert wait(asked(), Clock().now, lambda *_: GRID, pause) is None
     assert signal.getsignal(signal.SIGTERM) is before
-    assert "the same command waits on" in capsys.readouterr().err
+    assert "run the same command to wait again" in capsys.readouterr().err
 
 
 def test_the_condition_is_read() -> None:
@@ -328,7 +328,7 @@ def test_sigterm_while_waiting_is_an_interruption(start: Callable[..., Any], tmp
     command.process.send_signal(signal.SIGTERM)
     code, text = command.finish()
     assert code == 75, text
-    assert "told to stop while waiting" in text
+    assert "stopped while waiting" in text
 
 
 @pytest.mark.slow

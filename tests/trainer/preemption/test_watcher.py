@@ -49,7 +49,7 @@ def test_a_line_is_a_kind_and_the_clouds_own_words_for_the_time(held: Path) -> N
 def test_a_file_that_nobody_writes_says_nothing(held: Path) -> None:
     held.write_text("spot-interruption\n")
     os.utime(held, (1, 1))
-    with pytest.raises(OSError, match="nobody has written it for 60 s"):
+    with pytest.raises(OSError, match="not written for 60 s"):
         list(NoticesFile(held).poll())
     held.unlink()
     with pytest.raises(OSError, match="held"):
@@ -74,8 +74,8 @@ def test_an_interruption_stops_the_launcher_once(
     assert signals == [(os.getpid(), signal.SIGTERM)]
     assert [notice.kind for notice in read_notices(path)] == ["rebalance", "spot-interruption"]
     assert capsys.readouterr().err.splitlines() == [
-        "gangway: rebalance at 2026-11-21T08:00:00Z: saving once, and going on",
-        "gangway: spot-interruption at 2026-11-21T08:22:00Z: saving and leaving",
+        "gangway: rebalance at 2026-11-21T08:00:00Z: saving once and continuing",
+        "gangway: spot-interruption at 2026-11-21T08:22:00Z: saving and stopping",
     ]
 
 

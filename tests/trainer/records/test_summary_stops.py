@@ -59,7 +59,7 @@ def test_what_an_older_or_damaged_diary_does_not_say_is_absent() -> None:
     told = {**STOPPED, "stop_sec": None}
     (stop,) = interruptions({0: _session(0, 2, "interrupt")}, [], [SAVED[0], told])
     assert stop.lost_sec.source == "not resumed yet"
-    assert stop.save_sec.source == "the line that tells of the checkpoint is lost"
+    assert stop.save_sec.source == "the checkpoint's line is lost"
     assert stop.stop_sec.source == "the session did not say"
     begun = _line(1, 180, 640, event="resume")
     sessions = {0: _session(0, 2, "interrupt"), 1: _session(3, 4, "done")}

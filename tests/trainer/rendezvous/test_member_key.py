@@ -52,7 +52,7 @@ def test_what_is_no_key_is_refused(kind: str, job_pem: Path, other_pem: Path, tm
 def test_a_missing_and_an_unreadable_file_are_named(job_pem: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=rf"No such file or directory[\s\S]*{tmp_path}"):
         MemberKey.read(tmp_path / "job.pem")
-    with pytest.raises(TrainerError, match="Is a directory"):
+    with pytest.raises(TrainerError, match="it is a folder"):
         MemberKey.read(tmp_path)
 
 

@@ -341,7 +341,7 @@ def test_a_server_without_the_key_hears_nothing(stack: ExitStack, key: MemberKey
     assert until(lambda: len(heard) == 2)
     assert not any(b"secret" in content for content in heard)
     assert inner.connections == 0
-    assert "it has not our --member-key, or we not its" in why_refused(key, LOOPBACK, door.port)
+    assert "its --member-key is not ours" in why_refused(key, LOOPBACK, door.port)
 
 
 @pytest.mark.slow

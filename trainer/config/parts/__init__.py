@@ -1,1 +1,1 @@
-"""What TrainConfig is made of: its fields, which of them belong to an architecture or a loss, and rules on several."""
+"""Parts of TrainConfig: fields, choices by architecture and loss, and rules on several fields."""

@@ -1,7 +1,4 @@
-"""Every field of TrainConfig: its type, bounds and default, and what it is in one sentence. Imports no torch.
-
-Which of them belong to one architecture or one loss is told by trainer.config.parts.architectures and losses.
-"""
+"""Every field of TrainConfig: type, bounds, default and one sentence. No torch."""
 
 import re
 from typing import Annotated, Literal
@@ -16,34 +13,31 @@ from trainer.config.values.strict_numbers import Written
 from trainer.core.errors import broken_rule
 
 AUGMENTATIONS = ("color", "translation", "cutout")
-"""Parts a DiffAugment policy may be made of."""
+"""Parts of a DiffAugment policy."""
 SELF_PREPARED = ("digits", "photos", "day-dusk", "clips")
-"""Data sets that ship in Python packages, so that a run without data prepares its own."""
+"""Data sets that ship in Python packages, so that a run can prepare them itself."""
 RESOLUTIONS = (16, 32, 64, 128, 256, 512)
-"""That the networks make: 4 pixels, doubled."""
+"""Resolutions of the networks: 4 pixels, doubled."""
 _WIDEST, _LARGEST_BATCH = 1 << 16, 1 << 20
-"""Far beyond what anybody trains with; whatever is below can be added up, and refused where memory has no room."""
+"""Far beyond practice; sizes below do not overflow and can be refused for lack of memory."""
 MOST_KIMG = 1e9
-"""A million million images: 40,000 times StyleGAN2's 25,000 kimg. What is longer is a slip."""
+"""10^12 images: 40,000 times StyleGAN2's 25,000 kimg. Longer runs are typing errors."""
 _R3GAN_FULL_WIDTH: Literal[32] = 32
 _R3GAN_GROUP = 16
-"""Both of most of its authors' presets."""
+"""Values of most of the authors' presets."""
 FOLDER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-"""Of a preset's name, which is its run's folder too."""
+"""Pattern of a preset's name, which is also its run's folder."""
 
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 FromText = BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)
-"""A flag's value is text, which pydantic takes for a number, but not for one of a few."""
+"""Flags are text, which pydantic converts to numbers, but not to literals."""
 Frames = Annotated[Literal[1, 2, 4, 8, 16, 32, 64], FromText]
 FullWidthUpTo = Annotated[Literal[16, 32, 64, 128, 256, 512], FromText]
 GroupWidth = Annotated[int, Field(ge=1, le=_WIDEST)]
 GroupSize = Annotated[int, Field(ge=0, le=_LARGEST_BATCH)]
-
-
-def _by_commas(value: object) -> object:
-    return [name for name in value.split(",") if name] if isinstance(value, str) else value
+SplitNames = BeforeValidator(lambda value: list(filter(None, value.split(","))) if isinstance(value, str) else value)
 
 
 class ConfigFields(Written):
@@ -162,7 +156,7 @@ class ConfigFields(Written):
     schedules: SchedulesField = Schedules()
     segments: SegmentsField = ()
     layer_rates: LayerRatesField = ()
-    freeze: Annotated[tuple[str, ...], BeforeValidator(_by_commas)] = ()
+    freeze: Annotated[tuple[str, ...], SplitNames] = ()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_kimg: Positive = 20.0
     keep_checkpoints: int = Field(default=3, ge=2)
@@ -207,5 +201,5 @@ class ConfigFields(Written):
 
     @property
     def group(self) -> int:
-        """Images of a batch that stay on one worker and in one micro-batch: minibatch_std's, or 1."""
+        """Images that stay together on one worker and in one micro-batch: minibatch_std's, or 1."""
         return self.minibatch_std or 1

@@ -1,4 +1,4 @@
-"""What goes with each loss: fields of its own, and what others may be with it."""
+"""Fields and limits of each loss."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,4 @@
-"""Which values of a configuration go together: what follows from its architecture and its loss, and rules on several
-fields that no one word decides.
-"""
+"""Rules on several fields: those that follow from architecture and loss, and others."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import gcd
@@ -13,9 +11,7 @@ from trainer.config.parts.part import Choice, Narrower, PartField
 
 
 class Rule(NamedTuple):
-    """One rule: `field` is what the message names, `allowed` what would have been accepted, `fix` mends it; made of the
-    values where one of them has to change a little.
-    """
+    """One rule: the `field` to report, the `allowed` values, and a `fix`, which may depend on the configuration."""
 
     field: str
     is_broken: Callable[[ConfigFields], bool]
@@ -23,41 +19,38 @@ class Rule(NamedTuple):
     fix: str | Callable[[ConfigFields], str]
 
     def advice(self, config: ConfigFields) -> str:
-        """The fix, for this configuration."""
+        """The fix for this configuration."""
         return self.fix if isinstance(self.fix, str) else self.fix(config)
 
 
 def _divisor(config: ConfigFields) -> int:
-    """The divisor of batch_size nearest to batch_gpu; of two the larger."""
     batch = config.batch_size
     divisors = (each for each in range(1, batch + 1) if batch % each == 0)
-    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))
+    return min(divisors, key=lambda each: (abs(each - config.batch_gpu), -each))  # the nearest; the larger of two
 
 
 def _r3gan_step(config: ConfigFields) -> int:
-    """What r3gan's widths are multiples of: where it is narrowest, twice the width has to be whole groups."""
+    """Widths of r3gan are multiples of this: at the narrowest, twice the width must be whole groups."""
     narrowed = max(1, config.resolution // config.full_width_up_to)
     return narrowed * (config.group_width // gcd(config.group_width, 2))
 
 
-def _of_groups(config: ConfigFields, width: int) -> int:
-    """The width nearest to `width` that r3gan's convolutions take."""
+def _nearest_width(config: ConfigFields, width: int) -> int:
     step = _r3gan_step(config)
     return max(step, round(width / step) * step)
 
 
-def _of_choice(choice: Choice) -> Iterator[Rule]:
-    """A rule for each field that is narrower with some words, and for what is said of it with them."""
+def _choice_rules(choice: Choice) -> Iterator[Rule]:
     narrower: dict[tuple[str, Narrower], dict[str, PartField]] = {}
     for word, fields in choice.fields.items():
         for name, field in fields.items():
             if field.narrower:
                 narrower.setdefault((name, field.narrower), {})[word] = field
     for (name, (allowed, fix)), with_word in narrower.items():
-        yield Rule(name, _is_refused(choice.by, name, with_word), allowed, fix)
+        yield Rule(name, _refuses(choice.by, name, with_word), allowed, fix)
 
 
-def _is_refused(by: str, name: str, with_word: Mapping[str, PartField]) -> Callable[[ConfigFields], bool]:
+def _refuses(by: str, name: str, with_word: Mapping[str, PartField]) -> Callable[[ConfigFields], bool]:
     def is_broken(config: ConfigFields) -> bool:
         word = getattr(config, by)
         return word in with_word and not with_word[word].takes(getattr(config, name))
@@ -66,36 +59,35 @@ def _is_refused(by: str, name: str, with_word: Mapping[str, PartField]) -> Calla
 
 
 PIPELINED = ("resnet", "r3gan")
-"""Architectures whose generators can be divided over two workers."""
+"""Architectures whose generators can be split over two workers."""
 _NO_PIPELINE = "--pipeline-stages 1"
 
 
-def _in_pipeline(field: str, is_wrong: Callable[[ConfigFields], bool], allowed: str) -> Rule:
-    """What does not go with a pipeline of two stages."""
+def _pipeline_rule(field: str, is_wrong: Callable[[ConfigFields], bool], allowed: str) -> Rule:
     return Rule(field, lambda c: c.pipeline_stages > 1 and is_wrong(c), allowed, _NO_PIPELINE)
 
 
-_IN_PIPELINE = (
-    _in_pipeline(
+_PIPELINE_RULES = (
+    _pipeline_rule(
         "pipeline_stages",
         lambda c: c.architecture not in PIPELINED,
         f"1 but for {' and '.join(PIPELINED)}, whose generators are rows of units",
     ),
-    _in_pipeline("shard", lambda c: c.shard != "ddp", "ddp in a pipeline, which divides the networks already"),
-    _in_pipeline("backend", lambda c: c.backend == "xla", "auto, gloo or nccl in a pipeline"),
-    _in_pipeline("precision", lambda c: c.precision == "fp16", "fp32 or bf16 in a pipeline"),
-    _in_pipeline("compile", lambda c: c.compile == "on", "off or auto in a pipeline, which runs uncompiled"),
-    _in_pipeline("step_graph", lambda c: c.step_graph == "on", "off or auto in a pipeline"),
-    _in_pipeline("freeze", lambda c: bool(c.freeze), "none in a pipeline"),
-    _in_pipeline(
+    _pipeline_rule("shard", lambda c: c.shard != "ddp", "ddp in a pipeline, which divides the networks already"),
+    _pipeline_rule("backend", lambda c: c.backend == "xla", "auto, gloo or nccl in a pipeline"),
+    _pipeline_rule("precision", lambda c: c.precision == "fp16", "fp32 or bf16 in a pipeline"),
+    _pipeline_rule("compile", lambda c: c.compile == "on", "off or auto in a pipeline, which runs uncompiled"),
+    _pipeline_rule("step_graph", lambda c: c.step_graph == "on", "off or auto in a pipeline"),
+    _pipeline_rule("freeze", lambda c: bool(c.freeze), "none in a pipeline"),
+    _pipeline_rule(
         "segments",
         lambda c: any(each.workers is not None or each.precision is not None for each in c.segments),
         "segments without workers and precision in a pipeline",
     ),
 )
 
-_ON_SEVERAL = (
-    *_IN_PIPELINE,
+_FIELD_RULES = (
+    *_PIPELINE_RULES,
     Rule(
         "frames",
         lambda c: c.frames > c.resolution,
@@ -136,13 +128,13 @@ _ON_SEVERAL = (
         "ngf",
         lambda c: c.architecture == "r3gan" and c.ngf % _r3gan_step(c) > 0,
         "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
-        lambda c: f"--ngf {_of_groups(c, c.ngf)}",
+        lambda c: f"--ngf {_nearest_width(c, c.ngf)}",
     ),
     Rule(
         "ndf",
         lambda c: c.architecture == "r3gan" and c.ndf % _r3gan_step(c) > 0,
         "for r3gan a multiple of half of group_width, and of as much again with each doubling above full_width_up_to",
-        lambda c: f"--ndf {_of_groups(c, c.ndf)}",
+        lambda c: f"--ndf {_nearest_width(c, c.ndf)}",
     ),
     Rule(
         "ada_target",
@@ -229,12 +221,12 @@ _ON_SEVERAL = (
         "--metrics fd-enl0 --metrics-kimg 20, for example; or --metrics none --metrics-kimg 0",
     ),
 )
-OF_PARTS = (*_of_choice(ARCHITECTURES), *_of_choice(LOSSES))
-"""What follows from an architecture and from a loss."""
-RULES = (*OF_PARTS, *_ON_SEVERAL)
-"""In the order in which they are told: one at a time."""
+PART_RULES = (*_choice_rules(ARCHITECTURES), *_choice_rules(LOSSES))
+"""Rules that follow from architecture and loss."""
+RULES = (*PART_RULES, *_FIELD_RULES)
+"""In the order of reporting; only the first broken one is reported."""
 
 
 def first_broken(config: ConfigFields) -> Rule | None:
-    """The first rule that the configuration breaks; None where all its values go together."""
+    """The first broken rule, None if there is none."""
     return next((rule for rule in RULES if rule.is_broken(config)), None)

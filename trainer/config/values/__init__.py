@@ -1,1 +1,1 @@
-"""Value types of the configuration: numbers, schedules, segments, names of metrics, learning rates per layer."""
+"""Value types of the configuration: numbers, schedules, segments, metric names, layer rates."""

@@ -1,12 +1,12 @@
-"""What the trainer knows of accelerators by their names: peaks, and who computes bfloat16. Imports no torch."""
+"""Accelerators by name: peaks, and support of bfloat16. No torch."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 WITHOUT_BF16 = frozenset({"K80", "M60", "P4", "P40", "P100", "V100", "T4", "T4G"})
-"""NVIDIA's GPUs below compute capability 8.0, with which bfloat16 came (CUDA programming guide, arithmetic
-instructions): libraries refuse it there, or do it slowly in other instructions."""
+"""NVIDIA's GPUs below compute capability 8.0, the first with bfloat16 (CUDA programming guide, arithmetic
+instructions): libraries refuse it there or emulate it slowly."""
 PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "T4": {"fp32": 8.1, "fp16": 65},
@@ -22,18 +22,18 @@ PEAK_TFLOPS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "MI300X": {"fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1307.4},
     }
 )
-"""TFLOP/s by device and number format; a device is looked up by the words of its name, longer entries first."""
+"""TFLOP/s by device and number format; devices are found by the words of their name, longer entries first."""
 
 
 class Peak(NamedTuple):
-    """Of one device, dense; `name` as in `PEAK_TFLOPS`."""
+    """Dense peak of one device; `name` as in `PEAK_TFLOPS`."""
 
     name: str
     tflops: float
 
 
 def find_peak(device: str, precision: str) -> Peak | None:
-    """Of "NVIDIA H100 80GB HBM3", say, or "H100-NVL"; `precision` is fp32, tf32, bf16 or fp16. None: not published."""
+    """The peak of "NVIDIA H100 80GB HBM3" or "H100-NVL" in fp32, tf32, bf16 or fp16; None if unpublished."""
     words = set(device.replace("-", " ").split())
     for name in sorted(PEAK_TFLOPS, key=len, reverse=True):
         if set(name.split()) <= words and precision in PEAK_TFLOPS[name]:

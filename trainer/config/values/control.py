@@ -1,7 +1,6 @@
-"""What a user may ask of the controller that changes what a run uses while it trains: policy, objective, bounds.
-Imports no torch.
+"""What a user may ask of the controller: policy, objective, bounds. No torch.
 
-    controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
+controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads: [1, 4], batch_size: [64, 512]}}
 """
 
 from collections.abc import Mapping
@@ -18,20 +17,20 @@ Mode = Literal["observe", "act"]
 Objective = Literal["time", "cost", "energy", "carbon"]
 Precision = Literal["fp32", "bf16", "fp16"]
 SWITCH_FILE = "controller-off"
-"""In the run's directory: while it is there, nothing is decided (`python -m trainer control off`)."""
+"""While this file is in the run's directory, nothing is decided (`python -m trainer control off`)."""
 JUDGE = "judge"
-"""Who undoes, as decisions call it."""
+"""The policy of decisions that undo others."""
 Least = Annotated[int, Field(ge=1), NoTrue]
 Range = tuple[Least, Least]
 _Few = Annotated[int, Field(ge=1, le=1024), NoTrue]
 FewRange = tuple[_Few, _Few]
-"""Of what a worker has in its process: no machine has cores for more."""
+"""Threads or batches of one worker."""
 RANGES = ("loader_threads", "prefetch", "threads", "batch_gpu", "batch_size", "nodes")
 """Bounds that are [least, most]."""
 UNITS: Mapping[Objective, str] = MappingProxyType(
     {"time": "images/s", "cost": "images/USD", "energy": "images/J", "carbon": "images/gCO2e"}
 )
-"""What each objective makes more of."""
+"""What each objective maximises."""
 
 
 class Bounds(Written):
@@ -104,5 +103,5 @@ class ControlSettings(Written):
 
     @property
     def choice(self) -> str:
-        """Who decides for what, in words."""
+        """Policy, objective and mode in words."""
         return f"{self.policy} for {self.objective}, {self.mode}"

@@ -1,14 +1,14 @@
-"""The trainer's advice, which speaks of its command line's flags, in the words of a file that holds the fields."""
+"""Translate advice about command-line flags to fields of a file."""
 
 import re
 
-# A flag with its value; words that can only belong to the sentence around it are none.
+# A flag with its value, which is no word of the surrounding sentence.
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?: (?!that\b|and\b|or\b|--)([\w.][\w.-]*))?")
 _NEIGHBOURS = re.compile(r"(\b\w+: [\w.-]+) (?=\w+: )")
 
 
 def as_keys(text: str) -> str:
-    """`text` with fields in place of flags.
+    """Replace flags by fields.
 
     >>> as_keys("--r1-gamma 0, or --loss wgan-gp; a --batch-gpu that divides --batch-size")
     'r1_gamma: 0, or loss: wgan-gp; a batch_gpu that divides batch_size'

@@ -1,4 +1,4 @@
-"""Step sizes of single layers, as factors of their network's. Imports no torch.
+"""Step sizes of single layers, as factors of their network's. No torch.
 
 layer_rates: [{layers: "generator.first.*", lr_factor: 0.01}]
 """

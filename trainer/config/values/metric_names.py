@@ -1,4 +1,4 @@
-"""Which metrics there are, by the names that people write by commas; what each is in one line. No torch."""
+"""Metrics by name, with one line on each. No torch."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -7,21 +7,19 @@ from trainer.core.errors import broken_rule, nearest
 
 NONE = "none"
 DIGITS_RECOGNISED, DIGIT_CLASSES = "digits recognised", "digit classes"
-"""The two values of digits-classes, as they are called in run.json."""
+"""The two values of digits-classes in run.json."""
 FD_ENL0 = "FD-ENL0"
-"""The value of fd-enl0, likewise."""
-_OF_NEIGHBOURS, _OF_SPLITS = 6, 10
+"""The value of fd-enl0 in run.json."""
+_FEWEST_FOR_NEIGHBOURS, _FEWEST_FOR_SPLITS = 6, 10
 
 
 def of_frames(value: str) -> str:
-    """What a distance between images is called where it is one between single frames of video."""
+    """The name of an image distance between single frames of video."""
     return f"{value}-frames"
 
 
 def parse_names(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The names in a text; nothing for "none". PydanticCustomError, a `broken_rule`: an unknown name, with the nearest
-    one, or one that comes twice.
-    """
+    """Names in a text; none for "none" (`broken_rule`: an unknown name, with the nearest one, or a duplicate)."""
     names = tuple(name.strip() for name in text.split(","))
     if NONE in names:
         if len(names) > 1:
@@ -51,19 +49,19 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "digits-classes": "share of digits recognised and digits present, own classifier, never an Inception Score",
     }
 )
-"""One line on each metric, by its name on the command line and in the configuration."""
+"""One line on each metric, by its name in flags and configuration."""
 
 FEWEST_IMAGES: Mapping[str, int] = MappingProxyType(
     {
         **dict.fromkeys(METRICS, 2),
-        **dict.fromkeys(("precision-recall", "precision-recall-enl0"), _OF_NEIGHBOURS),
-        "is": _OF_SPLITS,
+        **dict.fromkeys(("precision-recall", "precision-recall-enl0"), _FEWEST_FOR_NEIGHBOURS),
+        "is": _FEWEST_FOR_SPLITS,
         "digits-classes": 1,
     }
 )
-"""Images of each side without which a metric has no value."""
+"""Minimum of reals and of fakes for a metric."""
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Names from a comma-separated list, each once; nothing for "none". PydanticCustomError as `listed`."""
+    """Metric names in a text, as `parse_names`."""
     return parse_names(text, METRICS)

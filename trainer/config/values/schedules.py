@@ -1,4 +1,4 @@
-"""Values that change in the course of a run, as functions of the images seen. Imports no torch.
+"""Values that change during a run, as functions of the images seen. No torch.
 
 schedules:
   lr_g: {from: 2e-4, to: 5e-5, over_kimg: 20000, shape: cosine, then: hold}
@@ -43,23 +43,23 @@ class Ramp(_Schedule):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Its ends, between which all others lie."""
+        """Both ends; all other values are between them."""
         return self.start, self.to
 
     @property
     def covers_kimg(self) -> float:
-        """Thousands of images that it says something about; infinite where it holds its last value."""
+        """Length in thousands of images; infinite if it holds its last value."""
         return math.inf if self.then == "hold" else self.after_kimg + self.over_kimg
 
     def at(self, images: int) -> float:
-        """The value of the step that begins after so many images."""
+        """The value of the step after so many images."""
         share = min(1.0, max(0.0, (images / 1000 - self.after_kimg) / self.over_kimg))
         if self.shape == "cosine":
             share = 1 - 0.5 * (1 + math.cos(math.pi * share))
         return self.start + share * (self.to - self.start)
 
     def scaled(self, factor: float) -> Self:
-        """The same with all values times a factor."""
+        """The same times a factor."""
         return self.model_copy(update={"start": self.start * factor, "to": self.to * factor})
 
 
@@ -83,15 +83,15 @@ class Steps(_Schedule):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """All of them."""
+        """All values."""
         return tuple(value for _, value in self.steps)
 
     def at(self, images: int) -> float:
-        """The value of the step that begins after so many images."""
+        """The value of the step after so many images."""
         return [value for kimg, value in self.steps if kimg * 1000 <= images][-1]
 
     def scaled(self, factor: float) -> Self:
-        """The same with all values times a factor."""
+        """The same times a factor."""
         return self.model_copy(update={"steps": tuple((kimg, value * factor) for kimg, value in self.steps)})
 
 
@@ -104,7 +104,7 @@ Schedule = Annotated[Annotated[Ramp, Tag(Ramp.__name__)] | Annotated[Steps, Tag(
 
 
 def from_text(value: object) -> object:
-    """What a flag's value says, which is JSON in a text; anything else as it is."""
+    """Parse a flag's JSON; other values as they are."""
     if not isinstance(value, str) or not value.strip():
         return value
     try:
@@ -136,7 +136,7 @@ class Schedules(_Schedule):
 
     @property
     def given(self) -> dict[str, Ramp | Steps]:
-        """Those that there are, by name."""
+        """The set schedules by name."""
         found = ((name, getattr(self, name)) for name in type(self).model_fields)
         return {name: schedule for name, schedule in found if schedule is not None}
 
@@ -157,7 +157,7 @@ _ALLOWED: Mapping[str, tuple[Callable[[float], bool], str]] = MappingProxyType(
 
 
 class Misfit(NamedTuple):
-    """Why a schedule cannot be: of which value, what it says, what is allowed, and what mends it."""
+    """Why a schedule is invalid: field, value, allowed values and fix."""
 
     name: str
     value: object
@@ -166,9 +166,7 @@ class Misfit(NamedTuple):
 
 
 def misfit(schedules: Schedules, kimg: float, plain: Mapping[str, float]) -> Misfit | None:
-    """The first schedule that says what it cannot, or ends before a run of so many thousand images; None where all are
-    right. `plain` are the values of fields of the same names: they must not say something else.
-    """
+    """The first schedule that is invalid, shorter than `kimg` or contradicts its field's `plain` value, if any."""
     for name, schedule in schedules.given.items():
         fits, allowed = _ALLOWED[name]
         if wrong := [value for value in schedule.values if not fits(value)]:

@@ -1,10 +1,10 @@
-"""A run as a list of segments, in each of which batch, precision and workers stay as they are. Imports no torch.
+"""A run as a list of segments with constant batch, precision and workers. No torch.
 
     segments:
       - {from_image: 200000, batch_size: 256, lr_factor: 2}
       - {from_image: 800000, precision: bf16, workers: 8}
 
-What a segment does not name stays as in the one before; the first begins with the configuration's own fields.
+A segment inherits what it does not set from the previous one; the first from the configuration's fields.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ SegmentsField = Annotated[tuple[Segment, ...], BeforeValidator(from_text)]
 
 
 class Values(NamedTuple):
-    """What one segment has, the ones before it taken into account; `number` is its place in the configuration's list,
-    None for what is before the first of them. `workers` is None for any, else `workers_of` the segment that named them.
+    """One segment's values with inherited ones. `number` is its index in the list, None before the first; `workers`
+    None means any number, else set by segment `workers_of`.
     """
 
     number: int | None
@@ -56,12 +56,12 @@ class Values(NamedTuple):
     workers_of: int | None = None
 
     def changes(self) -> dict[str, Any]:
-        """The fields of TrainConfig that it sets as they are."""
+        """The fields of TrainConfig that it sets directly."""
         return {name: getattr(self, name) for name in ("batch_size", "batch_gpu", "precision")}
 
 
-class Unserved(NamedTuple):
-    """Why the workers planned for a segment cannot share its batch; `place` is what to change: segments.0.workers."""
+class WorkersMisfit(NamedTuple):
+    """Why the planned workers cannot share a segment's batch; `place` is what to change: segments.0.workers."""
 
     place: str
     value: int
@@ -69,10 +69,8 @@ class Unserved(NamedTuple):
     fix: str
 
 
-def unserved(values: Values, group: int, *, equal_shares: bool) -> Unserved | None:
-    """What is wrong with a segment's workers, of which each needs images, or whole groups of them; None where nothing
-    is. `equal_shares` as in TrainConfig.check_workers.
-    """
+def workers_misfit(values: Values, group: int, *, equal_shares: bool) -> WorkersMisfit | None:
+    """What is wrong with a segment's planned workers, which need images or whole groups; None if nothing."""
     workers, size = values.workers, values.batch_size
     if workers is None:
         return None
@@ -82,7 +80,8 @@ def unserved(values: Values, group: int, *, equal_shares: bool) -> Unserved | No
         one = "image of a step" if group == 1 else f"group of {group} images (minibatch_std)"
         why = f"each worker needs {'an' if group == 1 else 'a'} {one}"
     elif equal_shares and size % (workers * group):
-        most, images = _largest_divisor(groups, workers), f"a multiple of {workers * group}"
+        most = max(each for each in range(1, workers + 1) if groups % each == 0)
+        images = f"a multiple of {workers * group}"
         why = "XLA's workers all have the same share"
     else:
         return None
@@ -90,19 +89,15 @@ def unserved(values: Values, group: int, *, equal_shares: bool) -> Unserved | No
         named = f"segments.{values.workers_of}"
         allowed = f"{images} with the {workers} workers of {named}: {why}"
         fix = f'"workers": {most} in this segment, or 0 for any number; or a larger batch_size'
-        return Unserved(f"segments.{values.number}.batch_size", size, allowed, fix)
+        return WorkersMisfit(f"segments.{values.number}.batch_size", size, allowed, fix)
     amount = "at most" if workers > groups else "such as"
     bound = f"the segment's batch_size, {size}" if group == 1 and workers > groups else f"{most}, of a batch of {size}"
     fix = f'"workers": {most}, or a larger batch_size'
-    return Unserved(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
+    return WorkersMisfit(f"segments.{values.number}.workers", workers, f"{amount} {bound}: {why}", fix)
 
 
-def _largest_divisor(whole: int, up_to: int) -> int:
-    return max(each for each in range(1, up_to + 1) if whole % each == 0)
-
-
-def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
-    """Every segment's values, from the first image on. A segment that begins with the run takes `first`'s place."""
+def resolve(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
+    """Every segment's values in order. A segment that starts with the run replaces `first`."""
     values = first
     for number, segment in enumerate(segments):
         if segment.from_image > values.from_image or number > 0:
@@ -119,14 +114,14 @@ def in_turn(first: Values, segments: Sequence[Segment]) -> Iterator[Values]:
 
 
 class Span(NamedTuple):
-    """A part of a run: images shown before it, and at its end."""
+    """A part of a run, in images shown."""
 
     first: float
     end: float
 
 
 class Bounds(NamedTuple):
-    """Where a segment really begins and ends, in images shown, and the steps made before it."""
+    """Actual bounds of a segment in images shown, and the steps before it."""
 
     first: int
     end: int
@@ -134,9 +129,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(planned: Sequence[Values], d_steps: int, goal: int) -> list[Bounds]:
-    """Of each segment that a run reaches that ends with the first whole step from `goal` images on. One is empty where
-    the step before it ran beyond all of it.
-    """
+    """Bounds of each segment until the first whole step from `goal` on; empty if the step before ran past its end."""
     found, images, step = list[Bounds](), 0, 0
     for number, values in enumerate(planned):
         is_last = number + 1 == len(planned)

@@ -1,6 +1,4 @@
-"""The base of what people write in a configuration: frozen, without unknown keys, in which true is no number.
-Imports no torch.
-"""
+"""The base of configuration models: frozen, without unknown keys, true is not a number. No torch."""
 
 from collections.abc import Iterator
 from types import UnionType
@@ -11,7 +9,6 @@ from pydantic_core import PydanticKnownError
 
 
 def _numbers(kind: Any) -> Iterator[Any]:
-    """The kinds of number that an annotation takes, and the numbers where it takes a few."""
     if kind in (int, float) or type(kind) is int:
         yield kind
     elif get_origin(kind) in (Union, UnionType, Annotated, Literal):
@@ -20,22 +17,22 @@ def _numbers(kind: Any) -> Iterator[Any]:
 
 
 def _no_true(value: object, kind: Any) -> object:
-    """Refuses true and false, which pydantic takes for 1 and 0, where a number is wanted."""
+    """Refuse booleans for numbers: pydantic reads them as 1 and 0."""
     if isinstance(value, bool) and (wanted := [*_numbers(kind)]):
         raise PydanticKnownError("float_type" if float in wanted else "int_type")
     return value
 
 
 Number = Annotated[float, BeforeValidator(lambda value: _no_true(value, float))]
-"""Inside a list, where no field's own check comes to."""
+"""A number inside a list, which field validators do not reach."""
 
 
 NoTrue = BeforeValidator(lambda value: _no_true(value, int))
-"""Of whole numbers inside a list, likewise."""
+"""For whole numbers inside a list."""
 
 
 LrFactor = Annotated[float, Field(gt=0, le=1e6)]
-"""What step sizes are multiplied by; the bound keeps them numbers."""
+"""Factor of step sizes; the bound keeps them finite."""
 
 
 class Written(BaseModel):

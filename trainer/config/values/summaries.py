@@ -1,4 +1,4 @@
-"""Values of a configuration in few words, schedules and segments too, as tables and departures have them. No torch."""
+"""Short texts of configuration values, including schedules and segments, for tables. No torch."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from trainer.config.values.segments import Segment
 
 
 def in_words(value: object) -> str:
-    """A field's value for people, on one line; a schedule with its length in thousands of images."""
+    """A field's value on one line; a schedule with its length in thousands of images."""
     if isinstance(value, Ramp):
         after = f" after {_number(value.after_kimg)}" if value.after_kimg else ""
         return f"{_number(value.start)} to {_number(value.to)}, {value.shape}, {_number(value.over_kimg)} kimg{after}"
@@ -21,16 +21,16 @@ def in_words(value: object) -> str:
 
 
 def _segments(segments: Sequence[Segment]) -> str:
-    told, named = list[str](), list[str]()
+    parts, named = list[str](), list[str]()
     for segment in segments:
         values = segment.model_dump(exclude={"from_image"}, exclude_none=True, exclude_defaults=True)
         words = [
             in_words(value) if named == [*values] else f"{field} {in_words(value)}" for field, value in values.items()
         ]
         place = f" from {_number(segment.from_image / 1000)} kimg" if segment.from_image else ""
-        told.append(" and ".join(words) + place)
+        parts.append(" and ".join(words) + place)
         named = [*values]
-    return ", ".join(told) or "none"
+    return ", ".join(parts) or "none"
 
 
 def _number(value: float) -> str:
