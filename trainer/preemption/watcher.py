@@ -29,7 +29,7 @@ class NoticesFile:
     def poll(self) -> Iterator[tuple[Kind, str]]:
         """The notices that hold now, without unknown kinds. OSError: no file, or older than `stale_sec`."""
         if time.time() - self._path.stat().st_mtime > self._stale_sec:
-            raise TimeoutError(f"{self._path}: nobody has written it for {self._stale_sec:g} s")
+            raise TimeoutError(f"{self._path}: not written for {self._stale_sec:g} s")
         for line in read_text_file(self._path).splitlines():
             kind, _, deadline = line.partition(" ")
             if kind in get_args(Kind):
