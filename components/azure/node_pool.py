@@ -1,6 +1,6 @@
-"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. Scale sets are made
-empty and filled by the head node (`components.azure.fallback` says why); `up` leaves their sizes alone, but Azure's
-provider sends the size it last saw with every other change of a scale set: run such an `up` with `--refresh`.
+"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder.
+The head node fills the empty scale sets (`components.azure.fallback`); `up` does not change sizes, but Azure's provider
+sends the last known size with any other change: run such an `up` with `--refresh`.
 """
 
 from collections.abc import Sequence
@@ -41,15 +41,16 @@ from components.core.tags import shortened
 
 __all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
-# A node leaves only when it has saved or its notice is over, and a destroy waits for all of them.
+# A node is deleted once it has saved or its notice is over, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
 # osProfile.computerNamePrefix: 1 to 15 characters, to which Azure adds six.
 _MAX_PREFIX = 12
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.core.capacity` says. `id` is the
-    resource id of a capacity reservation group.
+    """One rung: `kind` is reservation, spot or on-demand; the rest as in `components.core.capacity`. `id` is the
+    resource id
+    of a capacity reservation group.
     """
 
     kind: str
@@ -61,15 +62,14 @@ class CapacityRungArgs(TypedDict):
 
 class IbNodePoolArgs(TypedDict):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
-    a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type. `image_version`
-    stands in place of the newest, where the image leaves its version open.
-    `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
-    (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
-    `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by
-    the identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's
-    nodes, waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in
-    one data centre, and lets Azure refuse more often; InfiniBand's single placement group is narrower than that
-    anyway.
+    a
+    resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version` pins
+    an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and image
+    support (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
+    (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
+    `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
+    placement group is narrower anyway.
     """
 
     subscription_id: str
@@ -99,7 +99,7 @@ class IbNodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists; `fields` and `zones` are by rung."""
+    """The planned resources; `fields` and `zones` are by rung."""
 
     machine: AzureMachineType
     image: Image
@@ -111,12 +111,12 @@ class NodePoolPlan:
 
     @property
     def placed(self) -> tuple[bool, ...]:
-        """By rung, whether it goes into our proximity placement group, which reserved capacity cannot."""
+        """By rung, whether it uses our proximity placement group, which reserved capacity cannot."""
         return tuple(self.proximity and rung.placement_group for rung in self.rungs)
 
 
 def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
-    """What scale sets take. InputError: machine type, rung, number of nodes or image that Azure does not have."""
+    """Compile the arguments. InputError: unsupported machine type, rung, number of nodes or image."""
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
@@ -143,9 +143,10 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 
 
 class IbNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for InfiniBand, filled from the capacity ladder in its order. `launch_template_ids` are the scale
-    sets' ids: on Azure a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the
-    InfiniBand adapters. `fallback_config` is JSON for the head node: see `components.azure.fallback.FallbackConfig`.
+    """GPU nodes with InfiniBand, filled from the capacity ladder in order. `launch_template_ids` are the scale sets'
+    ids: a
+    scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
+    `fallback_config` is JSON for the head node (`components.azure.fallback.FallbackConfig`).
     """
 
     group_names: pulumi.Output[list[str]]
@@ -216,19 +217,18 @@ class IbNodePool(pulumi.ComponentResource):
                 name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if asked else 0
             ),
             orchestration_mode="Uniform",
-            # InfiniBand reaches no further ("Virtual Machine Scale Sets and placement groups").
+            # InfiniBand does not reach further ("Virtual Machine Scale Sets and placement groups").
             single_placement_group=fields.single_placement_group,
-            # Azure would make more machines than asked for, and take some away again: ranks would come and go.
+            # Azure would create extra machines and remove some again: ranks would change.
             overprovision=False,
-            # As many as there are: a fixed number is a reason to refuse. A GPU machine then also hears of its own
-            # events alone ("Scheduled Events for Linux VMs"). With a single placement group as well: so Microsoft's HPC
-            # engineers set it up (jingchaozhang.github.io, "VMSS Uniform Settings for GPU HPC"), though the page on
-            # zones says otherwise.
+            # As many as there are: a fixed number adds refusals. A GPU machine then only sees its own events
+            # ("Scheduled Events for Linux VMs"). Microsoft's HPC engineers use it with a single placement group too
+            # (jingchaozhang.github.io, "VMSS Uniform Settings for GPU HPC"), though the page on zones says otherwise.
             platform_fault_domain_count=1,
             proximity_placement_group=None if placement is None else compute.SubResourceArgs(id=placement.id),
-            # `up` never touches a worker that runs: a new model is for new machines.
+            # `up` never changes a running worker: a new model is for new machines.
             upgrade_policy=compute.UpgradePolicyArgs(mode=compute.UpgradeMode.MANUAL),
-            # A node that is busy, or saves, may look unhealthy: training goes on without it or ends by itself.
+            # A busy or saving node may look unhealthy: training continues without it or ends by itself.
             automatic_repairs_policy=compute.AutomaticRepairsPolicyArgs(enabled=False),
             scale_in_policy=compute.ScaleInPolicyArgs(rules=["NewestVM"]),
             identity=compute.VirtualMachineScaleSetIdentityArgs(

@@ -1,5 +1,5 @@
-"""PrivateEndpoints: addresses in the stack's own subnet for its run account, its registry and its vault, and the names
-that lead there. A service tag lets machines reach everybody's accounts; an endpoint leads to one.
+"""PrivateEndpoints: private addresses and names for the stack's own run account, registry and vault.
+A service tag would let machines reach all accounts; an endpoint leads to one.
 """
 
 from typing import NamedTuple, TypedDict
@@ -14,8 +14,9 @@ __all__ = ["SERVICES", "PrivateEndpoints", "PrivateEndpointsArgs", "Service"]
 
 
 class Service(NamedTuple):
-    """`part`: of the resource that an endpoint leads to, as Azure Private Link calls it. `zone`: where the resource's
-    public name becomes that endpoint's address ("Azure services DNS zone configuration").
+    """`part`: the target of an endpoint, as Azure Private Link calls it. `zone`: DNS zone that maps the public name to
+    the
+    endpoint ("Azure services DNS zone configuration").
     """
 
     part: str
@@ -30,9 +31,7 @@ SERVICES = {
 
 
 class PrivateEndpointsArgs(TypedDict):
-    """Inputs of PrivateEndpoints. `subnet_id` is the machines' subnet, `network_id` its network. `account_id`,
-    `registry_id` (of a Premium registry) and `vault_id` are what they lead to.
-    """
+    """Inputs of PrivateEndpoints. `subnet_id` is in `network_id`; `registry_id` must be Premium."""
 
     resource_group_name: pulumi.Input[str]
     location: str
@@ -45,7 +44,7 @@ class PrivateEndpointsArgs(TypedDict):
 
 
 class PrivateEndpoints(pulumi.ComponentResource):
-    """An endpoint and a zone for each service. `subnet_id`: the machines' subnet, known once all names lead there."""
+    """An endpoint and a zone per service. `subnet_id`: the machines' subnet, known once all names resolve."""
 
     subnet_id: pulumi.Output[str]
 

@@ -1,6 +1,4 @@
-"""Whether a place sells a machine, judged by what its lists are worth: an error where a complete and recent one lacks
-the place, a warning where nobody knows. Pure.
-"""
+"""Whether a place sells a machine: an error if a complete and recent list lacks it, a warning if that is uncertain."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
@@ -13,25 +11,25 @@ __all__ = ["first_zone", "region_findings", "service_findings", "zone_findings",
 
 REGION, ZONE = "gangway:region", "gangway:cluster.zone"
 ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
-"""How a zone's whole name is made of `Region.zones`; elsewhere a zone's word is its name."""
+"""How to build a zone's full name from `Region.zones`; elsewhere the zone's word is its name."""
 ASK: Mapping[str, str] = {
     "aws": "aws ec2 describe-instance-type-offerings --location-type availability-zone --region {region} "
     "--filters Name=instance-type,Values={machine}",
     "gcp": 'gcloud compute machine-types list --filter="name={machine} AND zone~{region}"',
     "azure": "az vm list-skus --location {region} --size {machine} --zone --output table",
 }
-"""Who can be asked, with an account."""
+"""Commands that ask the provider, with an account."""
 ASK_TPU = "gcloud compute tpus accelerator-types list --zone={region}-ZONE"
 
 
 def zone_names(provider: str, region: str, zones: Iterable[str]) -> list[str]:
-    """The whole names of a region's zones."""
+    """The full names of a region's zones."""
     form = ZONE_FORMS.get(provider, "{zone}")
     return [form.format(region=region, zone=zone) for zone in zones]
 
 
 def first_zone(machine: MachineType, region: Region) -> tuple[str, str]:
-    """The zone of a region with zones that a cluster takes where nobody names one, and why that one."""
+    """The default zone of a region with zones, and the reason for it."""
     offered = {} if machine.offered is None else machine.offered.zones.value or {}
     selling = [zone for zone in offered.get(region.name, ()) if zone in region.zones]
     why = f"the first of {region.name}{f' that has {machine.name}' if selling else ''}"
@@ -47,8 +45,9 @@ def region_findings(
     path: str = REGION,
     reserved: bool = False,
 ) -> Iterator[Finding]:
-    """What is to be said of `machine` in `region`; nothing where a list has it there. `known`: the catalogue's regions,
-    which alone can be proposed; `reserved`: whether all of it is reserved, so that its owner knows better than a list.
+    """Findings about `machine` in `region`; none if a list has it there. `known`: the catalogue's regions, the only
+    ones to
+    propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
     """
     offered = machine.offered
     if offered is None or offered.zones.value is None:
@@ -69,8 +68,8 @@ def region_findings(
 def zone_findings(
     machine: MachineType, region: str, zone: str, path: str, today: date, *, reserved: bool = False
 ) -> Iterator[Finding]:
-    """What is to be said of `machine` in `zone`, a whole name; nothing where a list has it there, names no zones, or
-    lacks the region, of which `region_findings` speaks.
+    """Findings about `machine` in `zone` (full name); none if a list has it there, lists no zones, or lacks the region,
+    which `region_findings` reports.
     """
     offered = machine.offered
     words = () if offered is None else (offered.zones.value or {}).get(region, ())
@@ -96,9 +95,7 @@ def zone_findings(
 def service_findings(
     what: str, offered: Offered, provider: str, zone: str, path: str, ask: str, today: date
 ) -> Iterator[Finding]:
-    """What is to be said of a service in `zone`, a whole name, by the rules of machine types; nothing where its list
-    has it there. `ask`: who knows better.
-    """
+    """Findings about a service in `zone` (full name), by the rules of machine types. `ask`: the better source."""
     regions = offered.zones.value or {}
     by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
     if zone in {name for names in by_region.values() for name in names}:
@@ -115,12 +112,12 @@ def service_findings(
 
 
 def _same_region(one: str, other: str) -> bool:
-    """Of two zones' whole names, which end with a letter."""
+    """Compare the full names of two zones, which end in a letter."""
     return one.rpartition("-")[0] == other.rpartition("-")[0]
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
-    """Why a place's absence proves nothing; empty where it does."""
+    """Why a place's absence from the list proves nothing; empty if it does."""
     if not complete:
         return "that list is not complete"
     if offered.zones.as_of is None:
@@ -135,7 +132,6 @@ def _said(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
 
 
 def _named(regions: Collection[str], known: Collection[str]) -> str:
-    """Regions that have it: those that a stack can be in by name, the others by their number."""
     if not regions:
         return "no region"
     usable = [region for region in regions if region in known]
@@ -147,7 +143,7 @@ def _named(regions: Collection[str], known: Collection[str]) -> str:
 
 
 def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
-    """The catalogue's regions that have it, those of the same part of the world first: data may be bound to it."""
+    """The catalogue's regions that have it, the same part of the world first: data may be bound to it."""
     part = region.partition("-")[0]
     usable = sorted(
         (each for each in offered.regions if each in known), key=lambda each: each.partition("-")[0] != part

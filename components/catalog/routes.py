@@ -1,4 +1,4 @@
-"""What others have measured between regions: the round trip, and what one stream carries."""
+"""Published measurements between regions: round trip and single-stream throughput."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,8 +12,8 @@ __all__ = ["Route", "RouteTable", "load_routes"]
 
 
 class Route(Frozen):
-    """Between two regions, in either direction. `stream_mbps`: Mbit/s of one TCP stream, no more than it was; None
-    where its round trip alone is published.
+    """A pair of regions, in either direction. `stream_mbps`: lower bound of one TCP stream, Mbit/s; None if only the
+    round trip is published.
     """
 
     rtt_ms: Fact[float]
@@ -21,8 +21,8 @@ class Route(Frozen):
 
 
 class RouteTable(Frozen):
-    """By region as limits on regions name it (`aws:eu-west-1`), and by the other, whose name is the later: of `pairs`
-    the round trip and a stream, of `round_trips` that alone.
+    """Nested by region (`aws:eu-west-1`), the alphabetically later name inside: `pairs` have a round trip and a stream,
+    `round_trips` only the former.
     """
 
     pairs: Mapping[str, Mapping[str, tuple[float, float]]]
@@ -30,7 +30,7 @@ class RouteTable(Frozen):
     sources: Mapping[str, Mapping[str, Any]]
 
     def route(self, source: str, destination: str) -> Route | None:
-        """None for a pair that nobody has measured."""
+        """The measurements of a pair; None if there are none."""
         first, second = sorted((source, destination))
         if (found := self.pairs.get(first, {}).get(second)) is not None:
             rtt_ms, stream_mbps = ({**self.sources["doit"], "value": value} for value in found)
@@ -42,6 +42,6 @@ class RouteTable(Frozen):
 
 @cache
 def load_routes() -> RouteTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "routes.yaml")
     return RouteTable(pairs=tables["pairs"], round_trips=tables["round_trips"], sources=sources)

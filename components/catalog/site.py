@@ -1,4 +1,4 @@
-"""A site: machines that no catalogue knows and their power, as the stack file states them; its fabric and findings."""
+"""On-premises machines and their power as a stack file states them: machine, region, price, fabric and findings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ __all__ = [
 PLACE = "gangway:site"
 T = TypeVar("T")
 DEVICES = ("/dev/infiniband",)
-"""Of the host, that a container needs to see the adapters."""
+"""Host devices that a container needs to use the adapters."""
 
 
 class _Written(BaseModel):
@@ -44,14 +44,14 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The network between machines that bypasses the kernel.
+    """The kernel-bypass network between machines.
 
     Attributes:
-        kind: infiniband, or RDMA over Ethernet; none where NCCL goes over TCP.
-        devices: adapters of one machine that NCCL uses.
-        gbps: of each of them.
-        hcas: their names, such as mlx5_0, where others are not to be used; NCCL takes all when left out.
-        gid_index: of RoCE version 2 on those adapters, as `show_gids` lists it; NCCL chooses when left out.
+        kind: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP.
+        devices: adapters per machine that NCCL uses.
+        gbps: per adapter.
+        hcas: adapter names, such as mlx5_0, to restrict NCCL to; all if omitted.
+        gid_index: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -76,24 +76,23 @@ class SiteFabricConfig(_Written):
 
 
 class SiteConfig(_Written):
-    """Machines that no catalogue knows, all alike, and the place they stand in.
+    """Identical machines outside the catalogue, and their place.
 
     Attributes:
-        as_of: the day these figures are of, in quotes: every one of them carries it.
-        accelerator: model and number in one machine; where `cluster.accelerator` is not written.
-        accelerator_watts: board power of one; the catalogue's, where it knows the model.
+        as_of: date of all these figures, in quotes.
+        accelerator: model and number per machine, if `cluster.accelerator` is not set.
+        accelerator_watts: board power of one; the catalogue's if it knows the model.
         vcpus: hardware threads of one machine.
-        memory_gib: of one machine.
-        architecture: of its processors.
-        host_watts: mean draw of all but the accelerators; assumed when left out.
-        interconnect: how the accelerators of one machine reach each other.
-        network_gbps: all network cards of one machine together, without the fabric's.
-        interface: by which the nodes reach each other over IP, such as bond0; NCCL and gloo choose when left out.
-        fabric: the network between machines that bypasses the kernel.
-        usd_per_node_hour: what such an hour costs its owner; not known when left out.
-        intensity_g_per_kwh: of the grid, mean; assumed when left out.
-        pue: of the building; assumed when left out.
-        country: two letters, for whoever reads where the power is from.
+        memory_gib: per machine.
+        architecture: of the processors.
+        host_watts: mean draw without the accelerators; assumed if omitted.
+        interconnect: between accelerators of one machine.
+        network_gbps: all network cards of one machine, without the fabric's.
+        interface: for IP between nodes, such as bond0; NCCL and gloo choose if omitted.
+        usd_per_node_hour: the owner's cost; unknown if omitted.
+        intensity_g_per_kwh: mean of the grid; assumed if omitted.
+        pue: of the building; assumed if omitted.
+        country: two letters, shown with the power source.
     """
 
     as_of: date = Field(examples=["2026-11-01"])
@@ -124,21 +123,14 @@ class SiteConfig(_Written):
 
 
 class SiteDefaults(Frozen):
-    """What stands in for what a site does not say."""
+    """Assumptions for omitted settings."""
 
     pue: Fact[float]
     intensity_g_per_kwh: Fact[float]
 
 
 class SiteFabric(Frozen):
-    """The fabric of such a machine.
-
-    Attributes:
-        num_devices: adapters of one machine.
-        gbps_each: of one adapter.
-        hcas: their names; empty for all.
-        gid_index: of RoCE; None where NCCL chooses.
-    """
+    """The fabric of one machine. `hcas`: empty for all adapters; `gid_index`: of RoCE, None if NCCL chooses."""
 
     kind: Literal["infiniband", "roce"]
     num_devices: Fact[int]
@@ -148,33 +140,27 @@ class SiteFabric(Frozen):
 
     @property
     def gbps(self) -> float:
-        """All adapters of one machine together."""
+        """Rate of all adapters of one machine."""
         return self.num_devices.value * self.gbps_each.value
 
 
 class SiteMachine(MachineType):
-    """A machine as the stack file states it; `site_fabric` is None where there is only TCP."""
+    """A machine as the stack file states it; `site_fabric` is None for TCP only."""
 
     site_fabric: SiteFabric | None
 
 
 @cache
 def load_site_defaults() -> SiteDefaults:
-    """The assumptions, read once a process."""
+    """The assumptions, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "site.yaml")
     return SiteDefaults.model_validate(with_facts(SiteDefaults, tables["site"], sources))
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
-    """The site's machine in the catalogue's shape.
+    """The site's machine in the catalogue's shape; `name` defaults to the accelerator's.
 
-    Args:
-        site: what the stack file says.
-        provider: whose machine it counts as.
-        accelerator: model and number, such as `H100x8`.
-        name: what people call such a machine; the accelerator's when empty.
-
-    InputError: the board power of such an accelerator is not known and not said.
+    InputError: the board power of the accelerator is neither known nor stated.
     """
     known = _carrier(accelerator)
     return SiteMachine(
@@ -202,7 +188,7 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
 
 
 def site_region(site: SiteConfig, provider: str, name: str) -> Region:
-    """The place, as the region called `name`: its grid and its PUE."""
+    """The site as a region with its grid and PUE."""
     defaults = load_site_defaults()
     where = f" ({site.country})" if site.country else ""
     grid, pue = site.intensity_g_per_kwh, site.pue
@@ -221,7 +207,7 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
 
 
 def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePrice:
-    """What the owner says that an hour costs: there is no market, so nothing else has a price."""
+    """The owner's cost per hour; without a market there is no other price."""
     none = Fact[float | None](value=None, source="a machine of one's own", as_of=site.as_of, confidence="stated")
     usd = site.usd_per_node_hour
     unsaid = none.model_copy(update={"source": f"not said: {PLACE}.usd_per_node_hour"})
@@ -240,13 +226,13 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
 
 
 def _stated(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
-    """A fact that only the stack file vouches for."""
+    """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
 
 
 def _network(site: SiteConfig) -> Fact[float | None]:
-    """What moves a job's gradients: the fabric where there is one, else the network cards."""
+    """Rate of the network that carries gradients: the fabric, or else the network cards."""
     fabric = _fabric(site)
     return _stated(site, "fabric", fabric.gbps) if fabric else _stated(site, "network_gbps", site.network_gbps)
 
@@ -265,8 +251,8 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
 
 
 def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
-    """The stack file's word; else that of the machine with as many such accelerators and about as many vCPUs; else by
-    vCPUs and memory.
+    """The stated draw; else that of the machine with the same accelerators and the nearest vCPUs; else by vCPUs and
+    memory.
     """
     if site.host_watts is not None:
         return _stated(site, "host_watts", site.host_watts)
@@ -291,9 +277,7 @@ def _carrier(accelerator: str) -> MachineType | None:
 
 
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
-    """What one accelerator draws: the stack file's word, or the catalogues' agreed. InputError: no such model, or
-    several.
-    """
+    """Draw of one accelerator: stated, or agreed by the catalogues. InputError: no such model, or several values."""
     if site.accelerator_watts is not None:
         return _stated(site, "accelerator_watts", site.accelerator_watts)
     model = accelerator.rpartition("x")[0]
@@ -319,14 +303,14 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """A fabric, compiled.
+    """Launch settings of a fabric.
 
     Attributes:
-        link_layer: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric.
+        link_layer: the kernel's name: InfiniBand or Ethernet; empty without a fabric.
         num_devices: adapters that must be up on every node.
         gbps_each: the rate that each must show.
-        hcas: their names; empty for whichever are up.
-        devices: of the host, that the job's container gets.
+        hcas: adapter names; empty for all that are up.
+        devices: host devices for the job's container.
         nccl_env: variables of the job.
     """
 
@@ -339,15 +323,14 @@ class SiteFabricPlan:
 
     @property
     def gbps(self) -> float:
-        """All adapters of one node together."""
+        """Rate of all adapters of one node."""
         return self.num_devices * self.gbps_each
 
 
 def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
-    """The plan of a machine's fabric; next to nothing where it has none. NCCL_NET makes NCCL fail where the adapters do
-    not work, instead of going on over TCP (NCCL's user guide, "NCCL_NET"); `=` before names has them match as a whole
-    ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), and gloo takes them as they are. `fabric`: of the machine; None for TCP
-    alone.
+    """The plan of a machine's fabric; None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP
+    (NCCL's user guide, "NCCL_NET"); `=` makes names match exactly ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), which gloo
+    does by default.
     """
     env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
     if fabric is None:
@@ -368,7 +351,7 @@ def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) ->
 
 
 def site_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
-    """All findings about what the stack file says of its site."""
+    """Findings about the stated site."""
     yield from _assumed(site, machine)
     yield from _price_findings(site, machine)
     yield from _fabric_findings(machine)

@@ -1,6 +1,7 @@
-"""Whether a price that somebody's list states may replace the one that is known: each refusal has its reason. Public
-lists hold placeholders, zeros, other currencies, years-old prices, and totals for hourly prices. What passes
-`judge` is no proof of a price, what does not is never taken over.
+"""Whether an observed price may replace the known one; each refusal has a reason.
+
+Public lists contain placeholders, zeros, other currencies, old prices, and totals instead of hourly prices. `judge`
+cannot prove a price right, but rejects what is wrong.
 """
 
 import math
@@ -23,19 +24,19 @@ __all__ = [
 
 PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
 SERVICE_FIELD: PriceField = "usd"
-"""The price of a service, which has no others."""
+"""The only price field of a service."""
 PRICE_FIELDS: tuple[PriceField, ...] = tuple(field for field in get_args(PriceField) if field != SERVICE_FIELD)
 """The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
-"""Older prices are said to be old in a plan, and not taken over from anybody."""
+"""Older prices are reported as old in a plan and rejected here."""
 OWN_WORD = ("stated", "stack file")
-"""What somebody answers for, whatever its date."""
+"""Confidences that the user vouches for, whatever their date."""
 LARGEST_JUMP = 10.0
-"""Prices move, but not by this factor at once."""
+"""The largest plausible factor between two prices."""
 PLACEHOLDER_USD = 700.0
-"""What SkyPilot's list holds so that nobody takes an offer whose price it does not know."""
+"""SkyPilot's placeholder for an unknown price, high enough that it is never chosen."""
 OLD_P5_USD = 98.32
-"""Of a p5.48xlarge in us-east-1 until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
+"""us-east-1 p5.48xlarge until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
 _COMMITMENTS: tuple[PriceField, ...] = ("reserved_1y", "reserved_3y")
 _SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
 _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
@@ -43,16 +44,14 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price as somebody's list states it.
+    """A price in somebody's list.
 
     Attributes:
-        item: machine type, generation of TPUs, or service of the catalogue.
-        field: which of its prices.
-        value: of one `unit`, in `currency`.
-        unit: `hour`, of TPUs `chip-hour`, of a service the catalogue's; anything else as the list has it.
+        item: machine type, TPU generation, or service of the catalogue.
+        value: per `unit`, in `currency`.
+        unit: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list has it.
         source: title of the list.
-        url: its public address.
-        as_of: the day the list is of; of an answer in force when it was asked for, that day.
+        as_of: date of the list; for a live answer, the day it was asked for.
     """
 
     provider: str
@@ -68,8 +67,9 @@ class Observed:
 
 
 def is_stale(as_of: str, confidence: str, today: date) -> bool:
-    """Whether a figure is too old to rely on, by its source's own date, ISO 8601. What bears none, or was recalled, may
-    be as old as anything: the day on which somebody read it makes it no younger.
+    """Whether a figure is too old to rely on, by its source's own date, ISO 8601. A recalled figure or one without a
+    date
+    may be any age, whenever it was read.
 
     >>> is_stale("2026-11-01", "list-price", date(2026, 11, 21)), is_stale("", "list-price", date(2026, 11, 21))
     (False, True)
@@ -81,7 +81,7 @@ def is_stale(as_of: str, confidence: str, today: date) -> bool:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A price that was not taken over, and why."""
+    """A rejected price and the reason."""
 
     observed: Observed
     reason: str
@@ -89,7 +89,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a batch: at most one accepted price a field."""
+    """The outcome of a batch: at most one accepted price per field."""
 
     accepted: tuple[Observed, ...]
     refused: tuple[Refusal, ...]
@@ -104,15 +104,15 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Sorts out what was observed of one item in one region.
+    """Judge observed prices of one item in one region.
 
     Args:
         batch: all of the same item and region.
         present: its known prices there.
-        elsewhere: those of another region, against which a first price is measured.
-        regions: those that were asked about.
-        unit: the only one that is accepted.
-        today: against which a list is old.
+        elsewhere: another region's prices, the reference for a first price.
+        regions: the requested regions.
+        unit: the only accepted one.
+        today: decides whether a list is old.
     """
     reasons: dict[Observed, str] = {}
     for each in batch:
@@ -127,7 +127,7 @@ def judge(
 
 
 def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
-    """What is wrong with a price whatever the others are; empty where nothing."""
+    """What is wrong with a price by itself; empty if nothing."""
     age = (today - each.as_of).days
     checks = {
         "no number": not math.isfinite(each.value),
@@ -153,7 +153,7 @@ def _jump(each: Observed, known: float | None) -> str:
 
 
 def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
-    """Two prices for one thing: nobody knows which is right."""
+    """Refuse both of two different prices for the same field."""
     for field in (*PRICE_FIELDS, SERVICE_FIELD):
         same = [each for each in batch if each.field == field and each not in reasons]
         values = sorted({each.value for each in same})
@@ -164,14 +164,14 @@ def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, st
 def _refuse_against_others(
     batch: Sequence[Observed], present: Mapping[PriceField, float], reasons: dict[Observed, str]
 ) -> None:
-    """On demand against spot first, then all else against the price on demand that stands after that."""
+    """Check on demand against spot first, then the rest against the resulting on-demand price."""
 
     def standing(field: PriceField) -> float | None:
         seen = (each.value for each in batch if each.field == field and each not in reasons)
         return next(seen, present.get(field))
 
     for each in _open(batch, _ON_DEMAND, reasons):
-        # At its highest spot costs what on demand did: that moves with it.
+        # At its highest, spot cost as much as on demand, so it moves with it.
         spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
@@ -179,7 +179,7 @@ def _refuse_against_others(
     for each in _open(batch, (*_SPOT, *_COMMITMENTS), reasons):
         if on_demand is not None and each.value > on_demand:
             reasons[each] = f"above the price on demand, {on_demand:g}"
-    # A range is one observation: half of it says nothing.
+    # Both ends of a range are one observation.
     spots = _open(batch, _SPOT, reasons)
     low, typical, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
     if low is None or high is None:
@@ -191,5 +191,4 @@ def _refuse_against_others(
 
 
 def _open(batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]) -> list[Observed]:
-    """Those of `fields` that nothing has been said against."""
     return [each for each in batch if each.field in fields and each not in reasons]

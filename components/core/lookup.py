@@ -14,7 +14,7 @@ __all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later
 P = ParamSpec("P")
 T = TypeVar("T")
 ANSWER_LIMIT = 600
-"""Characters of the cloud's answer in a message. AWS encodes a refused request in thousands of characters."""
+"""Characters of the cloud's answer in a message: AWS encodes a refused request in thousands of characters."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Lookup:
     """A lookup, as its error message describes it.
 
     Attributes:
-        subject: what is looked up, and by which parameter, such as `the nodes' newest image (SSM parameter /aws/...)`.
-        where: the region, project or subscription that is asked.
-        place: the setting that the lookup belongs to, such as `gangway:cluster.image_id`.
+        subject: what is looked up and how, such as `the nodes' newest image (SSM parameter /aws/...)`.
+        where: region, project or subscription.
+        place: its setting, such as `gangway:cluster.image_id`.
         fix: what to check, and what to set in the stack file.
     """
 
@@ -39,12 +39,7 @@ class Lookup:
 
 
 class LookupFailedError(InputError):
-    """A cloud refused a lookup, or did not answer it.
-
-    Args:
-        lookup: the lookup.
-        answer: the cloud's answer, in one line.
-    """
+    """A cloud refused a lookup, or did not answer it."""
 
     def __init__(self, lookup: Lookup, answer: str) -> None:
         self.answer = answer
@@ -55,8 +50,8 @@ class LookupFailedError(InputError):
 
 
 def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a provider function. Pass the plain form, not `..._output`: it blocks, so that it fails before the
-    first resource. Secrets come unmarked: wrap them in `pulumi.Output.secret`. LookupFailedError: no answer.
+    """The result of a provider function. Pass the plain form, not `..._output`: it blocks, so it fails before the first
+    resource. Wrap secrets in `pulumi.Output.secret`: they come unmarked. LookupFailedError: no answer.
     """
     try:
         return function(*args, **kwargs)
@@ -68,8 +63,9 @@ def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs
 
 
 def look_up_later(ask: Callable[[], T]) -> T:
-    """`ask()`, for use inside an output's `apply`, where the engine would print a traceback for an InputError.
-    pulumi.RunError: its lookup failed.
+    """`ask()` inside an output's `apply`, where the engine would print a traceback for an InputError. pulumi.RunError:
+    the
+    lookup failed.
     """
     try:
         return ask()
@@ -79,7 +75,7 @@ def look_up_later(ask: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Postponed(Generic[T]):
-    """A lookup made before the first resource, or repeated later if it depends on a resource of this stack.
+    """A lookup made before the first resource, and repeated later if it depends on a resource of this stack.
 
     Attributes:
         ask: calls `look_up`.

@@ -1,9 +1,8 @@
-"""How many nodes a job should have: more where its forecast misses what it has to reach, fewer where fewer are surely
-enough or the last ones bring too little for their dollars. Pure; who asks carries it out, or tells it.
+"""Decides how many nodes a job needs: more if it will miss its targets, fewer if fewer suffice. Pure.
 
-    >>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
-    >>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
-    2
+>>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
+>>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
+2
 """
 
 import math
@@ -15,15 +14,16 @@ from typing import Any, Final
 __all__ = ["HEADROOM", "Decision", "Rate", "State", "Targets", "decide"]
 
 HEADROOM: Final = 0.9
-"""Nodes are added until the job needs no more than this of what is expected of them,"""
+"""Scale out until the job needs at most this share of the expected rate."""
 SURE: Final = 0.8
-"""and taken away only where it needs no more than this of the least that is expected of fewer: between both lie all
-changes of mind."""
+"""Scale in only if the job needs at most this share of the low end for fewer nodes; the gap to HEADROOM avoids
+oscillation.
+"""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Images a second on so many nodes, with what interrupts them: expected, and the ends of its interval."""
+    """Images a second on a number of nodes, including interruptions: expected, and the ends of its interval."""
 
     low: float
     mid: float
@@ -32,14 +32,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Targets:
-    """What is asked for; one of the first three at least.
+    """The targets; at least one of the first three.
 
     Attributes:
-        deadline: whether all images have to be done within `State.left_sec`.
-        images_per_sec: that the job has to make.
-        budget: whether all has to be paid from `State.left_usd`; it counts more than the other two.
-        least_images_per_usd: what the last nodes have to bring for their dollars, where the others do without them.
-        hold_sec: no change within so long of the one before.
+        deadline: all images must be done within `State.left_sec`.
+        images_per_sec: minimum rate.
+        budget: all must be paid from `State.left_usd`; overrides the other two.
+        least_images_per_usd: what the last nodes must bring, unless the other targets need them.
+        hold_sec: minimum time between changes.
     """
 
     deadline: bool = False
@@ -51,18 +51,17 @@ class Targets:
 
 @dataclass(frozen=True)
 class State:
-    """What is known at a time.
+    """The job at one time.
 
     Attributes:
-        images_left: to be done.
-        nodes: of the job now; None before it begins.
+        nodes: current number; None before the job starts.
         left_sec: until the deadline.
         left_usd: of the budget.
-        node_usd_per_hour: of one node; None where nobody knows, and then money decides nothing.
-        around_usd_per_hour: of all else, however many nodes there are.
-        paid_nodes: that are paid for, used or not, such as reserved ones: none of them is given up.
-        since_change_sec: since the number was changed.
-        restart_sec: that a change costs.
+        node_usd_per_hour: of one node; None if unknown, which disables decisions by money.
+        around_usd_per_hour: of everything else, for any number of nodes.
+        paid_nodes: paid whether used or not, such as reserved ones: never given up.
+        since_change_sec: since the last change.
+        restart_sec: cost of a change.
     """
 
     images_left: float
@@ -76,18 +75,18 @@ class State:
     restart_sec: float = 0.0
 
     def usd_per_hour(self, nodes: int) -> float:
-        """Of everything, with so many nodes."""
+        """US dollars an hour of everything with this number of nodes."""
         return (self.node_usd_per_hour or 0.0) * max(nodes, self.paid_nodes) + self.around_usd_per_hour
 
     def usd(self, nodes: int, images_per_sec: float) -> float:
-        """Until all images are done."""
+        """US dollars until all images are done."""
         return self.images_left / images_per_sec / 3600 * self.usd_per_hour(nodes)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is wanted. `reached`: whether that reaches all that is asked for, as expected; `possible`: at the fast end
-    of the interval. `left_out_by`: the setting by which whoever asked has left numbers of nodes out; empty for none.
+    """The wanted number. `reached`: all targets are expected to be met; `possible`: at the fast end of the interval;
+    `left_out_by`: the caller's setting that excludes numbers of nodes; empty for none.
     """
 
     nodes: int
@@ -97,13 +96,13 @@ class Decision:
     left_out_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The decision as plain JSON data."""
         return asdict(self)
 
 
 def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
-    """The number of nodes. `curve`: of every number that may be chosen: within the cluster's least and most, and what
-    its rungs can bring. Of two deadlines the nearer never wants fewer nodes, all else equal.
+    """Decide the number of nodes. `curve`: rates of all allowed numbers. All else equal, a nearer deadline never needs
+    fewer.
     """
     useful = _useful(curve)
     need = _need(targets, state, 0.0)
@@ -123,7 +122,7 @@ def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decisio
 
 
 def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
-    """The numbers of nodes that are faster than all smaller ones."""
+    """Numbers of nodes that are faster than all smaller ones."""
     found: list[int] = []
     for nodes in sorted(curve):
         if not found or curve[nodes].mid > curve[found[-1]].mid:
@@ -132,13 +131,13 @@ def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
 
 
 def _as_good(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
-    """The fewest that are as fast as these; as the nearest, where so many may not be chosen."""
+    """The fewest nodes that are as fast as these; if these are not in the curve, as the nearest."""
     nearest = min(curve, key=lambda each: (abs(each - nodes), each))
     return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
 
 
 def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
-    """Images a second that have to be made; None where only money is asked about."""
+    """Images a second to reach; None if only money matters."""
     needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
     if targets.deadline:
         left_sec = state.left_sec - lost_sec
@@ -147,7 +146,7 @@ def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
 
 
 def _by_need(targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None) -> int:
-    """Out where what is expected is not enough, in where the least that is expected of fewer is."""
+    """Scale out if the expected rate is too low, in if the low end for fewer nodes suffices."""
     now, then = _need(targets, state, 0.0) or 0.0, _need(targets, state, state.restart_sec) or 0.0
     if here is not None and curve[here].mid >= now:
         return next((nodes for nodes in useful if nodes < here and curve[nodes].low * SURE >= then), here)
@@ -157,7 +156,7 @@ def _by_need(targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate],
 def _worth_it(
     targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, wanted: int
 ) -> int:  # fmt: skip
-    """Without the last nodes that bring too few images for their dollars, as far as what is needed is expected."""
+    """Drop the last nodes if they bring too few images for their dollars and are not needed."""
     least = targets.least_images_per_usd
     if least is None or not state.node_usd_per_hour:
         return wanted
@@ -174,10 +173,10 @@ def _worth_it(
 def _affordable(
     targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None, wanted: int
 ) -> int:
-    """As many nodes as are wanted, where the images are done with them before the money; else the next more with which
-    they are, since what runs beside the nodes runs longer with fewer; else the next fewer; the cheapest where there are
-    none. More than there are only where they surely are, and so fewer than a number that keeps it: there and back costs
-    more than it saves.
+    """Apply the budget: the wanted number if it is affordable, else the next larger one (what runs beside the nodes
+    runs
+    shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a number
+    that holds the budget is preferred: changing twice costs more than it saves.
     """
     if not targets.budget or state.node_usd_per_hour is None:
         return wanted
@@ -208,7 +207,7 @@ def _why(
     affordable: int,
     free: int,
 ) -> str:
-    """Which of the rules had the last word."""
+    """The rule that decided."""
     if nodes == free and nodes > affordable:
         return "nodes that are paid for anyway are used"
     if affordable < trimmed:
@@ -250,5 +249,5 @@ def _decided(targets: Targets, curve: Mapping[int, Rate], state: State, nodes: i
 
 
 def _about(number: float) -> str:
-    """To three digits, as people write them."""
+    """To three significant digits."""
     return f"{float(f'{number:.3g}'):,.10g}"

@@ -1,6 +1,7 @@
-"""What the declared OpenStack resources cost: nodes at what their owner says, everything else unknown and said so.
-OpenStack has no price list: CloudKitty, where a cloud has it, rates by rules that only its administrator knows. So the
-one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, volumes and container are named.
+"""The cost of the OpenStack resources: nodes at the stated price, everything else listed as unknown.
+
+OpenStack has no price list: CloudKitty, where installed, uses rules that only administrators can read. The only figure
+is `gangway:site.usd_per_node_hour`.
 """
 
 from collections.abc import Iterable, Sequence
