@@ -137,8 +137,7 @@ class CompositePlan:
 
 def events_group(log_group: str) -> str:
     """Log group of the nodes' events beside `log_group` (name or ARN), which has the job's lines: a job cannot forge
-    events
-    by printing them. `send_event` of aws/cloud.sh uses the same name.
+    events by printing them. `send_event` of aws/cloud.sh uses the same name.
     """
     return f"{log_group}/events"
 
@@ -159,7 +158,7 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 def plan_alarms(
     log_group: str, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every metric alarm of a stack, with the parts of `plan_no_steps` if the job reports steps. InputError: see
+    """Every metric alarm of a stack; with minutes also the parts of `plan_no_steps`. InputError: see
     `check_steps_alarm`.
     """
     of_steps = []
@@ -326,8 +325,7 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 def _nodes_missing() -> AlarmPlan:
     """All rungs together hold fewer nodes than wanted, by Minimum in a third of the windows (longer than a first start
-    or a
-    replacement): Maximum would miss a node that is replaced repeatedly.
+    or a replacement): Maximum would miss a node that is replaced repeatedly.
     """
     return AlarmPlan(
         "nodes-missing",

@@ -224,8 +224,7 @@ class CostTagActivationArgs(TypedDict):
 
 class CostTagActivation(pulumi.ComponentResource):
     """Activates tag keys for budgets and cost reports of the whole account; only its payer may. Stacks of one account
-    share
-    the keys: let one of them own this.
+    share the keys: let one of them own this.
     """
 
     tag_keys: pulumi.Output[list[str]]

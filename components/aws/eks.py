@@ -43,10 +43,9 @@ _ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
 
 class EksClusterArgs(TypedDict):
     """Inputs of EksCluster. `subnet_ids` are in at least two zones. `service_cidr` must not overlap the VPC's.
-    `api_cidrs`
-    are external ranges that may call the API; by default only the VPC may. `kms_key_arn` encrypts Kubernetes' secrets,
-    logs and disks. `log_days` is the retention of the control plane's logs. Two `system_machine_type` machines
-    (t3.large) run the queue, the autoscaler and DNS.
+    `api_cidrs` are external ranges that may call the API; by default only the VPC may. `kms_key_arn` encrypts
+    Kubernetes' secrets, logs and disks. `log_days` is the retention of the control plane's logs. Two
+    `system_machine_type` machines (t3.large) run the queue, the autoscaler and DNS.
     """
 
     stack: str
@@ -85,8 +84,7 @@ def kubeconfig(join: JoinSpec, region: str) -> str:
 
 class EksCluster(pulumi.ComponentResource):
     """A Kubernetes cluster without machines for jobs. `kubeconfig` waits until pods can run; what system pods need
-    outlives
-    its consumers.
+    outlives its consumers.
     """
 
     name: pulumi.Output[str]

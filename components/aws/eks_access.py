@@ -97,8 +97,7 @@ def pod_role(
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str]:
     """ARN of a role for the pods of a service account, which waits for its permissions. `policy`: a document, or the
-    name
-    of an AWS managed policy.
+    name of an AWS managed policy.
     """
     trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
     role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)

@@ -51,9 +51,8 @@ def _efa_plugin() -> Chart:
 
 
 def _termination_handler() -> Chart:
-    """Watch each machine's metadata for notices of spot, maintenance and its group, and drain the node, which
-    signals its
-    pods by SIGTERM.
+    """Watch each machine's metadata for notices of spot, maintenance and its group, and drain the node, which signals
+    its pods by SIGTERM.
     """
     values = {
         "nodeSelector": dict(JOBS),

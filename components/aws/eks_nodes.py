@@ -116,8 +116,7 @@ def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
 
 def network_levels(machine: MachineType) -> tuple[str, ...]:
     """Topology labels of EKS nodes ("Place distributed AI/ML workloads with network topology labels"), widest first;
-    empty
-    for types whose topology EC2 does not report.
+    empty for types whose topology EC2 does not report.
     """
     layers = _LAYERS.get(machine.name, _LAYERED_FAMILIES.get(machine.name.partition(".")[0], 0))
     return (*(f"{_LAYER_LABEL}{number}" for number in range(1, layers + 1)), HOST) if layers else ()
@@ -125,8 +124,7 @@ def network_levels(machine: MachineType) -> tuple[str, ...]:
 
 def get_flavor(machine: MachineType, *, standing: bool) -> Flavor:
     """One flavor for all rungs: Kueue does not know EC2's capacity, so a job assigned to an empty rung would wait
-    forever.
-    The autoscaler walks the ladder. `standing`: all nodes are always up.
+    forever. The autoscaler walks the ladder. `standing`: all nodes are always up.
     """
     return Flavor(machine.name.replace(".", "-"), dict(JOBS), network_levels(machine) if standing else ())
 
@@ -150,8 +148,8 @@ def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: i
 
 
 def _limits(memory_gib: float) -> list[dict[str, str | int]]:
-    """OCI process limits of every container. The list replaces the image's, so it has all that matter. A number, since
-    "unlimited", 2^64 - 1, overflows in readers that use floats.
+    """OCI process limits; they replace the image's. Numbers: "unlimited", 2^64 - 1, overflows in readers that use
+    floats.
     """
     most = {"RLIMIT_MEMLOCK": int(memory_gib) * 2**30, "RLIMIT_NOFILE": OPEN_FILES}
     return [{"type": name, "soft": value, "hard": value} for name, value in most.items()]

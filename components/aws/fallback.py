@@ -26,8 +26,7 @@ MAX_STEPS = 20
 
 def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
     """Steps that fill a rung: (nodes missing above it beyond the first, size to set). With more nodes than AWS's 20
-    steps,
-    each covers several and sets the largest.
+    steps, each covers several and sets the largest.
     """
     stride = -(-num_nodes // MAX_STEPS)
     return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
@@ -82,8 +81,7 @@ class Fallback:
         within_minutes: int,
     ) -> None:
         """An alarm on (minimum - nodes in service above), the number of missing nodes. No FILL: metrics arrive late,
-        and a
-        filled newest minute would look as if all nodes were gone.
+        and a filled newest minute would look as if all nodes were gone.
         """
         in_service = " - ".join(f"m{index}" for index in range(len(above)))
         missing = cloudwatch.MetricAlarmMetricQueryArgs(

@@ -29,8 +29,7 @@ MARKETS = {"spot": "capacity that may be taken back", "on-demand": "capacity at 
 
 class FleetTemplateArgs(TypedDict):
     """A launch template and its machine types, all with one layout of network interfaces. It must name its AMI by id:
-    EC2
-    resolves an SSM reference only for fleets of type instant (CreateFleet, `ImageId`). `image_id` repeats the
+    EC2 resolves an SSM reference only for fleets of type instant (CreateFleet, `ImageId`). `image_id` repeats the
     template's, so that the plan can refuse a reference; `pulumi_aws.ssm.get_parameter_output` returns the id in a
     parameter.
     """
@@ -117,9 +116,8 @@ def _allocation(args: Ec2FleetArgs | SpotFleetArgs, spellings: dict[str, str]) -
 
 class Ec2Fleet(pulumi.ComponentResource):
     """An EC2 Fleet that maintains a number of nodes on one market over several templates and zones. Not of type
-    `instant`,
-    a single request whose deletion is known to time out (hashicorp/terraform-provider-aws#48836); the options single_*
-    and min_target_capacity apply only to that.
+    `instant`, a single request whose deletion is known to time out (hashicorp/terraform-provider-aws#48836); the
+    options single_* and min_target_capacity apply only to that.
     """
 
     fleet_id: pulumi.Output[str]

@@ -245,8 +245,7 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
 
 def get_on_groups(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
     """Allow `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. By tag, since other
-    stacks'
-    names may share a prefix.
+    stacks' names may share a prefix.
     """
     groups = f"arn:{get_partition(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
@@ -260,9 +259,8 @@ def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str,
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `log_group_arn` and its events' group may be written to; `kms_key_arn` is the only usable
-    key,
-    `member_key_arn` and `signing_key_arn` are readable parameters. `self_termination` lets a node end itself and shrink
-    its group.
+    key, `member_key_arn` and `signing_key_arn` are readable parameters. `self_termination` lets a node end itself and
+    shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -338,8 +336,7 @@ def head_policy(
 
 def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
     """Nothing may be deleted: the bucket keeps every version. Without ListBucket a missing object reads as forbidden;
-    on
-    the whole bucket it would show all names.
+    on the whole bucket it would show all names.
     """
     own_names = {"StringLike": {"s3:prefix": [stack, f"{stack}/*"]}}
     return [
@@ -390,8 +387,7 @@ def instance_profile(
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
     """A role only for EC2, with `policy` -> its name, and the profile's ARN, which waits for the permissions: a machine
-    has
-    them from its first second to its last.
+    has them from its first second to its last.
     """
     role = iam.Role(
         f"{name}-{suffix}",

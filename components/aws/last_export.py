@@ -1,6 +1,4 @@
-"""LastExport: before FSx for Lustre is deleted, `destroy` runs an export task to S3 and waits for it. Automatic export
-lags behind, and nothing waits for it.
-"""
+"""LastExport: `destroy` exports to S3 before it deletes FSx for Lustre. Nothing waits for the automatic export."""
 
 import time
 from collections.abc import Mapping
@@ -28,8 +26,7 @@ class LastExportError(Exception):
 
 def export_rest(fsx: Any, file_system_id: str, path: str, wait_sec: float, poll_sec: float = POLL_SEC) -> None:
     """Have FSx export what is not in S3 yet, and wait. First waits for a task of another `destroy`, since only a new
-    one has
-    the writes since then. LastExportError: it failed, or takes too long.
+    one has the writes since then. LastExportError: it failed, or takes too long.
     """
     until = time.monotonic() + wait_sec
     # FSx runs one task of a file system at a time.

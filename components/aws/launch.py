@@ -43,11 +43,10 @@ _DNS_TTL_SEC = 60
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
-    private
-    zone `zone_id`. `root_volume_gib` (60) holds the trainer's image; `machine_type` defaults to t3.medium, `image_id`
-    to Amazon Linux 2023's newest AMI. `root_device_name` is the AMI's own (/dev/xvda), such as /dev/sda1 for Ubuntu.
-    `kms_key_arn` encrypts the disk instead of AWS's own key. `delete_before_replace`: a new machine starts only once
-    the old one has shut down.
+    private zone `zone_id`. `root_volume_gib` (60) holds the trainer's image; `machine_type` defaults to t3.medium,
+    `image_id` to Amazon Linux 2023's newest AMI. `root_device_name` is the AMI's own (/dev/xvda), such as /dev/sda1 for
+    Ubuntu. `kms_key_arn` encrypts the disk instead of AWS's own key. `delete_before_replace`: a new machine starts only
+    once the old one has shut down.
     """
 
     subnet_id: pulumi.Input[str]
@@ -187,8 +186,7 @@ _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
 @dataclass(frozen=True)
 class NodeLaunch:
     """Settings of all nodes of a pool, for any rung and machine type. `root_device_name` is the image's own: another
-    name
-    would add a second disk beside a small first one. `reads_tags`: its own, from its metadata.
+    name would add a second disk beside a small first one. `reads_tags`: its own, from its metadata.
     """
 
     image_id: pulumi.Input[str]
@@ -293,8 +291,7 @@ def root_volume(
     device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None, mibps: int | None = None
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
     """The root disk, encrypted, deleted with its machine. `device_name` is the image's root device (/dev/sda1 on
-    Ubuntu,
-    /dev/xvda on Amazon Linux), `size_gib` at least the image's size; `mibps` None is gp3's default throughput.
+    Ubuntu, /dev/xvda on Amazon Linux), `size_gib` at least the image's size; `mibps` None is gp3's default throughput.
     """
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device_name,

@@ -45,9 +45,7 @@ INTERRUPTIONS_PER_HOUR = 3
 
 
 def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
-    """Let only `service` publish, for what matches `source`, an ARN with `{partition}` and `{account}` for the topic's
-    own.
-    """
+    """Let only `service` publish for `source`, an ARN with the topic's own `{partition}` and `{account}`."""
     account = get_account(topic_arn)
     sender = source.format(partition=get_partition(topic_arn), account=account)
     return {
@@ -206,10 +204,9 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `steps_alarm_minutes` must exceed both the time from a node's boot to the first
-    statistics
-    line (image pull, data preparation) and the time between two ticks; omit it for a job without steps. `expect_gpu`:
-    alarm on idle GPUs. `emails` get every alarm, once each address is confirmed. `interruptions_per_hour` (3): alarm
-    above it.
+    statistics line (image pull, data preparation) and the time between two ticks; omit it for a job without steps.
+    `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is confirmed. `interruptions_per_hour`
+    (3): alarm above it.
     """
 
     stack: str
@@ -296,8 +293,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 class NodeLogs(pulumi.ComponentResource):
     """A stack's log groups: the job's lines, which are the outputs, and the nodes' events (`events_group`); and the
-    metrics
-    from them.
+    metrics from them.
     """
 
     log_group_name: pulumi.Output[str]

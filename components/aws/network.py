@@ -126,9 +126,7 @@ def plan_flows(
 
 
 def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
-    """The rules that allow `flows`: egress at sources, ingress at targets that are our groups. Each flow keeps its own
-    egress rule even if the group may reach everything.
-    """
+    """The rules that allow `flows`: egress at sources, ingress at targets. Each flow keeps its own egress rule."""
     return tuple(
         RulePlan(group, direction, flow.name, peer, flow.protocol, *(flow.ports or (None, None)))
         for flow in flows
@@ -226,11 +224,11 @@ def declare_flow_logs(
 
 class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork. `head`, or else `slurm`, creates a security group for a head node and a private DNS
-    zone
-    `<name>.gangway.internal`. `s3_bucket_arns` closes all other buckets (except for ECR's layers and Amazon Linux's
-    packages); by default all are open. The other endpoints allow the machines' calls in their own account, and images
-    from `repository_arn`, possibly of another account; by default from all of their own. Without a NAT gateway the
-    resolver answers only needed names, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is false.
+    zone `<name>.gangway.internal`. `s3_bucket_arns` closes all other buckets (except for ECR's layers and Amazon
+    Linux's packages); by default all are open. The other endpoints allow the machines' calls in their own account, and
+    images from `repository_arn`, possibly of another account; by default from all of their own. Without a NAT gateway
+    the resolver answers only needed names, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is
+    false.
     """
 
     cidr: str
@@ -264,8 +262,8 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
 
 class TrainingNetwork(pulumi.ComponentResource):
     """A VPC with private subnets, routes, and the security group for EFA. `private_subnet_ids` wait for the routes, so
-    that
-    machines have them all their life. `head_security_group_id` and `private_zone_id` are empty without a head node.
+    that machines have them all their life. `head_security_group_id` and `private_zone_id` are empty without a head
+    node.
     """
 
     vpc_id: pulumi.Output[str]

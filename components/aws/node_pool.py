@@ -64,8 +64,7 @@ ROOT_DEVICE = "/dev/sda1"
 @dataclass(frozen=True)
 class GroupSize:
     """A group's size limits. `wanted` None: set by the fill alarm or a queue; `opens_at`: closed until then, None if
-    open;
-    `least`: the minimum.
+    open; `least`: the minimum.
     """
 
     most: int
@@ -93,8 +92,7 @@ def plan_sizes(
     rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime, by_queue: bool = False
 ) -> tuple[GroupSize, ...]:
     """The size of each rung's group: the first holds all nodes, the others start empty and may grow to the minimum.
-    With a
-    queue, the first keeps the minimum, and each may grow to the maximum.
+    With a queue, the first keeps the minimum, and each may grow to the maximum.
     """
     return tuple(
         GroupSize(
@@ -158,9 +156,7 @@ class CapacityRungArgs(TypedDict):
 
 
 class RungNodesArgs(TypedDict):
-    """Settings of one rung's nodes: `user_data` instead of the pool's, base64; `group_tags` for whoever sizes the
-    group.
-    """
+    """A rung's `user_data` instead of the pool's, base64, and `group_tags` for whoever sizes the group."""
 
     user_data: pulumi.Input[str]
     group_tags: dict[str, str]
@@ -213,9 +209,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
-    """Compile the arguments; `now` decides which blocks have started. InputError: unknown machine type, bad id, missing
-    zone.
-    """
+    """Compile the arguments; `now` opens blocks. InputError: unknown machine type, bad id, missing zone."""
     machine = load().machine(args["machine_type"], "machine_type")
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, machine, "capacity")
@@ -232,8 +226,7 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
 
 def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
     """Holds a leaving node until it has saved. Inline in the group: a separate hook would be destroyed first. The
-    provider
-    adds it before it requests nodes, and ignores later changes.
+    provider adds it before it requests nodes, and ignores later changes.
     """
     return autoscaling.GroupInitialLifecycleHookArgs(
         name=LIFECYCLE_HOOK,
@@ -246,8 +239,7 @@ def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
 
 class EfaNodePool(pulumi.ComponentResource):
     """GPU nodes with EFA, filled from the capacity ladder in order. `destroy` waits for the nodes' last checkpoints:
-    pass
-    values that outlive them (`components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
+    pass values that outlive them (`components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -331,8 +323,7 @@ class EfaNodePool(pulumi.ComponentResource):
 
     def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
         """Buy the rung's block, retained when the stack is destroyed: there is no refund. Named by its offering, so
-        that a
-        reordered ladder does not buy again.
+        that a reordered ladder does not buy again.
         """
         if rung.purchase is None:
             return None

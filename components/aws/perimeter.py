@@ -56,9 +56,8 @@ PRIORITY = 101
 
 def endpoint_policy(service: str, account: str, repository_arn: str | None = None) -> dict[str, Any]:
     """The policy of an interface endpoint: the calls that our machines' roles allow, by identities of `account` on
-    resources
-    of `account`. `repository_arn`: the only source of images, possibly of another account; None for all of the
-    account's.
+    resources of `account`. `repository_arn`: the only source of images, possibly of another account; None for all of
+    the account's.
 
     An endpoint's policy grants nothing: it is the upper limit. AWS's examples restrict both ends by these keys
     (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies); ECR's user guide has one policy for both of its
@@ -88,8 +87,7 @@ def endpoint_policy(service: str, account: str, repository_arn: str | None = Non
 
 def s3_endpoint_policy(region: str, bucket_arns: list[str], account: str) -> dict[str, Any]:
     """Open the S3 gateway to `account`'s identities for these buckets of its own, and to everybody, read-only, for
-    AWS's
-    buckets that a machine reads without our identities: ECR's layers by presigned links, and Amazon Linux 2023's
+    AWS's buckets that a machine reads without our identities: ECR's layers by presigned links, and Amazon Linux 2023's
     packages with the Lustre client. Bucket and role policies decide the rest.
     """
     buckets = f"arn:{partition_in(region)}:s3:::"
@@ -141,8 +139,7 @@ def declare_dns_firewall(
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
     """Have the VPC's resolver answer only these names. Returns what a machine has to wait for. If the firewall itself
-    fails,
-    the resolver answers nothing, AWS's default.
+    fails, the resolver answers nothing, AWS's default.
     """
     group = route53.ResolverFirewallRuleGroup(f"{name}-dns", tags={**tags, "Name": f"{name}-dns"}, opts=opts)
     rules: list[pulumi.CustomResource] = []

@@ -58,8 +58,7 @@ class Difference:
 
 def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
     """Every instance type of the client's region, about ten requests. InputError: no credentials, or EC2 is unreachable
-    or
-    refuses; `place` is the option that caused it.
+    or refuses; `place` is the option that caused it.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -78,8 +77,7 @@ def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
 
 def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[Difference]:
     """Differences between the catalogue's AWS machines and `answer`, and missing accelerated EFA types. Omitted fields
-    and
-    types that the region lacks are no differences.
+    and types that the region lacks are no differences.
     """
     live = {row["InstanceType"]: row for row in answer}
     known = {machine.name: machine for machine in machines if machine.provider == "aws"}
@@ -175,9 +173,7 @@ def _trains_over_efa(row: Answer) -> bool:
 def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote] = NOTHING_PAID
 ) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first. `paid`: price per node-hour of an owned capacity block, by
-    group.
-    """
+    """The bill of `resources` in `region`, nodes first. `paid`: price of an owned block's node-hour, by group."""
     return [
         *_nodes(resources, catalog, region, paid),
         *_surroundings(resources, catalog, region),
@@ -360,8 +356,7 @@ def _one(
 
 def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     """CloudWatch, one line per price: each resource costs little, and there are many. An alarm is billed by the metrics
-    of
-    its expression, a metric from its first point.
+    of its expression, a metric from its first point.
     """
 
     def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:

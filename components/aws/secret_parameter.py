@@ -13,8 +13,7 @@ __all__ = ["SecretParameter", "SecretParameterArgs", "parameter_name"]
 
 class SecretParameterArgs(TypedDict):
     """Inputs of SecretParameter. `pem` is of `components.core.member_key` or `.signing_key`; `kms_key_arn` replaces
-    AWS's
-    own key for parameters. `what`: one of KEY_USES.
+    AWS's own key for parameters. `what`: one of KEY_USES.
     """
 
     what: str

@@ -1,6 +1,4 @@
-"""SlurmIdentity: permissions of Slurm machines. The controller only sizes the stack's groups, and names and ends
-machines.
-"""
+"""SlurmIdentity: permissions of Slurm machines. The controller sizes the stack's groups, names and ends machines."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -34,8 +32,7 @@ NODE_GROUP_ACTIONS = tuple(action for action in GROUP_ACTIONS if action != "auto
 
 class SlurmIdentityArgs(TypedDict):
     """Inputs of SlurmIdentity. `role`: head or node; `munge_key_arn`: the parameter with the cluster's key, read by
-    both;
-    `kms_key_arn`: the stack's key that encrypts it, if any; `log_group_arn`: nodes write to its events.
+    both; `kms_key_arn`: the stack's key that encrypts it, if any; `log_group_arn`: nodes write to its events.
     """
 
     role: str

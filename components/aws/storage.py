@@ -67,8 +67,7 @@ def plan_lustre(
     region: str = "",
 ) -> LustrePlan:
     """Check size, tier and combination. InputError names the nearest, with its price in `region`. `metadata_iops` None
-    lets
-    FSx choose by size.
+    lets FSx choose by size.
     """
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
@@ -118,9 +117,7 @@ def _check_scratch(
 
 
 def _check_size(offer: LustreOffer, place: str, capacity_gib: int, tier: int | None, region: str, *, efa: bool) -> None:
-    """Valid sizes are one small size and multiples of a step; with EFA, multiples of the tier's step. `tier`: None for
-    scratch.
-    """
+    """Valid: one small size and multiples of a step; with EFA, multiples of the tier's. `tier`: None for scratch."""
     sizes = fsx_sizes_around(offer, tier, efa, capacity_gib)
     if capacity_gib in sizes:
         return
@@ -154,8 +151,7 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
 
 class LustreFileSystemArgs(TypedDict):
     """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` mounted as /data; `runs` one synchronised with
-    /runs.
-    `export_wait_minutes`, with `region`: `destroy` first exports /runs and waits this long
+    /runs. `export_wait_minutes`, with `region`: `destroy` first exports /runs and waits this long
     (`components.aws.last_export`, a dynamic provider, so only in Python programs); without it the last writes may be
     lost. `efa`, `deployment` and the security group are fixed at creation: changing one replaces the file system. The
     group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the fabric group

@@ -1,5 +1,5 @@
-"""AksCluster: an AKS cluster whose nodes have no public address, with a small system pool.
-Its API is private, or open to named address ranges; people and pods authenticate by Entra ID, without local accounts.
+"""AksCluster: an AKS cluster whose nodes have no public address, with a small system pool. Its API is private, or open
+to named address ranges; people and pods authenticate by Entra ID, without local accounts.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -28,9 +28,8 @@ CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 
 class AksClusterArgs(TypedDict):
     """Inputs of AksCluster. `tenant_id` is the directory of the users; `admin_group_ids` have full access, others
-    Azure's
-    roles. `version` such as 1.36 defaults to AKS's. `idle_minutes`: an idle node is removed after this. `identity_id`
-    is the cluster's: it may join `subnet_id` and assign nodes the identity of `kubelet_identity_id`,
+    Azure's roles. `version` such as 1.36 defaults to AKS's. `idle_minutes`: an idle node is removed after this.
+    `identity_id` is the cluster's: it may join `subnet_id` and assign nodes the identity of `kubelet_identity_id`,
     `kubelet_client_id` and `kubelet_object_id` (AksIdentity). `api_cidrs`: ranges that may call a public API, such as
     203.0.113.0/24; empty (default) makes it private, so that `up` must run inside the network. `workspace_id` gets the
     control plane's log.

@@ -111,8 +111,7 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
 
 def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
     """Privileged, to set limits and modules of the node. Microsoft's pods request IPC_LOCK instead, which does not work
-    for
-    unprivileged users.
+    for unprivileged users.
     """
     container = {
         "name": "node",

@@ -21,8 +21,7 @@ READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 
 class AksIdentityArgs(TypedDict):
     """Inputs of AksIdentity. The cluster may join `subnet_id` and read `disk_encryption_set_id`; its nodes pull from
-    the
-    registry `repository_id`. `role_wait_sec` (0): wait for Azure to apply the grants, only in Python programs
+    the registry `repository_id`. `role_wait_sec` (0): wait for Azure to apply the grants, only in Python programs
     (`components.core.settling`).
     """
 

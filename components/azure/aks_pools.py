@@ -116,8 +116,7 @@ def plan_node_pools(args: AksNodePoolsArgs) -> tuple[AzureMachineType, tuple[Poo
 
 class AksNodePools(pulumi.ComponentResource):
     """An agent pool per rung. Only nodes of one pool share an InfiniBand partition, and only if the subscription has
-    the
-    feature Microsoft.ContainerService/AKSInfinibandSupport, which puts a pool into one placement group.
+    the feature Microsoft.ContainerService/AKSInfinibandSupport, which puts a pool into one placement group.
     """
 
     pool_names: pulumi.Output[list[str]]

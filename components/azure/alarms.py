@@ -1,5 +1,5 @@
-"""Alarms as KQL queries over the stack's table of lines; a query returns rows only when something is wrong.
-A scale set's size is in no log, so each node sends ALIVE_EVENT once a minute.
+"""Alarms as KQL queries over the stack's table of lines; a query returns rows only when something is wrong. A scale
+set's size is in no log, so each node sends ALIVE_EVENT once a minute.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,7 @@ ALIVE_EVENT = "alive"
 """Sent by every node once a minute."""
 LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"
 """Sent by the head at each check of the ladder while a job is wanted, and if Azure refuses nodes for another reason
-than
-capacity.
+than capacity.
 """
 GPU_IDLE_BELOW = 0.10
 # Lines reach the table some minutes late.
@@ -135,9 +134,8 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 def _nodes_missing(num_nodes: int) -> AlarmPlan:
     """Fewer nodes were up than wanted, in a third of the last 90 minutes, since a node that is replaced repeatedly is
-    up most
-    of the time. Silent in the first 90 minutes with nodes, for a day after a successful job unless there are steps
-    again, and if no node ever came (`_no_nodes`).
+    up most of the time. Silent in the first 90 minutes with nodes, for a day after a successful job unless there are
+    steps again, and if no node ever came (`_no_nodes`).
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"

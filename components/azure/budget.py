@@ -230,11 +230,10 @@ class BudgetAlarm:
 
 class BudgetArgs(TypedDict):
     """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: at creation, of this month or one of the
-    next
-    twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of `group_ids`
-    are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids` stopped.
-    `subscription_wide` (false) counts the tag in the whole subscription, such as a cluster's machines in their own
-    group, and needs the right to create budgets there. `role_wait_sec` (0): wait for Azure to know the stop's role
+    next twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of
+    `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
+    stopped. `subscription_wide` (false) counts the tag in the whole subscription, such as a cluster's machines in their
+    own group, and needs the right to create budgets there. `role_wait_sec` (0): wait for Azure to know the stop's role
     before assigning it, only in Python programs (`components.azure.identity`).
     """
 

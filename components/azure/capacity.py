@@ -82,9 +82,7 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 
 def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
-    """The scale set of a rung that `check_ladder` accepts: all spot or none. No "Try & restore": the head refills the
-    sets.
-    """
+    """The scale set of a checked rung: all spot or none. No "Try & restore": the head refills the sets."""
     single = machine.infiniband is not None
     if rung.interruptible:
         cap = UP_TO_ON_DEMAND if rung.max_usd_per_hour is None else _price(rung.max_usd_per_hour)
@@ -101,8 +99,7 @@ def _price(cap_usd: float) -> float:
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
     """Check the ladder. InputError: another provider's kind, an invalid reservation group id, several machine types in
-    one
-    rung, or a price cap below Azure's minimum.
+    one rung, or a price cap below Azure's minimum.
     """
     check_kinds(rungs, OFFERED, "Azure", place)
     for index, rung in enumerate(rungs):

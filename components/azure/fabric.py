@@ -1,7 +1,7 @@
-"""Node settings for GPU traffic over InfiniBand: adapters, image, files and NCCL's environment.
-Facts by size are in `catalog/azure/machines.yaml` (Azure's documentation and its HPC images' scripts), never derived
-from names. The scale set alone decides the partition key (`share_partition_key`). `NCCL_NET=IB` ends a job without
-working adapters instead of using TCP.
+"""Node settings for GPU traffic over InfiniBand: adapters, image, files and NCCL's environment. Facts by size are in
+`catalog/azure/machines.yaml` (Azure's documentation and its HPC images' scripts), never derived from names. The scale
+set alone decides the partition key (`share_partition_key`). `NCCL_NET=IB` ends a job without working adapters instead
+of using TCP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -112,8 +112,7 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
 
 def share_partition_key(scale_sets: Sequence[str]) -> bool:
     """Whether nodes of these scale sets share InfiniBand: only within one set ("Set up InfiniBand"), so rungs can
-    replace
-    each other but never run one job together.
+    replace each other but never run one job together.
     """
     return len(set(scale_sets)) <= 1
 
@@ -133,8 +132,7 @@ def fabric_findings(
     network_path: str = "gangway:network.cidr",
 ) -> list[Finding]:
     """Limits of a size's fabric, and the user's part in it. `path` and `network_path`: config paths of the machine type
-    and of
-    `network_cidr`.
+    and of `network_cidr`.
     """
     found = _software(machine, path) + _image(machine, own_image, path)
     if machine.infiniband is None:

@@ -51,8 +51,7 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 @dataclass(frozen=True)
 class LustrePlan:
     """A valid file system. `sku` is `AMLFS-Durable-Premium-` and the tier; `subnet_prefix_length` of the smallest
-    dedicated
-    subnet.
+    dedicated subnet.
     """
 
     sku: str
@@ -253,9 +252,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
 
     def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
-        """The roles of "Blob integration prerequisites", and a wait for them: else "file system creation fails" for
-        good.
-        """
+        """The roles of "Blob integration prerequisites" and a wait, or "file system creation fails" for good."""
         args = self._args
         principal = args.get("importer_principal_id")
         if principal is None:

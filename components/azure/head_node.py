@@ -1,7 +1,7 @@
-"""HeadNode: one small standard machine that outlives the workers, without a public address, with a DNS name.
-Its user data run the rendezvous store, the ladder and the run record; changing them, or the image, replaces the
-machine: Azure and cloud-init read neither later. After a host failure Azure restarts it with the same address: workers
-continue, and only joining waits.
+"""HeadNode: one small standard machine that outlives the workers, without a public address, with a DNS name. Its user
+data run the rendezvous store, the ladder and the run record; changing them, or the image, replaces the machine: Azure
+and cloud-init read neither later. After a host failure Azure restarts it with the same address: workers continue, and
+only joining waits.
 """
 
 from ipaddress import IPv4Network
@@ -42,11 +42,10 @@ _WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
-    private
-    DNS zone `zone_id`; `private_ip` is fixed (`head_address`). `security_group_ids` are application security groups.
-    `root_volume_gib` (64) holds the trainer's image; `machine_type` defaults to Standard_D2s_v5, `image_id` to Ubuntu
-    24.04's newest image, or `image_version` of it. `secure_boot` (true) is off for unsigned modules, such as a Lustre
-    client; `trusted_launch` and `encryption_at_host` (both true) for machine types without them;
+    private DNS zone `zone_id`; `private_ip` is fixed (`head_address`). `security_group_ids` are application security
+    groups. `root_volume_gib` (64) holds the trainer's image; `machine_type` defaults to Standard_D2s_v5, `image_id` to
+    Ubuntu 24.04's newest image, or `image_version` of it. `secure_boot` (true) is off for unsigned modules, such as a
+    Lustre client; `trusted_launch` and `encryption_at_host` (both true) for machine types without them;
     `accelerated_networking` defaults to on, except for Standard_B2s and B2ms. `disk_encryption_set_id` encrypts the
     disk with its key instead of Azure's. `entra_login` (false) allows SSH by Entra ID.
     """

@@ -93,8 +93,7 @@ class KeyArgs(TypedDict):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `tenant_id` is the directory that the vault trusts. `role_wait_sec` (0): wait for Azure
-    to
-    apply the grants before the key is used, only in Python programs (`components.core.settling`).
+    to apply the grants before the key is used, only in Python programs (`components.core.settling`).
     """
 
     subscription_id: str
@@ -266,8 +265,7 @@ class Grantee:
         scope: pulumi.Input[str] | None = None,
     ) -> list[pulumi.CustomResource]:
         """Create a role with only these actions and assign it on `scope`, by default the stack's resource group. Does
-        nothing
-        without actions.
+        nothing without actions.
         """
         if not actions and not data_actions:
             return []
@@ -387,8 +385,7 @@ def _identity(
 
 class NodeIdentity(pulumi.ComponentResource):
     """Managed identity and grants of the nodes. `identity_id` waits for the grants (Azure may apply them some minutes
-    later);
-    `client_id`: to request tokens; `principal_id`: for further grants.
+    later); `client_id`: to request tokens; `principal_id`: for further grants.
     """
 
     identity_id: pulumi.Output[str]

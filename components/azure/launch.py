@@ -61,8 +61,8 @@ EXPONENT = 65537
 ADMIN = "gangway"
 """The account that Azure requires; see `components.azure.launch`."""
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
-"""Where a node answers the Application Health extension, on loopback, HTTP 200 with
-`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`components.azure.node_pool`).
+"""Where a node answers the Application Health extension, on loopback, HTTP 200 with `{"ApplicationHealthState":
+"Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`components.azure.node_pool`).
 """
 TERMINATE_NOTICE_MINUTES = 5
 """Time for a deleted node's last checkpoint: Azure allows 5 to 15, and the node ends it early ("Terminate notification
@@ -160,8 +160,7 @@ class Security:
 
 def plan_image(image: str, place: str = "image_id") -> Image:
     """Parse an image: a resource id of an image or of a gallery's, `/CommunityGalleries/...`, `/SharedGalleries/...`,
-    or
-    `publisher:offer:sku[:version]`. InputError: none of these.
+    or `publisher:offer:sku[:version]`. InputError: none of these.
     """
     if _RESOURCE.fullmatch(image):
         return Image(id=image)
@@ -214,9 +213,9 @@ def plan_security(
     place: str = "",
 ) -> Security:
     """The protection that machine type and image support; None means as much as possible. Secure Boot is off for
-    unsigned
-    modules: the HPC image builds NVIDIA's and InfiniBand's itself (Azure/azhpc-images), and a custom image with
-    InfiniBand is assumed to, unless `secure_boot` is set. InputError at `place`: a wanted setting is not supported.
+    unsigned modules: the HPC image builds NVIDIA's and InfiniBand's itself (Azure/azhpc-images), and a custom image
+    with InfiniBand is assumed to, unless `secure_boot` is set. InputError at `place`: a wanted setting is not
+    supported.
     """
     # If Microsoft documents nothing, newer sizes have encryption at host, but not all have Trusted Launch.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value

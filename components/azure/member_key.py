@@ -20,8 +20,7 @@ SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 class MemberKeyVaultArgs(TypedDict):
     """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s, `signing_pem` `.signing_key`'s; `tenant_id` is
-    the
-    directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as TrainingNetwork's
+    the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as TrainingNetwork's
     has.
     """
 
@@ -35,9 +34,7 @@ class MemberKeyVaultArgs(TypedDict):
 
 
 class MemberKeyVault(pulumi.ComponentResource):
-    """A vault with two secrets. `secret_id` and `signing_secret_id` are resource ids for grants; `secret_url` and
-    `signing_secret_url` are for machines.
-    """
+    """A vault with two secrets: resource ids (`..._id`) for grants, and URLs (`..._url`) for machines."""
 
     vault_id: pulumi.Output[str]
     secret_id: pulumi.Output[str]

@@ -157,10 +157,9 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `workspace_id` is NodeLogs', whose table must exist before alarms refer to it.
-    `num_nodes` is
-    the total of all scale sets. `steps_alarm_minutes` must exceed a node's time from boot to the first statistics line;
-    None for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm. `interruptions_per_hour`
-    (3): alarm above it.
+    `num_nodes` is the total of all scale sets. `steps_alarm_minutes` must exceed a node's time from boot to the first
+    statistics line; None for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm.
+    `interruptions_per_hour` (3): alarm above it.
     """
 
     subscription_id: str

@@ -1,6 +1,6 @@
-"""Names in Azure's form, stable per stack, and the GUIDs of role assignments.
-Pulumi appends eight random hex digits to a logical name and ignores Azure's rules, so the logical name must fit; the
-digits avoid global names of destroyed stacks (retained runs, deleted vaults).
+"""Names in Azure's form, stable per stack, and the GUIDs of role assignments. Pulumi appends eight random hex digits to
+a logical name and ignores Azure's rules, so the logical name must fit; the digits avoid global names of destroyed
+stacks (retained runs, deleted vaults).
 """
 
 import re

@@ -176,8 +176,7 @@ def plan_flows(
 
 def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
     """Ingress of the file system's subnet (Azure Managed Lustre, "Configure a network security group"): servers,
-    clients and
-    Azure's monitoring; egress is left to Azure.
+    clients and Azure's monitoring; egress is left to Azure.
     """
     return (
         Flow("self", lustre_cidr, lustre_cidr),
@@ -226,9 +225,7 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Disjoint subnets: machines the first quarter, Lustre the start of the third, Bastion the end of the last; None if
-    unused.
-    """
+    """Disjoint subnets: machines the first quarter, Lustre in the third, Bastion in the last; None if unused."""
 
     private_cidr: str
     lustre_cidr: str | None

@@ -1,6 +1,6 @@
-"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder.
-The head node fills the empty scale sets (`components.azure.fallback`); `up` does not change sizes, but Azure's provider
-sends the last known size with any other change: run such an `up` with `--refresh`.
+"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. The head node fills
+the empty scale sets (`components.azure.fallback`); `up` does not change sizes, but Azure's provider sends the last
+known size with any other change: run such an `up` with `--refresh`.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,7 @@ _MAX_PREFIX = 12
 
 class CapacityRungArgs(TypedDict):
     """One rung: `kind` is reservation, spot or on-demand; the rest as in `components.core.capacity`. `id` is the
-    resource id
-    of a capacity reservation group.
+    resource id of a capacity reservation group.
     """
 
     kind: str
@@ -62,10 +61,9 @@ class CapacityRungArgs(TypedDict):
 
 class IbNodePoolArgs(TypedDict):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
-    a
-    resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version` pins
-    an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and image
-    support (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    a resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version`
+    pins an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and
+    image support (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
     `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
     (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
     `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
@@ -144,8 +142,7 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 
 class IbNodePool(pulumi.ComponentResource):
     """GPU nodes with InfiniBand, filled from the capacity ladder in order. `launch_template_ids` are the scale sets'
-    ids: a
-    scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
+    ids: a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
     `fallback_config` is JSON for the head node (`components.azure.fallback.FallbackConfig`).
     """
 

@@ -118,8 +118,7 @@ def importable(
     source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
     """The account from which Managed Lustre imports. InputError: as `get_account`, another subscription, or the
-    container is
-    the log's.
+    container is the log's.
     """
     account = get_account(account_id, source, place)
     if account.subscription_id != subscription_id:
@@ -165,8 +164,7 @@ def node_actions(*, self_termination: bool) -> tuple[str, ...]:
 
 def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
     """The head's actions on scale sets: resize, delete failed machines; find workers, for which Prometheus lists scale
-    sets
-    and single machines ("Configuration", azure_sd_config).
+    sets and single machines ("Configuration", azure_sd_config).
     """
     find = (
         f"{_SET}/read",

@@ -1,6 +1,4 @@
-"""PrivateEndpoints: private addresses and names for the stack's own run account, registry and vault.
-A service tag would let machines reach all accounts; an endpoint leads to one.
-"""
+"""PrivateEndpoints of the stack's run account, registry and vault. Service tags would admit all accounts."""
 
 from typing import NamedTuple, TypedDict
 
@@ -15,8 +13,7 @@ __all__ = ["SERVICES", "PrivateEndpoints", "PrivateEndpointsArgs", "Service"]
 
 class Service(NamedTuple):
     """`part`: the target of an endpoint, as Azure Private Link calls it. `zone`: DNS zone that maps the public name to
-    the
-    endpoint ("Azure services DNS zone configuration").
+    the endpoint ("Azure services DNS zone configuration").
     """
 
     part: str

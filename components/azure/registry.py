@@ -1,8 +1,8 @@
-"""ImageRegistry: the Azure Container Registry of the trainer's image.
-`premium` adds private endpoints, more concurrent reads, and deletion of untagged images after OLD_DAYS. Encrypted with
-Azure's keys: images hold no secret, and a registry cannot pass the vault's firewall. Tags may move: the build cache's,
-and content tags after an `up` interrupted between push and state; nodes and run records use digests. The images are
-deleted with the stack, as each can be rebuilt from a run record's commit and lock.
+"""ImageRegistry: the Azure Container Registry of the trainer's image. `premium` adds private endpoints, more concurrent
+reads, and deletion of untagged images after OLD_DAYS. Encrypted with Azure's keys: images hold no secret, and a
+registry cannot pass the vault's firewall. Tags may move: the build cache's, and content tags after an `up` interrupted
+between push and state; nodes and run records use digests. The images are deleted with the stack, as each can be rebuilt
+from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict
@@ -33,8 +33,7 @@ class ImageRegistryArgs(TypedDict):
 
 class ImageRegistry(pulumi.ComponentResource):
     """A private container registry without an admin user. `repository_url`: prefix of image references;
-    `repository_id`:
-    resource id for grants; `registry_host`: for logging in as LOGIN_USER.
+    `repository_id`: resource id for grants; `registry_host`: for logging in as LOGIN_USER.
     """
 
     repository_url: pulumi.Output[str]

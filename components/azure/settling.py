@@ -1,6 +1,5 @@
 """Waits for role assignments: Azure applies them everywhere only after minutes (Managed Lustre's prerequisites say
-five;
-Azure/bicep#16601, pulumi/pulumi#16893).
+five; Azure/bicep#16601, pulumi/pulumi#16893).
 """
 
 from collections.abc import Sequence
@@ -21,8 +20,7 @@ def heeded(
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
     """Role assignments and a wait for them, for `depends_on`; without `seconds` only the assignments. `what`: whose
-    roles, as
-    text; `opts`: parent of the wait, which is not retained.
+    roles, as text; `opts`: parent of the wait, which is not retained.
     """
     if not seconds:
         return list(grants)

@@ -54,8 +54,7 @@ def declare_account(
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
     """Declare an account. `name`: as from `components.azure.names.letters`; `sku`: replication; `rules`: firewall;
-    `key`:
-    encrypts it with its newest version, checked daily; None for Azure's own keys.
+    `key`: encrypts it with its newest version, checked daily; None for Azure's own keys.
     """
     return storage.StorageAccount(
         name,
@@ -115,8 +114,7 @@ def plan_watcher(
     place: str = "gangway:azure.network_watcher",
 ) -> Watcher:
     """Parse `written`, a resource id or GROUP/NAME; None for Azure's own in `region`. InputError at `place`: neither,
-    or not
-    in `subscription_id` (None for no check).
+    or not in `subscription_id` (None for no check).
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)
@@ -144,8 +142,7 @@ def plan_watcher(
 
 class FlowLogStoreArgs(TypedDict):
     """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0): wait for Azure to
-    apply
-    the identity's role, only in Python programs (`components.core.settling`).
+    apply the identity's role, only in Python programs (`components.core.settling`).
     """
 
     subscription_id: str
@@ -203,8 +200,7 @@ def declare_flow_log(
     opts: pulumi.ResourceOptions,
 ) -> network.FlowLog:
     """Declare the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. Azure's
-    own
-    watcher is created after the region's first network, and a log without one is refused (ParentResourceNotFound,
+    own watcher is created after the region's first network, and a log without one is refused (ParentResourceNotFound,
     pulumi/pulumi#11430): the log follows the network after `wait_sec`.
     """
     before: list[pulumi.Resource] = []
@@ -232,9 +228,8 @@ def declare_flow_log(
 
 class RunBucketArgs(TypedDict):
     """Inputs of RunBucket. With `subnet_ids` or `allowed_ips` only these subnets and addresses or ranges have access
-    (for
-    people outside); without, anybody with a role. `zone` empty: the region has none, and data is in one place. Without
-    `key` Azure encrypts with its own keys.
+    (for people outside); without, anybody with a role. `zone` empty: the region has none, and data is in one place.
+    Without `key` Azure encrypts with its own keys.
     """
 
     resource_group_name: pulumi.Input[str]

@@ -35,8 +35,7 @@ def load_grids() -> GridTable:
 
 def on_grid(row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
     """The grid's intensity in the shape of a region; empty if the row states its own. `marginal` names WattTime's
-    region;
-    `stand_in` the source that justifies another zone's grid.
+    region; `stand_in` the source that justifies another zone's grid.
     """
     if "grid" not in row:
         return {}

@@ -137,8 +137,7 @@ class Catalog(Frozen):
         unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> MachineType:
         """The machine type of `provider` with `accelerator`, such as `H100x8`. InputError: none or several match; the
-        fix
-        names the cheapest in `region` that is not in `unfit` (reasons by machine name).
+        fix names the cheapest in `region` that is not in `unfit` (reasons by machine name).
         """
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():
@@ -275,9 +274,7 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
 
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
-    """A fix for a mistyped accelerator. For the same model it proposes the next larger number: H100x4 is no typo of
-    V100x4.
-    """
+    """A fix for a mistyped accelerator; of the same model, the next larger number: H100x4 is no typo of V100x4."""
     bare = [name for name in offered if name.rpartition("x")[0].lower() == wanted.lower()]
     if bare:
         in_order = sorted(bare, key=lambda name: int(name.rpartition("x")[2]))

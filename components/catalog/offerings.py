@@ -46,8 +46,7 @@ def region_findings(
     reserved: bool = False,
 ) -> Iterator[Finding]:
     """Findings about `machine` in `region`; none if a list has it there. `known`: the catalogue's regions, the only
-    ones to
-    propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
+    ones to propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
     """
     offered = machine.offered
     if offered is None or offered.zones.value is None:
@@ -68,9 +67,7 @@ def region_findings(
 def zone_findings(
     machine: MachineType, region: str, zone: str, path: str, today: date, *, reserved: bool = False
 ) -> Iterator[Finding]:
-    """Findings about `machine` in `zone` (full name); none if a list has it there, lists no zones, or lacks the region,
-    which `region_findings` reports.
-    """
+    """Findings about `machine` in `zone` (full name); `region_findings` reports regions that the list lacks."""
     offered = machine.offered
     words = () if offered is None else (offered.zones.value or {}).get(region, ())
     if offered is None or not words:

@@ -92,9 +92,7 @@ class _Prices(Sequence[Price], Generic[Price]):
 
 
 class MachinePrices(_Prices[MachinePrice]):
-    """Of machine types. `rows`: as prices.yaml has them; `regions`: the catalogue's, the home region first; `over`: an
-    overlay's, laid over the others.
-    """
+    """Prices of machine types. `rows`: of prices.yaml; `regions`: home region first; `over`: an overlay's."""
 
     def __init__(
         self,

@@ -30,9 +30,7 @@ class FailureBand(Frozen):
 
 
 class SpotMarket(Frozen):
-    """GPU spot markets observed for weeks: share of time with capacity (mean, worst and best zone), and the highest
-    observed interruption rate per hour.
-    """
+    """Spot markets: share of time with capacity (mean, worst, best zone), and highest interruption rate per hour."""
 
     there: Fact[float]
     there_low: Fact[float]
@@ -77,9 +75,7 @@ def load_reliability() -> ReliabilityTable:
 
 
 def failures_per_hour(machine: MachineType) -> Fact[float]:
-    """Failures of one node per hour, in proportion to its accelerators or chips: a simplification, since half of the
-    causes in the Llama 3 paper are not the GPUs.
-    """
+    """Failures per hour, by accelerators: a simplification, half of the causes in the Llama 3 paper are not GPUs."""
     table, number = load_reliability(), machine.num_accelerators.value
     fact = table.failures.get(machine.accelerator.rpartition("x")[0], table.others).accelerator_hours
     return fact.model_copy(update={"value": number / fact.value})

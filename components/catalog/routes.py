@@ -12,9 +12,7 @@ __all__ = ["Route", "RouteTable", "load_routes"]
 
 
 class Route(Frozen):
-    """A pair of regions, in either direction. `stream_mbps`: lower bound of one TCP stream, Mbit/s; None if only the
-    round trip is published.
-    """
+    """A pair of regions, either direction. `stream_mbps`: lower bound of one TCP stream; None if unpublished."""
 
     rtt_ms: Fact[float]
     stream_mbps: Fact[float] | None = None

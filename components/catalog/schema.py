@@ -113,8 +113,7 @@ def dated(as_of: str, read_on: str, confidence: str) -> str:
 
 class CardRun(Frozen):
     """Network cards `first` to `last` (inclusive) with the same layout. `devices`: the entries at device 0, 1, ... of
-    each
-    card; empty leaves the card unused; `max_interfaces`: per card; None if unknown.
+    each card; empty leaves the card unused; `max_interfaces`: per card; None if unknown.
     """
 
     first: int
@@ -125,8 +124,7 @@ class CardRun(Frozen):
 
 class EfaFabric(Frozen):
     """Elastic Fabric Adapters in Amazon's documented layout. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces, on
-    some
-    types not the number of cards; `layout`: the launch template declares exactly these devices.
+    some types not the number of cards; `layout`: the launch template declares exactly these devices.
     """
 
     kind: Literal["efa"]
@@ -428,9 +426,7 @@ class GcpMachineType(MachineType):
 
 
 class SizeRange(Frozen):
-    """Sizes of a managed file system: multiples of `step_gib` up to and including `step_until_gib`, of `large_step_gib`
-    beyond it.
-    """
+    """Sizes: multiples of `step_gib` up to and including `step_until_gib`, of `large_step_gib` beyond it."""
 
     smallest_gib: Fact[int]
     step_gib: Fact[int]

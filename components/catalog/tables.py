@@ -112,8 +112,7 @@ class InterruptionRow(Frozen):
 
 class InterruptionTable(Frozen):
     """The published rates of one provider; `unpublished` is the fact for pairs that are not in `rows`, and `assumed`
-    the
-    monthly share to use for them, by source.
+    the monthly share to use for them, by source.
     """
 
     rows: Mapping[str, InterruptionRow]
@@ -181,8 +180,7 @@ class Link(Frozen):
 
 class Ici(Frozen):
     """The links of a TPU chip. `ports`: links that share its bandwidth; `wraps_every`: a slice whose sides are all
-    multiples
-    of this is a torus; `dcn_gbps`: between slices, per chip and direction; None if unknown.
+    multiples of this is a torus; `dcn_gbps`: between slices, per chip and direction; None if unknown.
     """
 
     ports: Fact[int]

@@ -68,8 +68,7 @@ class Observed:
 
 def is_stale(as_of: str, confidence: str, today: date) -> bool:
     """Whether a figure is too old to rely on, by its source's own date, ISO 8601. A recalled figure or one without a
-    date
-    may be any age, whenever it was read.
+    date may be any age, whenever it was read.
 
     >>> is_stale("2026-11-01", "list-price", date(2026, 11, 21)), is_stale("", "list-price", date(2026, 11, 21))
     (False, True)

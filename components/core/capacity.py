@@ -137,8 +137,7 @@ class Reservation(_Rung):
 
 class FlexStart(_Rung):
     """Capacity for a limited time, all nodes at once, as soon as the provider has it, without interruptions.
-    `max_hours`:
-    the nodes are deleted after this; the provider allows up to a week.
+    `max_hours`: the nodes are deleted after this; the provider allows up to a week.
     """
 
     kind: Literal["flex-start"]

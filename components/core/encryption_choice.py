@@ -21,8 +21,7 @@ def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
 
 def check_choice(first: str, encryption: str) -> None:
     """InputError if `encryption` differs from `first`. Both changes lose data: to the provider's key deletes the
-    stack's
-    key, which encrypts the run bucket; to a stack's key replaces file systems and registries.
+    stack's key, which encrypts the run bucket; to a stack's key replaces file systems and registries.
     """
     if first == encryption:
         return

@@ -14,8 +14,7 @@ _MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6
 """The lowest likeness of a proposal, 0 to 1 (difflib: twice the common letters over all letters). Below it a proposal
-is a
-guess. `trainer.core.errors.nearest` uses the same.
+is a guess. `trainer.core.errors.nearest` uses the same.
 """
 
 
@@ -92,8 +91,7 @@ class InputError(ValueError):
     @classmethod
     def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:
         """An error for a word that is not `allowed`. It lists the allowed words in order, or the most similar ones if
-        there are
-        many; the fix names the nearest.
+        there are many; the fix names the nearest.
         """
         words = list(allowed)
         return cls(place, problem, value=value, allowed=listed(words, value), fix=nearest_hint(value, words))
@@ -118,8 +116,7 @@ def listed(words: Sequence[str], value: str) -> str:
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """The allowed word most like `value` (ignoring case), or None if none reaches `SIMILAR`. A prefix of at least a
-    third
-    of `value` wins: lr_generator is lr_g.
+    third of `value` wins: lr_generator is lr_g.
     """
     by_lower = {word.lower(): word for word in allowed}
     least = max(3, len(value) / 3)

@@ -84,8 +84,7 @@ _KINDS = (
 
 def foreign_file(place: str, text: str, command: str) -> InputError | None:
     """An error for another tool's file that `command` does not read; None for a file that it may read or that is
-    unknown.
-    `text`: the file's, or its beginning.
+    unknown. `text`: the file's, or its beginning.
     """
     head = text[:_HEAD].removeprefix("\ufeff")
     kind = next((each for each in _KINDS if each.mark.search(head)), None)

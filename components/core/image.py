@@ -18,8 +18,7 @@ CACHE_TAG = "buildcache"
 
 CONTENT_PREFIX = "content-"
 """Prefix of tags that name the content and not the build. Two builds of one content differ in digest, since they
-contain
-times, and an `up` interrupted between push and state builds again: exempt these tags too.
+contain times, and an `up` interrupted between push and state builds again: exempt these tags too.
 """
 
 
@@ -33,8 +32,7 @@ class RegistryLogin(TypedDict):
 
 class TrainerImageArgs(TypedDict):
     """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for new content. The
-    registry
-    must allow a tag to be pushed twice, as ImageRegistry does for CONTENT_PREFIX.
+    registry must allow a tag to be pushed twice, as ImageRegistry does for CONTENT_PREFIX.
     """
 
     repository_url: pulumi.Input[str]

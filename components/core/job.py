@@ -107,8 +107,7 @@ class JobSpec(_Frozen):
 
     def torchrun_argv(self) -> list[str]:
         """The arguments of torchrun. The launcher registers `gangway`, its c10d rendezvous: a node leaves at once
-        without closing
-        it for the others. A lost node is dropped after 3 heartbeats of 3 s.
+        without closing it for the others. A lost node is dropped after 3 heartbeats of 3 s.
         """
         if self.rendezvous.standalone:
             where = ["--standalone", "--nnodes=1"]

@@ -14,9 +14,7 @@ _POLL_SEC, _ASKED_SEC = 0.05, 2.0
 
 
 def lock(file: IO[bytes] | IO[str]) -> None:
-    """Lock the file until it is closed; the kernel drops the lock if the process dies. BlockingIOError: already
-    locked.
-    """
+    """Lock the file until it is closed or the process dies. BlockingIOError: already locked."""
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

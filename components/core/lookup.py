@@ -64,8 +64,7 @@ def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs
 
 def look_up_later(ask: Callable[[], T]) -> T:
     """`ask()` inside an output's `apply`, where the engine would print a traceback for an InputError. pulumi.RunError:
-    the
-    lookup failed.
+    the lookup failed.
     """
     try:
         return ask()

@@ -17,8 +17,7 @@ DAYS = 3650
 
 def new_member_key(job: str) -> str:
     """A private key (P-256) and its certificate as one PEM text, below 1,200 characters. Both ends of a connection
-    present
-    this certificate, so it names no one.
+    present this certificate, so it names no one.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

@@ -30,8 +30,7 @@ def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Netwo
 
 class HeadPortsArgs(TypedDict):
     """Ports of the head node and the workers: the rendezvous store and the workers' metrics. `lustre` (false) allows
-    the
-    head to mount a file system.
+    the head to mount a file system.
     """
 
     rendezvous_port: int
@@ -40,9 +39,7 @@ class HeadPortsArgs(TypedDict):
 
 
 class SlurmPortsArgs(TypedDict):
-    """Ports of Slurm: its controller on the head, each node, and a range (first and last) for launches from the head.
-    `lustre` as above.
-    """
+    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head. `lustre` as above."""
 
     controller_port: int
     node_port: int

@@ -92,8 +92,7 @@ class TagPolicy:
 
     def gcp(self) -> dict[str, str]:
         """Google Cloud labels: ours are lowercased, the user's must be valid. InputError: Google Cloud refuses a label
-        (with a
-        valid one), or Gangway sets it itself.
+        (with a valid one), or Gangway sets it itself.
         """
         ours = {key: _as_label(value) for key, value in self._own("-").items()}
         # Lowercasing these could merge two teams into one.
@@ -145,9 +144,7 @@ class TagPolicy:
         return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
 
     def hosts(self) -> dict[str, str]:
-        """Labels of the trainer's container on machines over SSH. InputError: unusable in filters, or Gangway sets it
-        itself.
-        """
+        """Labels of the container on a machine over SSH. InputError: unusable in filters, or Gangway sets it itself."""
         labels = {**self.extra, **self._own(".")}
         return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
 

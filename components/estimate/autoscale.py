@@ -101,9 +101,7 @@ class Decision:
 
 
 def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
-    """Decide the number of nodes. `curve`: rates of all allowed numbers. All else equal, a nearer deadline never needs
-    fewer.
-    """
+    """Decide the number of nodes. `curve`: all allowed numbers. A nearer deadline never needs fewer nodes."""
     useful = _useful(curve)
     need = _need(targets, state, 0.0)
     here = None if state.nodes is None else _as_good(useful, curve, state.nodes)
@@ -174,9 +172,8 @@ def _affordable(
     targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None, wanted: int
 ) -> int:
     """Apply the budget: the wanted number if it is affordable, else the next larger one (what runs beside the nodes
-    runs
-    shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a number
-    that holds the budget is preferred: changing twice costs more than it saves.
+    runs shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a
+    number that holds the budget is preferred: changing twice costs more than it saves.
     """
     if not targets.budget or state.node_usd_per_hour is None:
         return wanted

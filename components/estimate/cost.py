@@ -206,8 +206,7 @@ def price_line(
     note: str = "",
 ) -> CostComponent:
     """A component at a resolved price. `kind`: of capacity, for the message if the price is unknown; `cap_usd`: price
-    cap;
-    `note`: on the price.
+    cap; `note`: on the price.
     """
     if cap_usd is not None and (quote is None or quote.usd is None or cap_usd < quote.usd):
         why = f"no {kind} price in the catalogue"

@@ -40,9 +40,7 @@ ERROR_BAND = 0.37
 
 
 def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
-    """Average share of board power: the maker's measurement, or else UTILISATION. `waiting`: share of a step without
-    computation, 0..1, with a lower draw.
-    """
+    """Average share of board power: measured, or else UTILISATION. `waiting`: idle share of a step, 0..1."""
     board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
     if mean is None or board.value is None:
         url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
@@ -270,8 +268,7 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 @dataclass(frozen=True)
 class SciEstimate:
     """Software Carbon Intensity, (E * I + M) / R, in gCO2e per 1,000 images; None if a part is unknown.
-    `g_per_kimg_most`:
-    for the maximum hours.
+    `g_per_kimg_most`: for the maximum hours.
     """
 
     g_per_kimg: float | None

@@ -64,8 +64,7 @@ class LadderRung:
 @dataclass(frozen=True)
 class LadderJob:
     """What all rungs share: failures of one node per hour, seconds of a checkpoint and of a start, and the time limit
-    in
-    hours.
+    in hours.
     """
 
     failures_per_hour: Span
@@ -176,9 +175,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, 
 
 
 def _done_per_hour(rung: LadderRung, job: LadderJob, lost_per_hour: float) -> float:
-    """Progress per hour on this rung as a share of the job, its start included; negative if more is lost than done.
-    `lost_per_hour`: losses of one node.
-    """
+    """Progress per hour as a share of the job, start included; may be negative. `lost_per_hour`: of one node."""
     found = estimate_spot(
         rung.num_nodes, 0.0, rung.hours, 0.0,
         failures_per_hour=lost_per_hour, interval_sec=rung.interval_sec, save_sec=job.save_sec,

@@ -91,8 +91,7 @@ _CASES = (
 
 def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
     """Compare offers for the rest of the job (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway
-    quote`
-    finds them.
+    quote` finds them.
     """
     job = replace(job, start_hours=0.0)  # already running; a move's start is part of its transfer
     staying = quote(here, job)
@@ -118,8 +117,7 @@ def _move(
     here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, stays: Sequence[float]
 ) -> Move | None:  # fmt: skip
     """The move to an offer; None for the current one, or if a figure is unknown or the job is not done on it. `stays`:
-    cost
-    of staying in each case.
+    cost of staying in each case.
     """
     if offer.label == here.label:
         return None

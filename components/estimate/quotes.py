@@ -75,8 +75,7 @@ class Job:
 
 class Footprint(NamedTuple):
     """A job's energy, emissions, embodied share, and SCI per 1,000 images. Maxima: at rated power until the deadline,
-    or
-    else for the expected hours.
+    or else for the expected hours.
     """
 
     energy: EnergyEstimate
@@ -230,8 +229,7 @@ def _money(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
     """Expected dollars, and what they include beyond the job's expected hours. Terms and whole days count only the
-    training,
-    so that the first start does not need a second term.
+    training, so that the first start does not need a second term.
     """
     training = hours - job.start_hours
     price = offer.price.value
@@ -303,8 +301,7 @@ def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
 
 def spot_there(offer: Offer) -> float:
     """Share of the time with available nodes: for spot as in `gangway plan`, else all of it. A deadline is compared
-    with
-    that share of its hours: the distribution of gaps is not modelled.
+    with that share of its hours: the distribution of gaps is not modelled.
     """
     return load_reliability().spot.there.value if offer.kind == "spot" else 1.0
 
@@ -397,8 +394,7 @@ BEST: Mapping[Sort, str] = {
 @dataclass(frozen=True)
 class Ranking:
     """Offers by outcome. `ranked`: best first, each with its reason; `infeasible`: not done, or not in time; `unknown`:
-    a
-    figure is missing.
+    a figure is missing.
     """
 
     ranked: tuple[tuple[Quoted, str], ...]

@@ -117,8 +117,7 @@ def _fits(entry: str, place: Place) -> bool:
 
 def check_name(entry: str, place: str) -> str:
     """Check an entry of `allow` or `deny`. InputError: no region has this name or prefix, so a typo would have no
-    effect.
-    `place`: config path or option.
+    effect. `place`: config path or option.
     """
     match = _NAME.fullmatch(entry)
     if match is None or (not match["region"] and not entry.endswith(_ENDS)):
@@ -151,9 +150,7 @@ def check_jurisdiction(word: str, place: str) -> str:
 
 
 def read_place(text: str, option: str) -> Place:
-    """Parse `aws:eu-central-1`, or with a country for machines outside the catalogue, `hosts:lab/DE`. InputError:
-    neither.
-    """
+    """Parse `aws:eu-central-1`, or outside the catalogue with a country, `hosts:lab/DE`. InputError: neither."""
     match = _PLACE.fullmatch(text)
     if match is None or match["provider"] not in (*PROVIDERS, *SITES):
         raise InputError(

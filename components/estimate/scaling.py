@@ -75,8 +75,7 @@ class Links:
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce; 0 for one worker. `workers`: above 0, nodes filled in order; `num_bytes`: of each
-        worker's
-        buffer; `algorithm`: between machines; inside it is a ring.
+        worker's buffer; `algorithm`: between machines; inside it is a ring.
 
         Messages are pipelined, so the slower link sets the pace and times do not add up. All workers form one ring
         whose links carry nearly twice the message; between two nodes NCCL uses trees, and the message crosses once each
@@ -131,16 +130,13 @@ class AmdahlFit:
     worst_residual: float
 
     def step_sec(self, workers: float, all_reduce: float) -> float:
-        """The fitted step with an all-reduce of these seconds; workers may be fractional, and one worker is the
-        measured step.
-        """
+        """The fitted step with an all-reduce of these seconds; workers may be fractional, one worker is as measured."""
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
 def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
     """The catalogue's links of machines of one type. `bus_share`: of nominal bandwidth that an all-reduce reaches,
-    above 0;
-    by default measured or assumed. InputError: a needed bandwidth is unknown.
+    above 0; by default measured or assumed. InputError: a needed bandwidth is unknown.
     """
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
@@ -210,10 +206,9 @@ def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], wor
 
 
 def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> AmdahlFit:
-    """Fit the serial share of a step by least squares through the measured step of one worker: with
-    y = (t(n) - all-reduce(n)) / t(1) and x = 1 - 1/n, y - 1/n = serial x x. `step`: seconds by number of workers,
-    strong scaling, with one worker and another number; `all_reduce`: seconds of waiting in it, by number of workers
-    above one.
+    """Fit the serial share of a step by least squares through the measured step of one worker: with y = (t(n) -
+    all-reduce(n)) / t(1) and x = 1 - 1/n, y - 1/n = serial x x. `step`: seconds by number of workers, strong scaling,
+    with one worker and another number; `all_reduce`: seconds of waiting in it, by number of workers above one.
     """
     one = step[1]
     many = [workers for workers in step if workers > 1]
@@ -256,8 +251,7 @@ class Torus:
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce on the slice of that many chips; 0 for one chip. `workers`: chips: 1, or those of
-        one of
-        `slices`; `num_bytes`: of each chip's buffer; `algorithm`: unused, slices have rings and lines.
+        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: unused, slices have rings and lines.
         """
         if workers == 1:
             return 0.0

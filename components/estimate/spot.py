@@ -53,9 +53,7 @@ def share_per_month(rate_per_hour: float) -> float:
 
 
 def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:
-    """Mean time between interruptions of a job, seconds; infinite if there are none. `failures_per_hour`: of one node,
-    besides interruptions.
-    """
+    """Mean seconds between a job's interruptions; may be infinite. `failures_per_hour`: of one node."""
     rate = (rate_per_hour(fraction_per_month) + failures_per_hour) * num_nodes
     return math.inf if rate == 0 else 3600 / rate
 

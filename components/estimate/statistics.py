@@ -68,8 +68,7 @@ class Comparison:
 
     def short(self, factor: float = 1.0) -> str:
         """The change with its interval in square brackets, or else the range of pairs in round ones. `factor`: to the
-        printed
-        unit of a difference.
+        printed unit of a difference.
 
         >>> compare_pairs([[(10.0, 9.0), (10.0, 8.0)]]).short()
         '-15.1 % (-20.0 to -10.0)'
@@ -131,9 +130,8 @@ def compare_pairs(groups: Sequence[Sequence[Pair]], *, as_difference: bool = Fal
 
 def correct(family: Mapping[_Key, Comparison | None]) -> dict[_Key, Comparison | None]:
     """Apply Holm's correction (Scandinavian Journal of Statistics, 1979) to the comparisons of one table: the chance of
-    any
-    false claim is at most 5 %, however the figures depend on each other. Intervals stay per figure. Comparisons without
-    a p-value make no claim and are not counted.
+    any false claim is at most 5 %, however the figures depend on each other. Intervals stay per figure. Comparisons
+    without a p-value make no claim and are not counted.
     """
     known = {key: one.p_value for key, one in family.items() if one is not None and one.p_value is not None}
     found, worst = dict(family), 0.0

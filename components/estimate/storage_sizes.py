@@ -70,8 +70,7 @@ def amlfs_sizes_around(tier: AmlfsTier, wanted: int) -> list[int]:
 
 def nearest_size(provider: str, storage: Mapping[str, Any], wanted: int) -> int:
     """The valid size nearest to `wanted` for the file system in `storage`; `wanted` if its tier is invalid or its sizes
-    are
-    unlisted: another error reports that.
+    are unlisted: another error reports that.
     """
     sizes = _sizes(provider, storage, wanted)
     return nearest_number(wanted, sizes) if sizes else wanted

@@ -1,6 +1,4 @@
-"""Alarms as PromQL over Cloud Monitoring: its older conditions cannot see a metric without any point, such as the steps
-of a job that makes none.
-"""
+"""Alarms as PromQL over Cloud Monitoring, whose older conditions cannot see a metric without any point."""
 
 import re
 from collections.abc import Sequence
@@ -101,8 +99,7 @@ def plan_alarms(
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
     """Every alarm of a stack; `groups` empty for TPUs, whose nodes are not counted, minutes None for a job without
-    steps.
-    InputError: see `check_steps_alarm`.
+    steps. InputError: see `check_steps_alarm`.
     """
     of_steps = []
     if steps_alarm_minutes is not None:
@@ -140,8 +137,7 @@ def _sizes(groups: Sequence[str]) -> str:
 
 def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
     """Rings if there were nodes for the whole window and no statistics line. A minimum ignores missing points, so the
-    window
-    must be full. TPUs, without groups: lines within the day and none in the window.
+    window must be full. TPUs, without groups: lines within the day and none in the window.
     """
     longer = min(minutes + DELAY_MINUTES, STEPS_ALARM_MINUTES.stop - 1)
     window = f"{longer if groups else minutes}m"

@@ -44,9 +44,7 @@ _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when. All lists hold full names (`projects/...`); `heads` are instances that fill groups,
-    `schedules` those that recreate TPUs.
-    """
+    """What is stopped, by full names. `heads`: instances that fill groups; `schedules`: recreate TPUs."""
 
     percent: float
     groups: pulumi.Input[list[str]]
@@ -105,8 +103,7 @@ def declare_stop(
     groups: pulumi.Input[str] | None,
 ) -> None:
     """Declare the workflow, its account, and the trigger on `topic`. `tpus` and `pools`: it also deletes TPUs and
-    empties node
-    pools; `groups`: the condition under which it empties groups.
+    empties node pools; `groups`: the condition under which it empties groups.
     """
     place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
     account, grants = _account(place, tpus, pools, groups)
@@ -195,8 +192,7 @@ class BudgetAlarm:
 
 class BudgetArgs(TypedDict):
     """Inputs of Budget. `project_number` is the number of `project`. Google takes only the billing account's currency:
-    if it
-    is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` replaces `monthly_usd`. `tag_key` and
+    if it is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` replaces `monthly_usd`. `tag_key` and
     `tag_value` (the stack) select the costs. At `stop_at_percent` the groups of `group_ids` and node pools of
     `node_pool_ids` are emptied, the TPUs of `queued_resource_names` deleted, the schedules of `schedule_ids` paused and
     the instances of `head_ids` stopped (full names, `projects/...`). It may empty groups only under `groups_condition`,
@@ -252,8 +248,7 @@ def plan_amount(
     place: str = "gangway:budget",
 ) -> tuple[str, float]:
     """Currency and limit of the budget. InputError: one of `currency` and `monthly_amount` without the other, no
-    currency
-    code, or dollars twice.
+    currency code, or dollars twice.
     """
     if currency is None and monthly_amount is None:
         return "USD", monthly_usd

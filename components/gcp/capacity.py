@@ -75,8 +75,7 @@ def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
 
 def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
     """A rung as template fields. Reserved A3 Ultra and A4 are bound to their reservation (AI Hypercomputer
-    documentation,
-    "Create a MIG with A4 or A3 Ultra"); earlier series are standard machines that use it.
+    documentation, "Create a MIG with A4 or A3 Ultra"); earlier series are standard machines that use it.
     """
     if rung.max_hours is not None:
         return Provisioning("FLEX_START", False, "DELETE", run_duration_sec=round(rung.max_hours * 3600))
@@ -91,8 +90,7 @@ def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
     """Check the ladder. InputError: another provider's kind, an invalid reservation name, several machine types or
-    several
-    zones in one rung.
+    several zones in one rung.
     """
     check_kinds(rungs, OFFERED, "Google Cloud", place)
     for index, rung in enumerate(rungs):

@@ -128,8 +128,7 @@ class HostNeeds:
 @dataclass(frozen=True)
 class SideContainer:
     """A daemon beside the job on each node, with the host's network and all GPUs. `entrypoint`: empty for the image's
-    own;
-    `ready_text`: in its log once it serves; empty if there is none.
+    own; `ready_text`: in its log once it serves; empty if there is none.
     """
 
     name: str
@@ -303,8 +302,7 @@ TCPX = NcclPlugin(
 
 def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
     """The plug-in for a machine's GPU NICs; None for TCP. `own_image`: a custom image has the patched kernel that one
-    plug-in
-    needs and no public image has.
+    plug-in needs and no public image has.
     """
     plugin = _find_plugin(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
@@ -337,8 +335,7 @@ def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
     """Report unused GPU NICs and untested uses. `own_image`: as of `nccl_plugin`; `path`: config path of the nodes'
-    image;
-    `image_nccl`: the version of NCCL in the trainer's image.
+    image; `image_nccl`: the version of NCCL in the trainer's image.
     """
     plugin = _find_plugin(machine)
     if num_nodes_max < 2 or plugin is None:

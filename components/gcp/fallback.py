@@ -1,5 +1,5 @@
-"""Configuration of the head node's ladder script, which fills groups with what those above them lack.
-No Google service fills a second group if the first lacks capacity, so a timer on the head node does, by `plan_fill` of
+"""Configuration of the head node's ladder script, which fills groups with what those above them lack. No Google service
+fills a second group if the first lacks capacity, so a timer on the head node does, by `plan_fill` of
 `images.node.fill_order`. Each `period_sec` it counts each group's RUNNING instances
 (instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first by
 `resize` or `resize-request` (undone by cancelling requests, then by resize). After a change it resets its counts; with
@@ -18,9 +18,7 @@ __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One managed instance group. `kind`: the rung's, for messages; `fill`: how it gets nodes; `run_duration_sec`: of a
-    resize request, else None.
-    """
+    """A managed instance group. `kind`: the rung's, for messages; `run_duration_sec`: of resize requests, else None."""
 
     name: str
     zone: str

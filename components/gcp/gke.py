@@ -1,6 +1,4 @@
-"""GkeCluster: a regional GKE cluster of private nodes with a small system pool.
-Its control plane answers the network, and optionally named external ranges.
-"""
+"""GkeCluster: a regional GKE cluster of private nodes with a small system pool and a mostly private control plane."""
 
 import json
 from typing import Any, NotRequired, TypedDict
@@ -54,9 +52,8 @@ class GkeClusterArgs(TypedDict):
 
 class GkeCluster(pulumi.ComponentResource):
     """A cluster without job nodes, which GkeNodePools adds. `cluster_id`: full name, for pools; `endpoint`: of the
-    control
-    plane; `kubeconfig`: JSON that uses Google's login helper, without a secret; `system_pool`: a name that waits for
-    the system pool.
+    control plane; `kubeconfig`: JSON that uses Google's login helper, without a secret; `system_pool`: a name that
+    waits for the system pool.
     """
 
     cluster_id: pulumi.Output[str]

@@ -1,6 +1,6 @@
-"""ClusterIdentity: the service account of a GKE cluster's nodes, and its grants.
-Pods get no grant: Google identifies a pod by project, namespace and service account, so a grant would apply to every
-cluster of the project with such a namespace.
+"""ClusterIdentity: the service account of a GKE cluster's nodes, and its grants. Pods get no grant: Google identifies a
+pod by project, namespace and service account, so a grant would apply to every cluster of the project with such a
+namespace.
 """
 
 from typing import NotRequired, TypedDict

@@ -1,5 +1,5 @@
-"""Node settings for unprivileged pods with RDMA NICs or TPUs: locked memory and access to the chips' devices; pure.
-GKE has no setting for either. Google's own examples run such pods privileged (cluster-toolkit of 2026-06,
+"""Node settings for unprivileged pods with RDMA NICs or TPUs: locked memory and access to the chips' devices; pure. GKE
+has no setting for either. Google's own examples run such pods privileged (cluster-toolkit of 2026-06,
 `examples/gke-tpu-7x`; ray-project/kuberay#2466 for v6e), and request 64 GiB of locked memory for TPUs.
 """
 

@@ -1,6 +1,5 @@
 """Plans the node pools of a GKE cluster: one per rung of the ladder, or per slice of several hosts, since GKE creates
-and
-deletes such a pool as a whole.
+and deletes such a pool as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,8 +110,7 @@ class NodeKind:
     @property
     def policy_topology(self) -> str | None:
         """Of a slice whose pool names a workload policy instead of its topology (GKE documentation, "About Ironwood
-        (TPU7x) in
-        GKE").
+        (TPU7x) in GKE").
         """
         return self.topology if self.tpu is not None and self.tpu.generation == "tpu7x" else None
 
@@ -209,8 +207,7 @@ def plan_pools(
     place: str = "capacity",
 ) -> tuple[PoolPlan, ...]:
     """The pools of a ladder, first choice first; the first rung keeps `least` nodes or slices up. InputError at
-    `place`: an
-    unsupported rung.
+    `place`: an unsupported rung.
     """
     check_ladder(rungs, place)
     if not 0 <= least <= most <= MAX_NODES:

@@ -1,6 +1,6 @@
-"""GroupTag: a Resource Manager tag on a stack's managed instance groups, for IAM conditions.
-Groups have no policies, and conditions on resource names do not cover them; conditions on tags do (IAM's "Attribute
-reference for IAM conditions": "any resource"). Compute Engine binds it only at creation, by the beta API.
+"""GroupTag: a Resource Manager tag on a stack's managed instance groups, for IAM conditions. Groups have no policies,
+and conditions on resource names do not cover them; conditions on tags do (IAM's "Attribute reference for IAM
+conditions": "any resource"). Compute Engine binds it only at creation, by the beta API.
 """
 
 from typing import TypedDict

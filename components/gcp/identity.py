@@ -159,9 +159,8 @@ class ProjectServices(pulumi.ComponentResource):
 
 class EncryptionKeyArgs(TypedDict):
     """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` use the key besides USUAL:
-    lustre,
-    filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of storage and logging as
-    members, which a lookup creates. `grant_wait_sec` (0): wait for the key's grants, only in Python programs
+    lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of storage and logging
+    as members, which a lookup creates. `grant_wait_sec` (0): wait for the key's grants, only in Python programs
     (`components.core.settling`).
     """
 
@@ -224,7 +223,7 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """Grant or new agents and a wait for them, for `depends_on`; without `seconds` no wait. Google's "Access change
+    """Grants or new agents and a wait for them, for `depends_on`; without `seconds` no wait. Google's "Access change
     propagation" says typically two minutes, sometimes seven or more.
     """
     if not seconds:
@@ -320,8 +319,8 @@ class NodeIdentityArgs(TypedDict):
 
 class HeadIdentityArgs(TypedDict):
     """Inputs of HeadIdentity. With `groups_condition`, GroupTag's, it resizes groups; with `imports` it starts Lustre
-    imports.
-    `files_bucket_name` is HeadFiles', which lists the groups; `member_key_id` and `signing_key_id` are StackSecrets'.
+    imports. `files_bucket_name` is HeadFiles', which lists the groups; `member_key_id` and `signing_key_id` are
+    StackSecrets'.
     """
 
     project: pulumi.Input[str]
@@ -449,9 +448,7 @@ class _Machine:
     def own_roles(
         self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
     ) -> list[pulumi.CustomResource]:
-        """Permissions on the whole project, and on groups under the condition `groups`: conditions apply to whole
-        roles.
-        """
+        """Permissions on the whole project, and on groups under their condition, which needs a role of its own."""
         name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
         plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
         if groups is not None:
@@ -461,8 +458,7 @@ class _Machine:
 
 class NodeIdentity(pulumi.ComponentResource):
     """Service account and grants of the nodes. `service_account_email` waits for the grants; `service_account_member`:
-    the
-    account in IAM policies.
+    the account in IAM policies.
     """
 
     service_account_email: pulumi.Output[str]

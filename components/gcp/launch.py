@@ -31,8 +31,7 @@ ROOT_VOLUME_GIB = 60
 _DNS_TTL_SEC = 60
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
 """Canonical's image with NVIDIA's signed driver 580, for CUDA 13, without Docker. Google's cluster-toolkit of
-2026-06-25
-builds on this family for A3 Mega, A3 Ultra and A4.
+2026-06-25 builds on this family for A3 Mega, A3 Ultra and A4.
 """
 # Only IAM limits the service account; narrower scopes are the older way (Compute Engine documentation, "Service
 # accounts": "set the full cloud-platform scope").
@@ -41,8 +40,7 @@ SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
-    private
-    DNS zone `zone_id`; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's image;
+    private DNS zone `zone_id`; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's image;
     `machine_type` defaults to e2-medium, `image_id` to Ubuntu 24.04's newest image. `secure_boot` (true) is off for
     unsigned modules, such as a Lustre client. `kms_key_name` encrypts the disk instead of Google's own key. `tags` are
     labels.
@@ -189,8 +187,7 @@ def boot_disk_type(machine: GcpMachineType) -> str:
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
     """`user_data` is base64, gzipped or not: cloud-init's `DataSourceGCE` decodes it by `user-data-encoding`. A
-    start-up
-    script would run on every boot, without files, units or packages.
+    start-up script would run on every boot, without files, units or packages.
     """
     return {
         "user-data": user_data,
@@ -211,8 +208,7 @@ def instance_template(
     opts: pulumi.ResourceOptions,
 ) -> compute.InstanceTemplate:
     """A template for one machine type and provisioning. Its labels are fixed at creation: whatever launches machines
-    from it
-    sets the current ones.
+    from it sets the current ones.
     """
     first_labels = pulumi.ResourceOptions(ignore_changes=["labels", "disks[0].labels"])
     return compute.InstanceTemplate(

@@ -78,8 +78,7 @@ def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
     """The dashboard's body before JSON encoding. `region` is for the heading, `log_name` and `alarms` (shown at the
-    top) are
-    full names, `groups` the managed instance groups in ladder order.
+    top) are full names, `groups` the managed instance groups in ladder order.
     """
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [
@@ -138,9 +137,8 @@ def _sizes(groups: Sequence[str]) -> dict[str, Any]:
 
 class NodeLogsArgs(TypedDict):
     """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later. The
-    bucket's
-    name stays reserved for that week, so it ends like `run_bucket_name`, whose random suffix differs per stack.
-    `kms_key_name` encrypts the bucket; a key can never be removed.
+    bucket's name stays reserved for that week, so it ends like `run_bucket_name`, whose random suffix differs per
+    stack. `kms_key_name` encrypts the bucket; a key can never be removed.
     """
 
     project: pulumi.Input[str]
@@ -153,10 +151,9 @@ class NodeLogsArgs(TypedDict):
 
 class ObservabilityArgs(TypedDict):
     """Inputs of Observability. `log_name` is NodeLogs', whose metrics must exist before alarms refer to them.
-    `group_names`
-    are the managed instance groups with `num_nodes` in total; none and 0 for TPUs. `steps_alarm_minutes` must exceed a
-    node's time from boot to the first statistics line; None for a job without steps. `expect_gpu`: alarm on idle GPUs.
-    `emails` get every alarm. `interruptions_per_hour` (3): alarm above it.
+    `group_names` are the managed instance groups with `num_nodes` in total; none and 0 for TPUs. `steps_alarm_minutes`
+    must exceed a node's time from boot to the first statistics line; None for a job without steps. `expect_gpu`: alarm
+    on idle GPUs. `emails` get every alarm. `interruptions_per_hour` (3): alarm above it.
     """
 
     project: pulumi.Input[str]
@@ -193,8 +190,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 class NodeLogs(pulumi.ComponentResource):
     """The log of a stack's nodes, its bucket, and the metrics from it. `log_id`: the log agent's name for it;
-    `log_name`: full
-    name, waits for the metrics; `bucket_name`: full name.
+    `log_name`: full name, waits for the metrics; `bucket_name`: full name.
     """
 
     log_id: pulumi.Output[str]

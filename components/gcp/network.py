@@ -143,9 +143,8 @@ def declare_lock_callbacks(
     tags: Sequence[pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Let NFSv3 servers notify machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without
-    it a
-    machine polls twice a minute. The ports of lockd and statd vary, so all are open to `servers`, the file system's
+    """Let NFSv3 servers notify machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without it
+    a machine polls twice a minute. The ports of lockd and statd vary, so all are open to `servers`, the file system's
     range.
     """
     return compute.Firewall(

@@ -1,6 +1,6 @@
-"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder.
-Lower rungs start empty and are filled by the head node (`components.gcp.fallback`), so `up` does not change their size.
-A flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
+"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Lower rungs
+start empty and are filled by the head node (`components.gcp.fallback`), so `up` does not change their size. A
+flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,7 @@ DELETE_TIMEOUT = "40m"
 
 class CapacityRungArgs(TypedDict):
     """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as in `components.core.capacity`. `id`
-    is a
-    reservation's name, or `projects/PROJECT/reservations/NAME` for another project's shared one.
+    is a reservation's name, or `projects/PROJECT/reservations/NAME` for another project's shared one.
     """
 
     kind: str
@@ -42,12 +41,11 @@ class CapacityRungArgs(TypedDict):
 
 class GpuNodePoolArgs(TypedDict):
     """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags. `subnet_ids` begins with the
-    main
-    subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order. `image_id` is an image or a family
-    (`projects/P/global/images/family/F`), by default Canonical's with NVIDIA's driver; `pinned_image` fixes an image of
-    the family. `secure_boot` is off only if the NCCL plug-in needs unsigned code; false turns it off for other unsigned
-    modules, such as a Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) limits the distance of nodes,
-    by default as close as possible; it cannot change while a group has nodes. `tags` are labels, `group_tags`
+    main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order. `image_id` is an image or a
+    family (`projects/P/global/images/family/F`), by default Canonical's with NVIDIA's driver; `pinned_image` fixes an
+    image of the family. `secure_boot` is off only if the NCCL plug-in needs unsigned code; false turns it off for other
+    unsigned modules, such as a Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) limits the distance
+    of nodes, by default as close as possible; it cannot change while a group has nodes. `tags` are labels, `group_tags`
     GroupTag's `bound`: changing it replaces the group.
     """
 
@@ -87,9 +85,8 @@ class NodePoolPlan:
     @property
     def placed(self) -> tuple[bool, ...]:
         """By rung, whether our policy places its nodes: machines with GPU NICs, unless reserved or by resize request
-        (AI
-        Hypercomputer, "Compact placement policy and workload policy overview"). Flex-start supports it only on A3 Ultra
-        and A4 (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
+        (AI Hypercomputer, "Compact placement policy and workload policy overview"). Flex-start supports it only on A3
+        Ultra and A4 (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
         """
         fabric = self.machine.gpu_fabric
         flexible = isinstance(fabric, RoceFabric)
@@ -129,8 +126,7 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
 
 class GpuNodePool(pulumi.ComponentResource):
     """GPU nodes with their fabric, filled from the capacity ladder in order. `fallback_config` is JSON for the head
-    node
-    (`components.gcp.fallback.FallbackConfig`).
+    node (`components.gcp.fallback.FallbackConfig`).
     """
 
     group_names: pulumi.Output[list[str]]

@@ -43,9 +43,8 @@ ANYWHERE = "*"
 
 class ServicePerimeterArgs(TypedDict):
     """Inputs of ServicePerimeter. `access_policy`: the organisation's number; `operators`: may call from outside, such
-    as
-    `user:ops@example.com`; `access_levels`: from where, by names in that policy, or anywhere; `reads_from`: numbers of
-    outside projects whose buckets and images machines read; `enforced`: false is a dry run that only logs.
+    as `user:ops@example.com`; `access_levels`: from where, by names in that policy, or anywhere; `reads_from`: numbers
+    of outside projects whose buckets and images machines read; `enforced`: false is a dry run that only logs.
     """
 
     access_policy: int
@@ -106,8 +105,7 @@ def plan_perimeter(
 
 class ServicePerimeter(pulumi.ComponentResource):
     """A regular perimeter around one project. The project's networks can call only RESTRICTED services, so that none
-    outside
-    the perimeter is a way out. `perimeter_name`: its full name.
+    outside the perimeter is a way out. `perimeter_name`: its full name.
     """
 
     perimeter_name: pulumi.Output[str]
@@ -151,8 +149,7 @@ def read_perimeter(
     name: str, access_policy: int, short_name: str, project_number: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> pulumi.Output[str]:
     """The full name of an existing perimeter, checked in a preview or `up`, not in an offline plan. InputError: it does
-    not
-    hold the project.
+    not hold the project.
     """
     full_name = perimeter_name(access_policy, short_name)
     found = accesscontextmanager.ServicePerimeter.get(f"{name}-perimeter", full_name, opts=opts)

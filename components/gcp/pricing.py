@@ -35,8 +35,7 @@ def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None = None
 ) -> list[CostComponent]:
     """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`. `num_nodes_min`: to which
-    the head
-    fills lower groups; by default the size of the first.
+    the head fills lower groups; by default the size of the first.
     """
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [

@@ -1,5 +1,5 @@
-"""A stack's quotas on Google Cloud: GPUs, local SSD, TPU chips, network, file system. Pure.
-Names are of Google's APIs, or of its console if those are unpublished.
+"""A stack's quotas on Google Cloud: GPUs, local SSD, TPU chips, network, file system. Pure. Names are of Google's APIs,
+or of its console if those are unpublished.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,9 +56,8 @@ POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Compute Engine's for GKE's node pools, in chips by region; in quotes the console's names (Compute Engine
-documentation,
-"Allocation quotas", and GKE's on TPUs, from public notes of 2026-07-14). Ids are from `gcloud quotas info` in August
-2026.
+documentation, "Allocation quotas", and GKE's on TPUs, from public notes of 2026-07-14). Ids are from `gcloud quotas
+info` in August 2026.
 """
 REGION_QUOTAS = "gcloud compute regions describe {region} --project {project}"
 PROJECT_QUOTAS = "gcloud compute project-info describe --project {project}"

@@ -1,7 +1,7 @@
-"""ImageRegistry: the Artifact Registry repository of the trainer's image, with each push scanned.
-Tags may move: immutability has no exceptions, and the build cache's tags must move, as must content tags after an `up`
-interrupted between push and state; nodes and run records use digests. The images are deleted with the stack, as each
-can be rebuilt from a run record's commit and lock.
+"""ImageRegistry: the Artifact Registry repository of the trainer's image, with each push scanned. Tags may move:
+immutability has no exceptions, and the build cache's tags must move, as must content tags after an `up` interrupted
+between push and state; nodes and run records use digests. The images are deleted with the stack, as each can be rebuilt
+from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict

@@ -64,9 +64,8 @@ def plan_slice(
     place: str = PLACE,
 ) -> SlicePlan:
     """The slice that all given settings describe; they must imply a generation and a size. `accelerator_type`
-    (`v5p-512`) has
-    both; `chips` are not TensorCores; `topology` defaults to the one nearest to a cube. InputError at `place`: no such
-    generation, size or topology (with the nearest), or a contradiction.
+    (`v5p-512`) has both; `chips` are not TensorCores; `topology` defaults to the one nearest to a cube. InputError at
+    `place`: no such generation, size or topology (with the nearest), or a contradiction.
     """
     if generation is None and accelerator_type is None:
         raise InputError(

@@ -133,9 +133,8 @@ def plan_filestore(
 
 def import_request(instance: str, source: str) -> ImportRequest:
     """Fill DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`; sent by the head
-    or a
-    node once DATA_PATH exists. The token needs `lustre.instances.importData`, and Managed Lustre's service agent read
-    access to the bucket.
+    or a node once DATA_PATH exists. The token needs `lustre.instances.importData`, and Managed Lustre's service agent
+    read access to the bucket.
     """
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}
@@ -166,10 +165,9 @@ def _other_tiers(tiers: Mapping[str, FilestoreTier], capacity_gib: int) -> str:
 
 class LustreFileSystemArgs(TypedDict):
     """Inputs of LustreFileSystem. `network` is `projects/P/global/networks/N`, already peered for private services.
-    `source`
-    is the `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent gets read access to that
-    bucket for good, and `up` needs the right to grant it. `deployment`, `efa`, `metadata_iops` and `runs` are FSx's and
-    refused. `kms_key_name` is a key in the region.
+    `source` is the `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent gets read
+    access to that bucket for good, and `up` needs the right to grant it. `deployment`, `efa`, `metadata_iops` and
+    `runs` are FSx's and refused. `kms_key_name` is a key in the region.
     """
 
     project: pulumi.Input[str]
@@ -189,8 +187,7 @@ class LustreFileSystemArgs(TypedDict):
 
 class LustreFileSystem(pulumi.ComponentResource):
     """A Managed Lustre file system in the nodes' zone. `file_system_id` (`projects/P/locations/Z/instances/I`) is for
-    imports,
-    `mount_point` (`IP@tcp:/NAME`) for clients; `dns_name` is that IP address, `mount_name` that NAME.
+    imports, `mount_point` (`IP@tcp:/NAME`) for clients; `dns_name` is that IP address, `mount_name` that NAME.
     """
 
     file_system_id: pulumi.Output[str]
@@ -248,8 +245,7 @@ class LustreFileSystem(pulumi.ComponentResource):
 
     def _let_import(self, source: str) -> storage.BucketIAMMember:
         """Grant the service agent of Managed Lustre read access to the bucket of `source`, with the role of Google's
-        guide:
-        https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
+        guide: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
         """
         agent = projects.ServiceIdentity(
             f"{self._name}-lustre", project=self._args["project"], service="lustre.googleapis.com", opts=self._child
@@ -267,9 +263,8 @@ class LustreFileSystem(pulumi.ComponentResource):
 
 class FilestoreArgs(TypedDict):
     """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal. `network` is the VPC network's name or
-    path,
-    `client_cidr` the range that may mount the share. `client_tags` are network tags of machines that lock files on it.
-    `kms_key_name` needs zonal.
+    path, `client_cidr` the range that may mount the share. `client_tags` are network tags of machines that lock files
+    on it. `kms_key_name` needs zonal.
     """
 
     project: pulumi.Input[str]
@@ -350,8 +345,7 @@ def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.Ins
 
 class RunBucketArgs(TypedDict):
     """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys. With `keep` false deleting
-    it
-    deletes every version of every object; else Google refuses.
+    it deletes every version of every object; else Google refuses.
     """
 
     project: pulumi.Input[str]
@@ -363,8 +357,7 @@ class RunBucketArgs(TypedDict):
 
 class RunBucket(pulumi.ComponentResource):
     """A private, encrypted, versioned bucket for run records and exported checkpoints. Current versions never expire.
-    The
-    API always requires TLS.
+    The API always requires TLS.
     """
 
     bucket_name: pulumi.Output[str]

@@ -59,8 +59,8 @@ def check_ladder(rungs: Sequence[AnyRung]) -> None:
 
 class HostArgs(TypedDict):
     """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`. `host_key` is the
-    server's
-    public key as in known_hosts, without the name; if omitted, any server is trusted. `keys` are added to the pool's.
+    server's public key as in known_hosts, without the name; if omitted, any server is trusted. `keys` are added to the
+    pool's.
     """
 
     name: str
@@ -74,9 +74,8 @@ class HostArgs(TypedDict):
 
 class HostPoolArgs(TypedDict):
     """Inputs of HostPool. The first machine is set up first and removed last. `private_key` is the SSH user's, in
-    OpenSSH's
-    format; by default the keys of the agent at SSH_AUTH_SOCK. `keys`: by file, readable by root only: MEMBER_KEY,
-    SIGNING_KEY, MUNGE_KEY.
+    OpenSSH's format; by default the keys of the agent at SSH_AUTH_SOCK. `keys`: by file, readable by root only:
+    MEMBER_KEY, SIGNING_KEY, MUNGE_KEY.
     """
 
     machines: list[HostArgs]

@@ -27,8 +27,7 @@ class Allocatable(NamedTuple):
 
 def gke_allocatable(vcpus: int, memory_gib: float, boot_gib: float, local_ssds: int = 0) -> Allocatable:
     """GKE documentation, "About GKE node sizing" (November 2026). Measured: of 64 vCPUs and 512 GiB, 503.9 GiB are
-    visible
-    and 486.9 left to pods; of 100 GiB of disk 94.2 and 43.8 (2i2c-org/infrastructure#2121). Pods write to the
+    visible and 486.9 left to pods; of 100 GiB of disk 94.2 and 43.8 (2i2c-org/infrastructure#2121). Pods write to the
     `local_ssds` of 375 GB, or else to the boot disk.
     """
     seen_gib = 0.983 * memory_gib
@@ -53,8 +52,7 @@ def eks_allocatable(vcpus: int, memory_gib: float, disk_gib: float) -> Allocatab
 
 def aks_allocatable(vcpus: int, memory_gib: float, disk_gib: float, max_pods: int) -> Allocatable:
     """AKS documentation, "Node resource reservations", 1.29 and later (November 2026). Beyond its table's 64 cores we
-    assume
-    10 millicores each. Visible memory and disk are of Standard_D4s_v3: 15.6 of 16 GiB, 123.9 of 128 (assumed for
+    assume 10 millicores each. Visible memory and disk are of Standard_D4s_v3: 15.6 of 16 GiB, 123.9 of 128 (assumed for
     others).
     """
     kept_gib = min((20 * max_pods + 50) * _MB_IN_GIB, 0.25 * memory_gib)

@@ -36,9 +36,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Placing:
-    """Scheduling by Nova. `server_group`: ours, never for a reservation, whose hosts Blazar chooses; `hints`: by API
-    name.
-    """
+    """Scheduling by Nova. `server_group`: not in a reservation, whose hosts Blazar chooses; `hints`: by API name."""
 
     server_group: bool
     hints: Mapping[str, str]
@@ -57,9 +55,7 @@ def plan_placing(rung: RungPlan, flavour: str) -> Placing:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Check the ladder. InputError: unsupported kind, several rungs, an id that is not Blazar's, extra machine types or
-    zones.
-    """
+    """Check the ladder. InputError: unsupported kind, several rungs, a foreign id, extra machine types or zones."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Spot):
             raise InputError(
@@ -83,9 +79,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_flavour(rungs: Sequence[AnyRung], flavour: str, place: str = LADDER) -> None:
-    """Check that a reserved flavour matches its reservation. InputError: the rung is on demand or has another
-    reservation.
-    """
+    """Check a reserved flavour. InputError: the rung is on demand or has another reservation."""
     if not flavour.startswith(RESERVED_FLAVOUR):
         return
     reservation, rung = flavour.removeprefix(RESERVED_FLAVOUR), rungs[0]

@@ -21,8 +21,7 @@ METHOD = "PUT"
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `run_bucket` is RunBucket's name, `role` the object store's role for writing.
-    `access_rules`
-    (true) restricts the credential to that container.
+    `access_rules` (true) restricts the credential to that container.
     """
 
     run_bucket: pulumi.Input[str]
@@ -32,8 +31,7 @@ class NodeIdentityArgs(TypedDict):
 
 def access_paths(container: str) -> tuple[str, ...]:
     """Paths of a container's objects in Swift and in Ceph's gateway. Keystone API, "Application credentials": `*` is
-    one
-    path segment, `**` any number.
+    one path segment, `**` any number.
 
     >>> access_paths("runs")[0]
     '/v1/*/runs/**'
@@ -42,9 +40,7 @@ def access_paths(container: str) -> tuple[str, ...]:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """The machines' credential: `credential_id` to request a Keystone token, `credential_secret`, a secret of the
-    state.
-    """
+    """The machines' credential: `credential_id` to request a Keystone token, and `credential_secret`, a secret."""
 
     credential_id: pulumi.Output[str]
     credential_secret: pulumi.Output[str]

@@ -41,9 +41,9 @@ CREATE_TIMEOUT = "60m"
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a
-    flavour's
-    name. `private_ip` is fixed (`components.openstack.network.NetworkPlan`). `boot_volume_gib` boots from a volume of
-    `volume_type`, by default from the flavour's disk. `secrets_place` and `secrets_signature` are MachineSecrets'.
+    flavour's name. `private_ip` is fixed (`components.openstack.network.NetworkPlan`). `boot_volume_gib` boots from a
+    volume of `volume_type`, by default from the flavour's disk. `secrets_place` and `secrets_signature` are
+    MachineSecrets'.
     """
 
     machine_type: str

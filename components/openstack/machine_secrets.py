@@ -45,9 +45,7 @@ def get_period(now_sec: float) -> int:
 
 
 def object_name(content: str) -> str:
-    """The name of an object with this content: new secrets are a new object. The content has random keys, so its digest
-    cannot be guessed.
-    """
+    """An object's name by its content's digest, which random keys in the content make unguessable."""
     return f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
@@ -68,8 +66,7 @@ def url_key(stack: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Ou
 
 class MachineSecretsArgs(TypedDict):
     """Inputs of MachineSecrets. `content` is the object's. `url_key` signs its URL; with `of_account` (false) the
-    account
-    has it already, as Ceph's gateway needs, and the container gets none. Another `period` signs anew.
+    account has it already, as Ceph's gateway needs, and the container gets none. Another `period` signs anew.
     """
 
     content: pulumi.Input[str]

@@ -103,8 +103,7 @@ def _way_out(
 
 class TrainingNetworkArgs(TypedDict):
     """Inputs of TrainingNetwork. `external_network_id` is the router's external network. `service_cidrs` are reachable
-    with
-    `egress: endpoints`. `head` opens a head node's ports. `dns_nameservers` default to the network's own.
+    with `egress: endpoints`. `head` opens a head node's ports. `dns_nameservers` default to the network's own.
     """
 
     cidr: str
@@ -182,8 +181,7 @@ def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVIC
 
 def ipv4_of(addresses: Sequence[str | None]) -> str:
     """A router's first IPv4 address; on a dual-stack network the first address may be IPv6. InputError: there is none,
-    so
-    machines have no way out.
+    so machines have no way out.
 
     >>> ipv4_of(["2001:db8::5", "203.0.113.5"])
     '203.0.113.5'
@@ -203,8 +201,8 @@ def ipv4_of(addresses: Sequence[str | None]) -> str:
 
 class TrainingNetwork(pulumi.ComponentResource):
     """A network with one subnet, a router and a security group per role. `private_subnet_ids` holds the subnet, and
-    waits
-    for routes and rules. `head_security_group_id` is empty without a head node. `egress_ip` is the external address.
+    waits for routes and rules. `head_security_group_id` is empty without a head node. `egress_ip` is the external
+    address.
     """
 
     vpc_id: pulumi.Output[str]

@@ -183,8 +183,7 @@ class NodePool(pulumi.ComponentResource):
 
     def _rdma_port(self, name: str) -> networking.Port:
         """Neutron's "SR-IOV" guide: security groups are not supported, and such a port must not have any. Only the
-        network's
-        owner may set its port security.
+        network's owner may set its port security.
         """
         return networking.Port(
             name,

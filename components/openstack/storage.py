@@ -19,9 +19,8 @@ _PLACE = "gangway:openstack"
 
 class ManilaShareArgs(TypedDict):
     """Inputs of ManilaShare. `protocol` is NFS or CEPHFS. `share_type` defaults to the cloud's. `clients` is the
-    machines'
-    address or range as NFS servers see it. `share_network` (false) puts the server into the stack's network and needs
-    its ids.
+    machines' address or range as NFS servers see it. `share_network` (false) puts the server into the stack's network
+    and needs its ids.
     """
 
     capacity_gib: int
@@ -71,8 +70,7 @@ def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
 
 class ManilaShare(pulumi.ComponentResource):
     """A share with one access rule. `mount_source` is its export, `access_user` and `access_key` its credentials (empty
-    with
-    NFS); all wait for the rule.
+    with NFS); all wait for the rule.
     """
 
     share_id: pulumi.Output[str]

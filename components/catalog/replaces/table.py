@@ -80,9 +80,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class ReplacingTable:
-    """All tables. `paths`: by type, the inputs that replace; a trailing `#` means only adding or removing the block
-    does.
-    """
+    """All tables. `paths`: by type, the inputs that replace; trailing `#`: only adding or removing the block does."""
 
     paths: Mapping[str, Sequence[str]]
     conditions: Mapping[str, Sequence[Condition]]
@@ -92,9 +90,7 @@ class ReplacingTable:
         return kind in self.paths or kind in self.conditions or _module(kind) in self.conditions
 
     def replaces(self, kind: str, changed: Changed, inputs: Mapping[str, Any], also: Sequence[str] = ()) -> str:
-        """Why the change replaces the resource; empty if it updates in place. `also`: paths in the option
-        `replace_on_changes`.
-        """
+        """Why the change replaces the resource; empty for an update. `also`: paths in `replace_on_changes`."""
         for one in (*self.conditions.get(kind, ()), *self.conditions.get(_module(kind), ())):
             if one.covers(changed.path):
                 return _reason(one.when, changed, inputs)

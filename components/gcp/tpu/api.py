@@ -1,6 +1,6 @@
-"""A thin client of the TPU v2 API: one method per call, retries while the API is busy, errors with a fix.
-Independent of Pulumi, and waits for no state. Application Default Credentials are loaded at the first call, sent only
-to googleapis.com and never stored. Another address is a test server and gets none.
+"""A thin client of the TPU v2 API: one method per call, retries while the API is busy, errors with a fix. Independent
+of Pulumi, and waits for no state. Application Default Credentials are loaded at the first call, sent only to
+googleapis.com and never stored. Another address is a test server and gets none.
 """
 
 import random
@@ -28,8 +28,7 @@ RESOURCE_EXHAUSTED = 8
 
 class TpuError(RuntimeError):
     """The API refused, or timed out; the message says what to do. `status`: HTTP status, -1 without an answer, 0 for
-    other
-    errors.
+    other errors.
     """
 
     def __init__(self, message: str, status: int = 0) -> None:
@@ -73,9 +72,7 @@ class Session(Protocol):
 
 
 def open_session(api_url: str) -> Session:
-    """Credentials for Google's address, none for another. TpuError: no google-auth, or no Application Default
-    Credentials.
-    """
+    """Credentials for Google's address only. TpuError: no google-auth, or no Application Default Credentials."""
     address = urlsplit(api_url)
     if address.scheme != "https" or not (address.hostname or "").endswith(".googleapis.com"):
         plain: Any = import_module("requests").Session()
@@ -136,8 +133,7 @@ class TpuApi:
 
     def create_queued_resource(self, parent: str, queued_resource_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Request a queued resource -> Operation. The request id is new per call and kept in retries: one derived from
-        the body
-        would make the API ignore the replacement of a preempted one.
+        the body would make the API ignore the replacement of a preempted one.
         """
         query = {"queuedResourceId": queued_resource_id, "requestId": str(uuid.uuid4())}
         return self._call("POST", f"{parent}/queuedResources", query, body)

@@ -1,6 +1,6 @@
-"""Waits of the TPU queue: until a request is accepted, until nodes are up, until nothing is left.
-Between the client (one call a method) and the Pulumi provider (no waiting). Each wait has a limit, reports progress on
-standard output, which Pulumi shows, and fails with one message.
+"""Waits of the TPU queue: until a request is accepted, until nodes are up, until nothing is left. Between the client
+(one call a method) and the Pulumi provider (no waiting). Each wait has a limit, reports progress on standard output,
+which Pulumi shows, and fails with one message.
 """
 
 import time
@@ -57,9 +57,8 @@ class QueueWatch:
 
     def request(self, args: Mapping[str, Any]) -> str:
         """Request a queued resource and wait until it is accepted -> its full name. Adopts the request of an
-        interrupted call;
-        deletes and repeats a dead one of ours. TpuError: refused, failed at once (and removed), or another owner has
-        the name. InputError: contradictory arguments.
+        interrupted call; deletes and repeats a dead one of ours. TpuError: refused, failed at once (and removed), or
+        another owner has the name. InputError: contradictory arguments.
         """
         body, parent = queued_resource_body(args), parent_name(args)
         name = f"{parent}/queuedResources/{args['queued_resource_id']}"

@@ -69,8 +69,7 @@ class QueuedTpuProvider(DynamicProvider):
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """A queued resource cannot be edited, so every change replaces it, except labels, which wait for its nodes.
-        Always
-        deletes first: both have the same name, and a preempted one uses quota until deleted.
+        Always deletes first: both have the same name, and a preempted one uses quota until deleted.
         """
         before, after = _inputs(olds), _inputs(news)
         changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]

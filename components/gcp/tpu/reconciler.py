@@ -1,6 +1,6 @@
-"""TpuReconciler: recreates preempted TPU slices until their job has ended.
-A schedule runs a workflow that checks the request (`reconcile_slices.yaml`); the pauses between attempts are set here.
-A stack of slices has no other machine that is always there.
+"""TpuReconciler: recreates preempted TPU slices until their job has ended. A schedule runs a workflow that checks the
+request (`reconcile_slices.yaml`); the pauses between attempts are set here. A stack of slices has no other machine that
+is always there.
 """
 
 import json
@@ -72,9 +72,7 @@ def put_url(bucket: str, key: str) -> str:
 
 
 class TpuReconciler(pulumi.ComponentResource):
-    """The workflow, its schedule and its account. `schedule_id`: full name of the schedule, which the budget's stop
-    pauses.
-    """
+    """The workflow, its schedule and its account. `schedule_id`: full name, which the budget's stop pauses."""
 
     schedule_id: pulumi.Output[str]
 

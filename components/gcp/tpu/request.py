@@ -1,6 +1,5 @@
-"""Arguments of QueuedTpu, their rules, and the body of the API's request. Pure.
-Accelerator types are passed on unchanged; chips and hosts are not known here. Every field of the body is in the TPU v2
-API's discovery document.
+"""Arguments of QueuedTpu, their rules, and the body of the API's request. Pure. Accelerator types are passed on
+unchanged; chips and hosts are not known here. Every field of the body is in the TPU v2 API's discovery document.
 """
 
 import hashlib
@@ -60,8 +59,8 @@ class DataDiskArgs(TypedDict):
 
 class TimeoutsArgs(TypedDict, total=False):
     """Timeouts and polling. `accept_sec` until the queue takes the request (default 300), `active_sec` until its nodes
-    are up
-    with `wait_active` (default 86400), `delete_sec` until all is deleted (default 1800), `poll_sec` (default 10).
+    are up with `wait_active` (default 86400), `delete_sec` until all is deleted (default 1800), `poll_sec` (default
+    10).
     """
 
     accept_sec: float
@@ -202,8 +201,7 @@ def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tier(args: Mapping[str, Any]) -> dict[str, Any]:
     """The oneof `tier` and the reservation; on-demand sets neither. As `gcloud compute tpus queued-resources create`
-    (surface
-    version 2) sends them: with `--reserved` a reservation's name and no tier, with `--guaranteed` the tier.
+    (surface version 2) sends them: with `--reserved` a reservation's name and no tier, with `--guaranteed` the tier.
     """
     tier: dict[str, Any] = {}
     if args["tier"] == "spot":

@@ -1,5 +1,5 @@
-"""TpuVm: one TPU slice requested without the queue; `up` fails at once without capacity.
-Use QueuedTpu for slices that train together or wait. A resource of Google's provider, so usable from other languages.
+"""TpuVm: one TPU slice requested without the queue; `up` fails at once without capacity. Use QueuedTpu for slices that
+train together or wait. A resource of Google's provider, so usable from other languages.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,8 @@ __all__ = ["TpuVm", "TpuVmArgs"]
 
 class TpuVmArgs(TypedDict):
     """Inputs of TpuVm: a part of QueuedTpu's. Either `accelerator_type` (v5litepod-4) or `accelerator_config`. `tier`
-    is
-    spot, guaranteed (from a reservation of the project) or on-demand. `pulumi up --refresh` recreates a preempted spot
-    slice.
+    is spot, guaranteed (from a reservation of the project) or on-demand. `pulumi up --refresh` recreates a preempted
+    spot slice.
     """
 
     project: str
