@@ -89,7 +89,7 @@ class AlarmPlan:
 
     def queries(self, stack: str, groups: Sequence[str]) -> list[cloudwatch.MetricAlarmMetricQueryArgs]:
         """The metrics and the expression over them for these Auto Scaling groups."""
-        found = [query for metric in self.metrics for query in self._of(metric, stack, groups)]
+        found = [query for metric in self.metrics for query in self._metric_queries(metric, stack, groups)]
         if self.expression is None:
             return found
         each = [metric.id for metric in self.metrics if metric.source is Source.EVERY_GROUP]
@@ -99,7 +99,7 @@ class AlarmPlan:
         )
         return [*found, result]
 
-    def _of(
+    def _metric_queries(
         self, metric: MetricPlan, stack: str, groups: Sequence[str]
     ) -> Iterator[cloudwatch.MetricAlarmMetricQueryArgs]:
         if metric.source is Source.TRAINER:

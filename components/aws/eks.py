@@ -119,7 +119,7 @@ class EksCluster(pulumi.ComponentResource):
         self.instance_profile_arn = after(
             machine_profile(name, role, role_arn, args["tags"], self._child), entry, *addons
         )
-        self.kubeconfig = after(self._kubeconfig(), system, *ready)
+        self.kubeconfig = after(self.join().apply(lambda join: kubeconfig(join, args["region"])), system, *ready)
         self.register_outputs(
             {
                 "name": self.name,
@@ -135,9 +135,6 @@ class EksCluster(pulumi.ComponentResource):
         """What a machine needs to join."""
         known = pulumi.Output.all(self.name, self.endpoint, self.certificate_authority)
         return known.apply(lambda found: JoinSpec(found[0], found[1], found[2], self._args["service_cidr"]))
-
-    def _kubeconfig(self) -> pulumi.Output[str]:
-        return self.join().apply(lambda join: kubeconfig(join, self._args["region"]))
 
     def _cluster(self) -> eks.Cluster:
         args, key = self._args, self._args.get("kms_key_arn")

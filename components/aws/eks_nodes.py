@@ -99,8 +99,8 @@ def node_of(machine: MachineType, root_volume_gib: int) -> Node:
     gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
     efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
     disk_gib = machine.instance_store_gib.value or root_volume_gib
-    left = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
-    return Node(left.cpus, left.memory_gib, {**gpus, **efa}, left.disk_gib)
+    allocatable = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
+    return Node(allocatable.cpus, allocatable.memory_gib, {**gpus, **efa}, allocatable.disk_gib)
 
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:

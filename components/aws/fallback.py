@@ -97,14 +97,14 @@ class Fallback:
             threshold=1,
             evaluation_periods=within_minutes,
             datapoints_to_alarm=minutes,
-            metric_queries=[*(_running(index, group) for index, group in enumerate(above)), missing],
+            metric_queries=[*(_nodes_query(index, group) for index, group in enumerate(above)), missing],
             alarm_actions=[policy.arn],
             tags=self.tags,
             opts=self.opts,
         )
 
 
-def _running(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarmMetricQueryArgs:
+def _nodes_query(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarmMetricQueryArgs:
     """Nodes in service in one group, as `m0`, `m1`, ..."""
     return cloudwatch.MetricAlarmMetricQueryArgs(
         id=f"m{index}",

@@ -61,7 +61,7 @@ def _running(fsx: Any, file_system_id: str) -> list[str]:
 
 def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: float) -> Mapping[str, Any]:
     """Wait for the task. Reports progress on standard output, which Pulumi shows."""
-    said = -SAY_SEC
+    reported_at = -SAY_SEC
     while True:
         (found,) = fsx.describe_data_repository_tasks(TaskIds=[task])["DataRepositoryTasks"]
         if found["Lifecycle"] not in (*RUNNING, "CANCELING"):
@@ -70,8 +70,8 @@ def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: floa
         now = time.monotonic()
         if now >= until:
             raise LastExportError(f"{task} of {file_system_id} is not done yet, and the time for it is over; {_LOST}")
-        if now - said >= SAY_SEC:
-            said, status = now, found.get("Status") or {}
+        if now - reported_at >= SAY_SEC:
+            reported_at, status = now, found.get("Status") or {}
             done, of = status.get("SucceededCount", 0), status.get("TotalCount", "an unknown number of")
             print(
                 f"waiting until {file_system_id} has exported to S3 what was written last ({task}): {done} of {of} "

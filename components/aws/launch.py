@@ -8,7 +8,7 @@ import pulumi
 from pulumi_aws import autoscaling, ec2, route53
 
 from components.catalog.loader import load
-from components.catalog.schema import CardRun, Device, EfaFabric, MachineType
+from components.catalog.schema import CardRun, EfaFabric, MachineType
 from components.core.capacity import RungPlan
 from components.core.queue_fabric import AWS_NCCL_NET
 
@@ -145,7 +145,7 @@ def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
     """The interfaces of a launch template for `machine`; one plain ENA without EFA."""
     if not isinstance(machine.fabric, EfaFabric):
         return (InterfacePlan(0, 0, "interface"),)
-    return tuple(interface for run in machine.fabric.layout.value for interface in _on_cards(run))
+    return tuple(interface for run in machine.fabric.layout.value for interface in _card_interfaces(run))
 
 
 def count_efa(machine: MachineType) -> int:
@@ -167,16 +167,12 @@ def count_lustre_efa(machine: MachineType) -> int:
     return min(interfaces.get(machine.name, usual), count_efa(machine))
 
 
-def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:
+def _card_interfaces(run: CardRun) -> tuple[InterfacePlan, ...]:
     return tuple(
-        InterfacePlan(card, index, _interface_type(device))
+        InterfacePlan(card, index, "interface" if device == "ena" else "efa-only")
         for card in range(run.first, run.last + 1)
         for index, device in enumerate(run.devices)
     )
-
-
-def _interface_type(device: Device) -> InterfaceType:
-    return "interface" if device == "ena" else "efa-only"
 
 
 _Market = ec2.LaunchTemplateInstanceMarketOptionsArgs | None

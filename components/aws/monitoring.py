@@ -125,10 +125,10 @@ def plan_dashboard(
             period_sec=300,
         ),
     ]
-    return {"start": "-PT6H", "periodOverride": "inherit", "widgets": list(_placed(widgets))}
+    return {"start": "-PT6H", "periodOverride": "inherit", "widgets": list(_layout(widgets))}
 
 
-def _placed(widgets: Iterable[Sized]) -> Iterator[Widget]:
+def _layout(widgets: Iterable[Sized]) -> Iterator[Widget]:
     """Fill rows from the left; a widget that no longer fits starts the next row."""
     x = y = tallest = 0
     for width, height, widget in widgets:
@@ -263,17 +263,17 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("GpuUtilisation", statistics("gpu_utilisation"), "$.gpu_utilisation", "None"),
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
-        _said("NodesGivenUp", '{ $.event = "node-given-up" }'),
-        _said("LaunchesHeld", '{ $.event = "launches-held" }'),
-        _said(
+        _count_event("NodesGivenUp", '{ $.event = "node-given-up" }'),
+        _count_event("LaunchesHeld", '{ $.event = "launches-held" }'),
+        _count_event(
             "RecordsAtRisk",
             '{ ($.event = "head-not-ready") || ($.event = "record-not-put") || ($.event = "end-not-told") }',
         ),
-        _said("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }'),
+        _count_event("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }'),
     ]
 
 
-def _said(metric: str, pattern: str) -> FilterPlan:
+def _count_event(metric: str, pattern: str) -> FilterPlan:
     """Count a node event."""
     return FilterPlan(metric, pattern, "1", "Count", "0", of_nodes=True)
 

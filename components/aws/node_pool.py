@@ -260,7 +260,7 @@ class EfaNodePool(pulumi.ComponentResource):
             suffix = f"{position}-{rung.kind}"
             mine = self._launch_templates(suffix, rung, machines, self._user_data(position))
             group = self._group(suffix, size, rung, mine, self._group_tags(position))
-            declare_hours(f"{name}-{suffix}", group, size, self._stops_at(rung), self._child)
+            declare_hours(f"{name}-{suffix}", group, size, self._stop_time(rung), self._child)
             if position and not args.get("sized_by_queue", False):
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
@@ -381,7 +381,7 @@ class EfaNodePool(pulumi.ComponentResource):
         places = [zones.index(zone) for zone in rung.zones or zones[:1]]
         return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
-    def _stops_at(self, rung: RungPlan) -> datetime | None:
+    def _stop_time(self, rung: RungPlan) -> datetime | None:
         """When a block's group is emptied: before EC2 ends its nodes."""
         if rung.ends_at is None:
             return None

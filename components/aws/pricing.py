@@ -310,7 +310,7 @@ def _paid(catalog: Catalog, machine_type: str, region: str) -> str:
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates = _templates(resources)
     for resource in resources:
-        yield from of_resources(_one(resource, templates, catalog, region), resource)
+        yield from of_resources(_price_resource(resource, templates, catalog, region), resource)
     interfaces = [
         resource
         for resource in resources
@@ -329,7 +329,7 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
         yield from of_resources([from_service("names of the DNS firewall", price, names, region)], *lists)
 
 
-def _one(
+def _price_resource(
     resource: Declared, templates: Mapping[str, Declared], catalog: Catalog, region: str
 ) -> Iterable[CostComponent]:
     def of_service(label: str, service: str) -> CostComponent:

@@ -242,7 +242,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             automatic_backup_retention_days=0 if persistent else None,
             # No root squash: Docker and the preparation scripts run as root, and the group admits nobody else.
             tags={**args["tags"], "Name": self._name},
-            opts=self._kept_waiting(),
+            opts=self._link_options(),
         )
 
     def _log(self) -> fsx.LustreFileSystemLogConfigurationArgs:
@@ -257,7 +257,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
         return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
 
-    def _kept_waiting(self) -> pulumi.ResourceOptions:
+    def _link_options(self) -> pulumi.ResourceOptions:
         """A link first reads all objects' names, which may exceed the provider's default of ten minutes."""
         slow = pulumi.CustomTimeouts(create="3h", update="3h", delete="2h")
         return pulumi.ResourceOptions(parent=self, custom_timeouts=slow)
@@ -282,7 +282,7 @@ class LustreFileSystem(pulumi.ComponentResource):
                 auto_export_policy=export_policy if exports else None,
             ),
             tags={**self._args["tags"], "Name": f"{self._name}-{folder}"},
-            opts=self._kept_waiting(),
+            opts=self._link_options(),
         )
 
 
@@ -333,7 +333,7 @@ class RunBucket(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self, deleted_with=self._bucket)
         self._private()
         self._encrypted(args.get("kms_key_arn"))
-        self._kept()
+        self._versioning()
         self.bucket_name = self._bucket.bucket
         self.bucket_arn = self._bucket.arn
         self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
@@ -373,7 +373,7 @@ class RunBucket(pulumi.ComponentResource):
         )
         s3.BucketServerSideEncryptionConfiguration(self._name, bucket=self._bucket.id, rules=[rule], opts=self._child)
 
-    def _kept(self) -> None:
+    def _versioning(self) -> None:
         """Every version is kept; overwritten ones and unfinished uploads expire."""
         versioning = s3.BucketVersioning(
             self._name,

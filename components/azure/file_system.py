@@ -179,7 +179,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
         url = args.get("source")
         source = read_blob_url(url) if url else None
-        hsm, before = self._behind(source) if source else (None, [])
+        hsm, before = self._container(source) if source else (None, [])
         file_system = self._file_system(plan, hsm, before)
         if args.get("export_runs", False):
             self._export(file_system, url)
@@ -228,7 +228,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             ),
         )
 
-    def _behind(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
+    def _container(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
         """The container behind the file system, and what must exist before Azure reads it."""
         args = self._args
         account_id, log_name = args.get("source_account_id") or "", import_log(args["stack"])
@@ -249,9 +249,9 @@ class LustreFileSystem(pulumi.ComponentResource):
             import_prefix=f"/{source.prefix}",
             import_prefixes_initial=[f"/{source.prefix}"],
         )
-        return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
+        return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._grant_import(account_id)]
 
-    def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
+    def _grant_import(self, account_id: str) -> list[pulumi.CustomResource]:
         """The roles of "Blob integration prerequisites" and a wait, or "file system creation fails" for good."""
         args = self._args
         principal = args.get("importer_principal_id")

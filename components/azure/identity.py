@@ -284,9 +284,9 @@ class Grantee:
             permissions=[authorization.PermissionArgs(actions=list(actions), data_actions=list(data_actions) or None)],
             opts=self.opts,
         )
-        return [role, self._assign(label, self._known(role, label, title), group if scope is None else scope)]
+        return [role, self._assign(label, self._role_id(role, label, title), group if scope is None else scope)]
 
-    def _known(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
+    def _role_id(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
         """The id of a custom role, once Azure knows it everywhere."""
         if not self.wait_sec:
             return role.id

@@ -85,18 +85,17 @@ HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 def nobodys_key() -> str:
     """A key without a known private half as a line of `authorized_keys`: ssh-rsa of 2048 bits, Azure's minimum."""
-    blob = b"".join(_field(part) for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS)))
+    blob = b"".join(
+        # RFC 4251, string: four bytes of length, then the content.
+        len(part).to_bytes(4, "big") + part
+        for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS))
+    )
     return f"ssh-rsa {base64.b64encode(blob).decode()} nobody"
 
 
 def _number(value: int) -> bytes:
     """RFC 4251, mpint, with a leading zero bit for a positive number."""
     return value.to_bytes(value.bit_length() // 8 + 1, "big")
-
-
-def _field(content: bytes) -> bytes:
-    """RFC 4251, string: four bytes of length, then the content."""
-    return len(content).to_bytes(4, "big") + content
 
 
 # The `id` in `az image list`, `az sig image-definition list` and `az sig image-version list`.
@@ -219,8 +218,10 @@ def plan_security(
     """
     # If Microsoft documents nothing, newer sizes have encryption at host, but not all have Trusted Launch.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value
-    guarded = _wanted(f"{place}trusted_launch", trusted_launch, trusted, machine.name, unknown=False)
-    encrypted = _wanted(f"{place}encryption_at_host", encryption_at_host, encryption, machine.name, unknown=True)
+    guarded = _choose_setting(f"{place}trusted_launch", trusted_launch, trusted, machine.name, unknown=False)
+    encrypted = _choose_setting(
+        f"{place}encryption_at_host", encryption_at_host, encryption, machine.name, unknown=True
+    )
     why = ""
     if not guarded:
         why = "only with Trusted Launch"
@@ -237,7 +238,7 @@ def plan_security(
     return Security(guarded, not why, encrypted, why)
 
 
-def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
+def _choose_setting(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
     """What is wanted if it is supported; by default what is offered, or `unknown` if undocumented."""
     if wanted and offered is False:
         fix = f"remove {what.rpartition('.')[2]}"

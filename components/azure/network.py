@@ -410,10 +410,10 @@ class TrainingNetwork(pulumi.ComponentResource):
             network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
             # Free, over Azure's network, and accounts and vaults can restrict access to the subnet.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICES],
-            opts=self._one_by_one(before),
+            opts=self._after_subnet(before),
         )
 
-    def _one_by_one(self, before: network.Subnet | None) -> pulumi.ResourceOptions:
+    def _after_subnet(self, before: network.Subnet | None) -> pulumi.ResourceOptions:
         """After another subnet: Azure refuses to change two of a network at once."""
         later = pulumi.ResourceOptions(depends_on=[] if before is None else [before])
         return pulumi.ResourceOptions.merge(self._child, later)
@@ -428,7 +428,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             subnet_name=BASTION_SUBNET,
             address_prefix=self._plan.bastion_cidr,
             default_outbound_access=False,
-            opts=self._one_by_one(before),
+            opts=self._after_subnet(before),
         )
         address = self._public_address("bastion")
         where = (args["resource_group_name"], args["location"], args["tags"])

@@ -204,14 +204,14 @@ class IbNodePool(pulumi.ComponentResource):
         self, position: int, rung: RungPlan, placement: compute.ProximityPlacementGroup | None
     ) -> compute.VirtualMachineScaleSet:
         args, plan, fields = self._args, self._plan, self._plan.fields[position]
-        asked = position == 0 and args.get("wait_for_nodes", False)
+        is_requested = position == 0 and args.get("wait_for_nodes", False)
         return compute.VirtualMachineScaleSet(
             f"{self._name}-{position}-{rung.kind}",
             resource_group_name=args["resource_group_name"],
             location=args["location"],
             zones=list(plan.zones[position]) or None,
             sku=compute.SkuArgs(
-                name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if asked else 0
+                name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if is_requested else 0
             ),
             orchestration_mode="Uniform",
             # InfiniBand does not reach further ("Virtual Machine Scale Sets and placement groups").
@@ -241,7 +241,7 @@ class IbNodePool(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
-                ignore_changes=None if asked else ["sku.capacity"],
+                ignore_changes=None if is_requested else ["sku.capacity"],
                 custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
             ),
         )

@@ -26,7 +26,7 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("azure")`."""
     return [
         *_nodes(resources, catalog, region),
-        *_surroundings(resources, catalog, region),
+        *(line for each in resources for line in of_resources(_price_resource(each, catalog, region), each)),
         *_alarms(resources, catalog, region),
     ]
 
@@ -112,12 +112,7 @@ def _node_price(
     return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby, note=note)
 
 
-def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    for resource in resources:
-        yield from of_resources(_one(resource, catalog, region), resource)
-
-
-def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type.removeprefix(f"{_AZURE}:"):
         case "storagecache:AmlFilesystem":

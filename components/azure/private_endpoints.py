@@ -51,11 +51,11 @@ class PrivateEndpoints(pulumi.ComponentResource):
         targets = {"account": args["account_id"], "registry": args["registry_id"], "vault": args["vault_id"]}
         named: list[pulumi.CustomResource] = []
         for what, target in targets.items():
-            named = [*named, *self._lead(what, target, SERVICES[what], named)]
+            named = [*named, *self._endpoint(what, target, SERVICES[what], named)]
         self.subnet_id = after(args["subnet_id"], *named)
         self.register_outputs({"subnet_id": self.subnet_id})
 
-    def _lead(
+    def _endpoint(
         self, what: str, target: pulumi.Input[str], service: Service, before: list[pulumi.CustomResource]
     ) -> list[pulumi.CustomResource]:
         """An endpoint, after those `before`: Azure changes a subnet once at a time."""

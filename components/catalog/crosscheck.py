@@ -130,7 +130,7 @@ def get_claims(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
 def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None = None) -> Check:
     """Compare our bundled facts with `claims`, by default those of `crosscheck.yaml`."""
     sources, bundled, reasons = _read(provider)
-    chosen = bundled if claims is None else claims
+    compared_claims = bundled if claims is None else claims
     known = {
         (reason.source, reason.field, item): (pair, reason.why)
         for reason in reasons
@@ -138,7 +138,7 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
     }
     explained, unexplained = [], []
     used: set[tuple[str, str, str]] = set()
-    for found in (*_differences(provider, chosen), *_taken_elsewhere(provider)):
+    for found in (*_differences(provider, compared_claims), *_interruption_differences(provider)):
         key = (found.source, found.field, found.item)
         pair, why = known.get(key, (None, ""))
         if pair is not None and (pair.ours, pair.theirs) == (found.ours, found.theirs):
@@ -146,7 +146,7 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
             explained.append(Difference(**{**vars(found), "why": why}))
         else:
             unexplained.append(found)
-    compared = sum(len(list(_facts(each))) for rows in chosen.values() for each in rows.values())
+    compared = sum(len(list(_facts(each))) for rows in compared_claims.values() for each in rows.values())
     idle = tuple(key for key in known if key not in used) if claims is None else ()
     return Check(sources, compared, tuple(explained), tuple(unexplained), idle)
 
@@ -165,10 +165,10 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
         prices |= {(price.generation, price.region): price.on_demand.value for price in tpus.prices}
         offered |= {name: tpu.offered for name, tpu in tpus.generations.items()}
     for source, rows in claims.items():
-        for item, said in rows.items():
+        for item, claim in rows.items():
             if item in machines:
-                yield from _of_the_machine(source, machines[item], said)
-            for region, theirs in said.on_demand.items():
+                yield from _machine_differences(source, machines[item], claim)
+            for region, theirs in claim.on_demand.items():
                 ours = prices.get((item, region))
                 if not _same(ours, theirs):
                     yield Difference(source, item, f"on_demand {region}", ours, theirs)
@@ -176,7 +176,7 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
             listed = {} if places is None else places.zones.value or {}
             lacking = [
                 f"{region} {zone}"
-                for region, zones in said.zones.items()
+                for region, zones in claim.zones.items()
                 for zone in zones
                 if zone not in listed.get(region, ())
             ]
@@ -184,14 +184,14 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
                 yield Difference(source, item, "zones", None, tuple(lacking))
 
 
-def _of_the_machine(source: str, machine: MachineType, said: Claims) -> Iterator[Difference]:
+def _machine_differences(source: str, machine: MachineType, claims: Claims) -> Iterator[Difference]:
     for name in FACTS:
-        ours, theirs = getattr(machine, name).value, getattr(said, name)
+        ours, theirs = getattr(machine, name).value, getattr(claims, name)
         if theirs is not None and not _same(ours, theirs):
             yield Difference(source, machine.name, name, ours, theirs)
 
 
-def _taken_elsewhere(provider: Provider) -> Iterator[Difference]:
+def _interruption_differences(provider: Provider) -> Iterator[Difference]:
     """Regions with an interruption rate that our list of regions lacks: the provider has machines there."""
     for name, row in load_interruptions(provider).rows.items():
         offered = load_bundled(provider).machines[name].offered

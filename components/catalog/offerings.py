@@ -52,16 +52,18 @@ def region_findings(
     if offered is None or offered.zones.value is None:
         why = "no list at hand" if offered is None else offered.zones.source
         message = f"whether {region} sells {machine.name} is not known: {why}"
-        yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+        yield Finding.warning("machine.region-unknown", path, message, _lookup_fix(machine, region))
     elif region not in offered.regions:
-        has_it = f"has it in {_named(offered.regions, known)}"
+        has_it = f"has it in {_region_names(offered.regions, known)}"
         doubt = _doubt(offered, today, complete=offered.excludes(region), reserved=reserved)
         if doubt:
-            message = f"whether {region} sells {machine.name} is not known: {_said(offered.zones)} {has_it}; {doubt}"
-            yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+            message = (
+                f"whether {region} sells {machine.name} is not known: {_list_label(offered.zones)} {has_it}; {doubt}"
+            )
+            yield Finding.warning("machine.region-unknown", path, message, _lookup_fix(machine, region))
         else:
-            message = f"{region} does not sell {machine.name}: {_said(offered.zones)} {has_it}"
-            yield Finding.error("machine.not-in-region", path, message, _elsewhere(offered, region, known))
+            message = f"{region} does not sell {machine.name}: {_list_label(offered.zones)} {has_it}"
+            yield Finding.error("machine.not-in-region", path, message, _region_fix(offered, region, known))
 
 
 def zone_findings(
@@ -78,7 +80,7 @@ def zone_findings(
     doubt = _doubt(offered, today, complete=offered.complete == "zones", reserved=reserved)
     if doubt and offered.complete == "regions":
         doubt = "its letters of zones are one account's, and yours may be others"
-    has_it = f"{_said(offered.zones)} has it in {', '.join(zones)}"
+    has_it = f"{_list_label(offered.zones)} has it in {', '.join(zones)}"
     word = f"'{zones[0]}'" if zones[0].isdecimal() else zones[0]
     fix = f"set {path}: {f'[{word}]' if path.endswith('.zones') else word}"
     if doubt:
@@ -97,20 +99,22 @@ def service_findings(
     by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
     if zone in {name for names in by_region.values() for name in names}:
         return
-    there = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
-    has_it = f"has it in {', '.join(there)}" if there else f"has it in {len(by_region)} other regions"
+    nearby_zones = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
+    has_it = f"has it in {', '.join(nearby_zones)}" if nearby_zones else f"has it in {len(by_region)} other regions"
     doubt = _doubt(offered, today, complete=offered.complete != "none", reserved=False)
     if doubt:
-        message = f"whether there is {what} in {zone} is not known: {_said(offered.zones)} {has_it}; {doubt}"
+        message = f"whether there is {what} in {zone} is not known: {_list_label(offered.zones)} {has_it}; {doubt}"
         yield Finding.warning("storage.zone-unknown", path, message, ask)
     else:
-        message = f"there is no {what} in {zone}: {_said(offered.zones)} {has_it}"
-        yield Finding.error("storage.not-in-zone", path, message, f"set {ZONE}: {there[0]}" if there else ask)
+        message = f"there is no {what} in {zone}: {_list_label(offered.zones)} {has_it}"
+        yield Finding.error(
+            "storage.not-in-zone", path, message, f"set {ZONE}: {nearby_zones[0]}" if nearby_zones else ask
+        )
 
 
-def _same_region(one: str, other: str) -> bool:
+def _same_region(zone: str, other_zone: str) -> bool:
     """Compare the full names of two zones, which end in a letter."""
-    return one.rpartition("-")[0] == other.rpartition("-")[0]
+    return zone.rpartition("-")[0] == other_zone.rpartition("-")[0]
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
@@ -124,11 +128,11 @@ def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> 
     return "what is reserved its owner knows better" if reserved else ""
 
 
-def _said(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
+def _list_label(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
     return f"the list ({fact.source}, {fact.dated})"
 
 
-def _named(regions: Collection[str], known: Collection[str]) -> str:
+def _region_names(regions: Collection[str], known: Collection[str]) -> str:
     if not regions:
         return "no region"
     usable = [region for region in regions if region in known]
@@ -139,7 +143,7 @@ def _named(regions: Collection[str], known: Collection[str]) -> str:
     return f"{', '.join(usable)}{more}"
 
 
-def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
+def _region_fix(offered: Offered, region: str, known: Collection[str]) -> str:
     """The catalogue's regions that have it, the same part of the world first: data may be bound to it."""
     part = region.partition("-")[0]
     usable = sorted(
@@ -150,6 +154,6 @@ def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
     return f"set {REGION}: {' or '.join((', '.join(usable[:-1]), usable[-1]) if usable[1:] else usable)}"
 
 
-def _look(machine: MachineType, region: str) -> str:
+def _lookup_fix(machine: MachineType, region: str) -> str:
     form = ASK_TPU if machine.backend == "xla" else ASK[machine.provider]
     return f"look before `up`: `{form.format(machine=machine.name, region=region)}`"

@@ -186,9 +186,9 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
     tables = {
         "provider": provider,
         "as_of": as_of,
-        "machines": [plain for row in overlay.machines if (plain := _plain(row, sources))],
-        "services": [plain for row in overlay.services if (plain := _plain(row, sources))],
-        "tpus": [plain for row in overlay.tpus if (plain := _plain(row, sources))],
+        "machines": [plain for row in overlay.machines if (plain := _plain_row(row, sources))],
+        "services": [plain for row in overlay.services if (plain := _plain_row(row, sources))],
+        "tpus": [plain for row in overlay.tpus if (plain := _plain_row(row, sources))],
     }
     shared = {
         name: {"title": title, "url": url, "as_of": day, "read_on": read_on, "confidence": confidence}
@@ -199,7 +199,7 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
     return f"# Written by `gangway prices refresh`. {back}\n{body}"
 
 
-def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
+def _plain_row(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
     """The row as the file has it, empty if no price is known; adds its sources to `sources` by name."""
     plain: dict[str, Any] = {}
     for name in type(row).model_fields:

@@ -33,8 +33,8 @@ class RouteTable(Frozen):
         if (found := self.pairs.get(first, {}).get(second)) is not None:
             rtt_ms, stream_mbps = ({**self.sources["doit"], "value": value} for value in found)
             return Route.model_validate({"rtt_ms": rtt_ms, "stream_mbps": stream_mbps})
-        if (alone := self.round_trips.get(first, {}).get(second)) is not None:
-            return Route.model_validate({"rtt_ms": {**self.sources["microsoft"], "value": alone}})
+        if (round_trip := self.round_trips.get(first, {}).get(second)) is not None:
+            return Route.model_validate({"rtt_ms": {**self.sources["microsoft"], "value": round_trip}})
         return None
 
 

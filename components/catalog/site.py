@@ -61,7 +61,7 @@ class SiteFabricConfig(_Written):
     gid_index: Whole | None = Field(default=None, examples=[3])
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_complete(self) -> Self:
         sizes = {"devices": self.devices, "gbps": self.gbps}
         if self.kind == "none":
             if idle := [name for name in self.model_fields_set if name != "kind"]:
@@ -169,15 +169,15 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
         accelerator=accelerator,
         architecture=site.architecture,
         backend=known.backend if known else "nccl",
-        num_accelerators=_stated(site, "accelerator", int(accelerator.rpartition("x")[2])),
+        num_accelerators=_stated_fact(site, "accelerator", int(accelerator.rpartition("x")[2])),
         accelerator_memory_gib=known.accelerator_memory_gib
         if known
         else Fact[float | None](value=None, source="no catalogue knows it", as_of=site.as_of, confidence="assumed"),
         accelerator_watts=_board_watts(site, accelerator),
         host_watts=_host_watts(site, accelerator),
-        vcpus=_stated(site, "vcpus", site.vcpus),
-        memory_gib=_stated(site, "memory_gib", site.memory_gib),
-        interconnect=_stated(site, "interconnect", site.interconnect),
+        vcpus=_stated_fact(site, "vcpus", site.vcpus),
+        memory_gib=_stated_fact(site, "memory_gib", site.memory_gib),
+        interconnect=_stated_fact(site, "interconnect", site.interconnect),
         network_gbps=_network(site),
         instance_store_gib=Fact[int | None](
             value=None, source="a site's own disks are left alone", as_of=site.as_of, confidence="stated"
@@ -199,10 +199,10 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
         zones=(),
         intensity_g_per_kwh=defaults.intensity_g_per_kwh
         if grid is None
-        else _stated(site, "intensity_g_per_kwh", grid, where),
+        else _stated_fact(site, "intensity_g_per_kwh", grid, where),
         marginal_g_per_kwh=unsaid,
         market_g_per_kwh=unsaid,
-        pue=defaults.pue if pue is None else _stated(site, "pue", pue),
+        pue=defaults.pue if pue is None else _stated_fact(site, "pue", pue),
     )
 
 
@@ -215,7 +215,7 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
         provider=machine.provider,
         machine_type=machine.name,
         region=region,
-        on_demand=unsaid if usd is None else _stated(site, "usd_per_node_hour", usd),
+        on_demand=unsaid if usd is None else _stated_fact(site, "usd_per_node_hour", usd),
         spot_low=none,
         spot_typical=none,
         spot_high=none,
@@ -225,7 +225,7 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
     )
 
 
-def _stated(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
+def _stated_fact(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
     """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
@@ -234,7 +234,9 @@ def _stated(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
 def _network(site: SiteConfig) -> Fact[float | None]:
     """Rate of the network that carries gradients: the fabric, or else the network cards."""
     fabric = _fabric(site)
-    return _stated(site, "fabric", fabric.gbps) if fabric else _stated(site, "network_gbps", site.network_gbps)
+    return (
+        _stated_fact(site, "fabric", fabric.gbps) if fabric else _stated_fact(site, "network_gbps", site.network_gbps)
+    )
 
 
 def _fabric(site: SiteConfig) -> SiteFabric | None:
@@ -243,8 +245,8 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
         return None
     return SiteFabric(
         kind=said.kind,
-        num_devices=_stated(site, "fabric.devices", said.devices),
-        gbps_each=_stated(site, "fabric.gbps", said.gbps),
+        num_devices=_stated_fact(site, "fabric.devices", said.devices),
+        gbps_each=_stated_fact(site, "fabric.gbps", said.gbps),
         hcas=said.hcas,
         gid_index=said.gid_index,
     )
@@ -253,7 +255,7 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
 def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
     """The stated draw; else the catalogue's for the same accelerators and nearest vCPUs; else by vCPUs and memory."""
     if site.host_watts is not None:
-        return _stated(site, "host_watts", site.host_watts)
+        return _stated_fact(site, "host_watts", site.host_watts)
     alike = [machine for machine in _machines() if machine.accelerator == accelerator]
     if alike:
         nearest = min(alike, key=lambda machine: abs(machine.vcpus.value - site.vcpus))
@@ -277,7 +279,7 @@ def _carrier(accelerator: str) -> MachineType | None:
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
     """Draw of one accelerator: stated, or agreed by the catalogues. InputError: no such model, or several values."""
     if site.accelerator_watts is not None:
-        return _stated(site, "accelerator_watts", site.accelerator_watts)
+        return _stated_fact(site, "accelerator_watts", site.accelerator_watts)
     model = accelerator.rpartition("x")[0]
     facts = {machine.accelerator: [] for machine in _machines()}  # type: dict[str, list[Fact[float | None]]]
     for machine in _machines():

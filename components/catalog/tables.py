@@ -83,11 +83,11 @@ def by_model(
 
 @cache
 def _fact_fields(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(name for name, field in model.model_fields.items() if _is_fact(field.annotation))
-
-
-def _is_fact(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Fact)
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Fact)
+    )
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]

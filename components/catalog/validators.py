@@ -115,7 +115,7 @@ def judge(
     """
     reasons: dict[Observed, str] = {}
     for each in batch:
-        if reason := _alone(each, regions, unit, today) or _jump(
+        if reason := _price_problem(each, regions, unit, today) or _jump_problem(
             each, present.get(each.field, elsewhere.get(each.field))
         ):
             reasons[each] = reason
@@ -125,7 +125,7 @@ def judge(
     return Verdict(tuple(accepted.values()), tuple(Refusal(each, reason) for each, reason in reasons.items()))
 
 
-def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
+def _price_problem(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
     """What is wrong with a price by itself; empty if nothing."""
     age = (today - each.as_of).days
     checks = {
@@ -145,7 +145,7 @@ def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> 
     return next((reason for reason, applies in checks.items() if applies), "")
 
 
-def _jump(each: Observed, known: float | None) -> str:
+def _jump_problem(each: Observed, known: float | None) -> str:
     if known is None or known / LARGEST_JUMP <= each.value <= known * LARGEST_JUMP:
         return ""
     return f"more than {LARGEST_JUMP:g} times {'above' if each.value > known else 'below'} the {known:g} known so far"
@@ -166,20 +166,20 @@ def _refuse_against_others(
     """Check on demand against spot first, then the rest against the resulting on-demand price."""
 
     def standing(field: PriceField) -> float | None:
-        seen = (each.value for each in batch if each.field == field and each not in reasons)
-        return next(seen, present.get(field))
+        values = (each.value for each in batch if each.field == field and each not in reasons)
+        return next(values, present.get(field))
 
-    for each in _open(batch, _ON_DEMAND, reasons):
+    for each in _accepted_so_far(batch, _ON_DEMAND, reasons):
         # At its highest, spot cost as much as on demand, so it moves with it.
         spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
     on_demand = standing("on_demand")
-    for each in _open(batch, (*_SPOT, *_COMMITMENTS), reasons):
+    for each in _accepted_so_far(batch, (*_SPOT, *_COMMITMENTS), reasons):
         if on_demand is not None and each.value > on_demand:
             reasons[each] = f"above the price on demand, {on_demand:g}"
     # Both ends of a range are one observation.
-    spots = _open(batch, _SPOT, reasons)
+    spots = _accepted_so_far(batch, _SPOT, reasons)
     low, typical, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
     if low is None or high is None:
         reasons |= dict.fromkeys(spots, "only one end of the span over zones is left")
@@ -189,5 +189,7 @@ def _refuse_against_others(
         reasons |= dict.fromkeys(spots, f"the typical, {typical:g}, is not from {low:g} to {high:g}")
 
 
-def _open(batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]) -> list[Observed]:
+def _accepted_so_far(
+    batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]
+) -> list[Observed]:
     return [each for each in batch if each.field in fields and each not in reasons]

@@ -62,9 +62,9 @@ def _moment(value: Any) -> datetime:
 
 
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"each name once; remove the second {twice}")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise ValueError(f"each name once; remove the second {duplicate}")
     return names
 
 

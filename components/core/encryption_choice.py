@@ -15,8 +15,8 @@ def choice_name(stack: str) -> str:
 
 def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
     """Record the `encryption` of the first `up` in the stack's state, and returns the recorded value."""
-    kept = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
-    return kept.apply(lambda first: first["encryption"])
+    choice = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
+    return choice.apply(lambda first: first["encryption"])
 
 
 def check_choice(first: str, encryption: str) -> None:

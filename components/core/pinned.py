@@ -23,13 +23,13 @@ def pinned(
     """
     keeps = pulumi.ResourceOptions(ignore_changes=["input"])
     stash = pulumi.Stash(f"{name}-{refresh}", input=dict(newest), opts=pulumi.ResourceOptions.merge(opts, keeps))
-    kept: pulumi.Output[dict[str, str]] = stash.output.apply(dict)
-    return kept
+    value: pulumi.Output[dict[str, str]] = stash.output.apply(dict)
+    return value
 
 
 def pinned_secret(
     name: str, field: str, made: str, refresh: int, opts: pulumi.ResourceOptions | None = None
 ) -> pulumi.Output[str]:
     """A secret created at the first `up` with this `refresh`: `made`, kept in the state under `field`, encrypted."""
-    kept = pinned(name, {field: pulumi.Output.secret(made)}, refresh, opts)
-    return pulumi.Output.secret(kept.apply(lambda secret: secret[field]))
+    value = pinned(name, {field: pulumi.Output.secret(made)}, refresh, opts)
+    return pulumi.Output.secret(value.apply(lambda secret: secret[field]))

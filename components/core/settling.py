@@ -47,9 +47,9 @@ class SettlingProvider(DynamicProvider):
 def _wait(what: str, seconds: float) -> None:
     """Report what it waits for on standard output, which Pulumi shows."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        print(f"waiting until {what}: {left:.0f} s of {seconds:.0f} left", flush=True)
-        time.sleep(min(SAY_SEC, left))
+    while (remaining_sec := until - time.monotonic()) > 0:
+        print(f"waiting until {what}: {remaining_sec:.0f} s of {seconds:.0f} left", flush=True)
+        time.sleep(min(SAY_SEC, remaining_sec))
 
 
 class Settling(Resource, module="gangway", name="Settling"):

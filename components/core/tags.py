@@ -77,7 +77,7 @@ class TagPolicy:
                 value=self.extra["Name"],
                 fix="give the tag another name",
             )
-        tags = {**self.extra, **self._own(":")}
+        tags = {**self.extra, **self._own_tags(":")}
         self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
         for key, value in tags.items():
             if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
@@ -94,7 +94,7 @@ class TagPolicy:
         """Google Cloud labels: ours are lowercased, the user's must be valid. InputError: Google Cloud refuses a label
         (with a valid one), or Gangway sets it itself.
         """
-        ours = {key: _as_label(value) for key, value in self._own("-").items()}
+        ours = {key: _as_label(value) for key, value in self._own_tags("-").items()}
         # Lowercasing these could merge two teams into one.
         labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
         self._check_number(labels, MAX_LABELS, f"Google Cloud takes {MAX_LABELS} a resource")
@@ -111,7 +111,7 @@ class TagPolicy:
 
     def azure(self) -> dict[str, str]:
         """Azure tags, whose names must differ by more than case. InputError: refused, or Gangway sets it itself."""
-        own = self._own("-")
+        own = self._own_tags("-")
         tags = {**self.extra, **own}
         self._check_number(tags, MAX_AZURE_TAGS, f"Azure takes {MAX_AZURE_TAGS} a resource")
         for key, value in tags.items():
@@ -139,13 +139,13 @@ class TagPolicy:
 
     def openstack(self) -> dict[str, str]:
         """Metadata of OpenStack instances. InputError: Nova refuses an item, or Gangway sets it itself."""
-        items = {**self.extra, **self._own(":")}
+        items = {**self.extra, **self._own_tags(":")}
         self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
         return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
 
     def hosts(self) -> dict[str, str]:
         """Labels of the container on a machine over SSH. InputError: unusable in filters, or Gangway sets it itself."""
-        labels = {**self.extra, **self._own(".")}
+        labels = {**self.extra, **self._own_tags(".")}
         return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
 
     def _checked(
@@ -162,7 +162,7 @@ class TagPolicy:
                 )
         return tags
 
-    def _own(self, separator: str) -> dict[str, str]:
+    def _own_tags(self, separator: str) -> dict[str, str]:
         """The policy's own tags. InputError: the user sets one of them."""
         own = {
             "team": self.team,

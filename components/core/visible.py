@@ -14,10 +14,10 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\x9b0m"), visible("a\n\u202eb")
     ('\\x1b[31mred\\x9b0m', 'a\n\\u202eb')
     """
-    return text if text.isprintable() else "".join(map(_seen, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _seen(character: str) -> str:
+def _escape(character: str) -> str:
     if character.isprintable() or character in _LAID_OUT:
         return character
     return character.encode("unicode_escape").decode("ascii")

@@ -102,24 +102,24 @@ class Decision:
 
 def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
     """Decide the number of nodes. `curve`: all allowed numbers. A nearer deadline never needs fewer nodes."""
-    useful = _useful(curve)
-    need = _need(targets, state, 0.0)
-    here = None if state.nodes is None else _as_good(useful, curve, state.nodes)
+    useful = _faster_sizes(curve)
+    need = _needed_rate(targets, state, 0.0)
+    current = None if state.nodes is None else _fewest_as_fast(useful, curve, state.nodes)
     if state.nodes in curve and state.nodes is not None and state.since_change_sec < targets.hold_sec:
         why = f"{state.since_change_sec / 60:.0f} min after the last change nothing is changed"
         return _decided(targets, curve, state, state.nodes, why)
-    wanted = useful[-1] if need is None else _by_need(targets, useful, curve, state, here)
-    trimmed = _worth_it(targets, useful, curve, state, wanted)
-    affordable = _affordable(targets, useful, curve, state, here, trimmed)
+    wanted = useful[-1] if need is None else _scale_to_need(targets, useful, curve, state, current)
+    trimmed = _drop_unprofitable(targets, useful, curve, state, wanted)
+    affordable = _apply_budget(targets, useful, curve, state, current, trimmed)
     free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
     nodes = max(affordable, free)
     enough = need is None or curve[nodes].mid >= need
     rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
-    why = _why(state, useful, nodes, most=max(curve), enough=enough, **rules)
+    why = _explain(state, useful, nodes, most=max(curve), enough=enough, **rules)
     return _decided(targets, curve, state, nodes, why)
 
 
-def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
+def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
     """Numbers of nodes that are faster than all smaller ones."""
     found: list[int] = []
     for nodes in sorted(curve):
@@ -128,13 +128,13 @@ def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
     return found
 
 
-def _as_good(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
+def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
     """The fewest nodes that are as fast as these; if these are not in the curve, as the nearest."""
     nearest = min(curve, key=lambda each: (abs(each - nodes), each))
     return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
 
 
-def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
+def _needed_rate(targets: Targets, state: State, lost_sec: float) -> float | None:
     """Images a second to reach; None if only money matters."""
     needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
     if targets.deadline:
@@ -143,22 +143,27 @@ def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
     return max(needs, default=None)
 
 
-def _by_need(targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None) -> int:
+def _scale_to_need(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None
+) -> int:
     """Scale out if the expected rate is too low, in if the low end for fewer nodes suffices."""
-    now, then = _need(targets, state, 0.0) or 0.0, _need(targets, state, state.restart_sec) or 0.0
-    if here is not None and curve[here].mid >= now:
-        return next((nodes for nodes in useful if nodes < here and curve[nodes].low * SURE >= then), here)
-    return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= then), useful[-1])
+    rate_now, rate_later = (
+        _needed_rate(targets, state, 0.0) or 0.0,
+        _needed_rate(targets, state, state.restart_sec) or 0.0,
+    )
+    if current is not None and curve[current].mid >= rate_now:
+        return next((nodes for nodes in useful if nodes < current and curve[nodes].low * SURE >= rate_later), current)
+    return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= rate_later), useful[-1])
 
 
-def _worth_it(
+def _drop_unprofitable(
     targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, wanted: int
 ) -> int:  # fmt: skip
     """Drop the last nodes if they bring too few images for their dollars and are not needed."""
     least = targets.least_images_per_usd
     if least is None or not state.node_usd_per_hour:
         return wanted
-    need = _need(targets, state, state.restart_sec) or 0.0
+    need = _needed_rate(targets, state, state.restart_sec) or 0.0
     enough = next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= need), useful[-1])
     worth = useful[0]
     for before, nodes in pairwise(useful):
@@ -168,8 +173,8 @@ def _worth_it(
     return min(wanted, max(enough, worth))
 
 
-def _affordable(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None, wanted: int
+def _apply_budget(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None, wanted: int
 ) -> int:
     """Apply the budget: the wanted number if it is affordable, else the next larger one (what runs beside the nodes
     runs shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a
@@ -181,18 +186,18 @@ def _affordable(
     def is_expected(nodes: int) -> bool:
         return state.usd(nodes, curve[nodes].mid) <= state.left_usd
 
-    def keeps(nodes: int) -> bool:
-        if here is not None and (nodes == here or (nodes < here and not is_expected(here))):
+    def is_affordable(nodes: int) -> bool:
+        if current is not None and (nodes == current or (nodes < current and not is_expected(current))):
             return is_expected(nodes)
-        rate = curve[nodes].mid if here is None else curve[nodes].low
+        rate = curve[nodes].mid if current is None else curve[nodes].low
         return state.usd(nodes, rate) <= HEADROOM * state.left_usd
 
-    fitting = [nodes for nodes in useful if keeps(nodes)]
+    fitting = [nodes for nodes in useful if is_affordable(nodes)]
     cheapest = min(useful, key=lambda nodes: state.usd(nodes, curve[nodes].mid))
     return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 
-def _why(
+def _explain(
     state: State,
     useful: Sequence[int],
     nodes: int,
@@ -223,28 +228,28 @@ def _why(
 
 
 def _decided(targets: Targets, curve: Mapping[int, Rate], state: State, nodes: int, why: str) -> Decision:
-    rate, need = curve[nodes], _need(targets, state, 0.0)
+    rate, need = curve[nodes], _needed_rate(targets, state, 0.0)
 
     def reaches(images_per_sec: float) -> bool:
         paid = state.usd(nodes, images_per_sec) <= state.left_usd or not targets.budget
         return paid and (need is None or images_per_sec >= need)
 
-    hours = [_about(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
-    said = [
-        f"{_about(rate.mid)} images/s ({_about(rate.low)} to {_about(rate.high)}) take {hours[0]} h "
-        f"({hours[1]} to {hours[2]})"
+    hours = [_format_number(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
+    details = [
+        f"{_format_number(rate.mid)} images/s ({_format_number(rate.low)} to {_format_number(rate.high)}) "
+        f"take {hours[0]} h ({hours[1]} to {hours[2]})"
     ]
     if targets.deadline:
-        said.append(f"{_about(state.left_sec / 3600)} h are left")
+        details.append(f"{_format_number(state.left_sec / 3600)} h are left")
     if targets.images_per_sec is not None:
-        said.append(f"{_about(targets.images_per_sec)} images/s are asked for")
+        details.append(f"{_format_number(targets.images_per_sec)} images/s are asked for")
     if targets.budget and state.node_usd_per_hour is not None:
-        said.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
+        details.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
     was = "" if state.nodes in (None, nodes) else f"{state.nodes} -> "
-    reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(said)}"
+    reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(details)}"
     return Decision(nodes, reason, reaches(rate.mid), reaches(rate.high))
 
 
-def _about(number: float) -> str:
+def _format_number(number: float) -> str:
     """To three significant digits."""
     return f"{float(f'{number:.3g}'):,.10g}"

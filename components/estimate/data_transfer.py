@@ -40,14 +40,14 @@ class Carried:
     def in_words(self, data: DataAt) -> str:
         """Such as `40 GiB from aws:us-east-1 at 0.02 USD, 1.2 h by one stream (88 ms, 95 Mbit/s, 2022-02-14)`."""
         cost = "which nobody has priced" if self.price.value is None else f"at {self.price.value:g} USD"
-        said = f"{data.gib:g} GiB from {data.place.name} {cost}"
+        text = f"{data.gib:g} GiB from {data.place.name} {cost}"
         if self.route is None:
-            return said
+            return text
         rtt, stream = self.route.rtt_ms, self.route.stream_mbps
         if stream is None or self.stream_hours is None:
-            return f"{said}, {rtt.value:g} ms there and back ({rtt.dated})"
+            return f"{text}, {rtt.value:g} ms there and back ({rtt.dated})"
         one = f"{rtt.value:g} ms, {stream.value:g} Mbit/s, {stream.dated}"
-        return f"{said}, {self.stream_hours:.2g} h by one stream ({one})"
+        return f"{text}, {self.stream_hours:.2g} h by one stream ({one})"
 
 
 def carried(data: DataAt, target: Place) -> Carried:

@@ -118,10 +118,10 @@ def get_shares(there: Sequence[float]) -> tuple[float, ...]:
 def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     """Estimate the job on all rungs together (at least one); unreachable ones have no share."""
     if not all(rung.in_reach for rung in rungs):
-        return _in_reach(rungs, job)
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
+        return _estimate_reachable(rungs, job)
+    corners = [_estimate_corner(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
-    expected = _at(rungs, job, (1, 1, 1, 1)) if known else None
+    expected = _estimate_corner(rungs, job, (1, 1, 1, 1)) if known else None
     hours = [corner.hours for corner in corners]
     dollars = [corner.usd for corner in corners if corner.usd is not None]
     return LadderEstimate(
@@ -136,7 +136,7 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
     )
 
 
-def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
+def _estimate_reachable(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
     """The estimate over the reachable rungs; if there are none, the job never starts."""
     left = [rung for rung in rungs if rung.in_reach]
     if not left:
@@ -154,7 +154,7 @@ class _Corner(NamedTuple):
     usd: float | None
 
 
-def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
+def _estimate_corner(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
     """Hours and dollars with availability, interruptions, failures and prices each at that end of their spans."""
     there, taken, failures, paid = ends
     shares = get_shares([rung.there[there] or 0.0 for rung in rungs])

@@ -97,9 +97,9 @@ def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sor
     staying = quote(here, job)
     if unknown := _unknown(staying, sort, job):
         return Advice(staying, None, go=False, reason=f"nobody knows what staying comes to: {unknown}")
-    left = _value(staying, sort, job)
-    stays = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
-    moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, stays)) is not None]
+    staying_value = _value(staying, sort, job)
+    staying_values = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
+    moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, staying_values)) is not None]
 
     def gain(move: Move) -> tuple[float, float, float]:
         # If staying never ends, all savings are equal: the cheapest offer is best.
@@ -107,14 +107,18 @@ def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sor
         return move.saves.mid, move.saves.low, -_value(move.to, sort, job) - paid
 
     best = max(moves, key=gain, default=None)
-    surely = [move for move in moves if _pays(move, left)]
+    surely = [
+        move
+        for move in moves
+        if move.saves.low > 0 and (math.isinf(staying_value) or move.saves.mid >= LEAST_SHARE * staying_value)
+    ]
     if surely:
         return Advice(staying, max(surely, key=gain), go=True, reason="even at the low end it saves")
-    return Advice(staying, best, go=False, reason=_why_not(best, left, sort))
+    return Advice(staying, best, go=False, reason=_why_not(best, staying_value, sort))
 
 
 def _move(
-    here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, stays: Sequence[float]
+    here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, staying_values: Sequence[float]
 ) -> Move | None:  # fmt: skip
     """The move to an offer; None for the current one, or if a figure is unknown or the job is not done on it. `stays`:
     cost of staying in each case.
@@ -129,16 +133,16 @@ def _move(
     saves, hours = list[float](), list[float]()
     to: Quoted | None = None
     for number, case in enumerate(_CASES):
-        took = (case.start_sec + gib * _BITS_PER_GIB / 1e9 / case.gbps) / 3600
-        there = quote(offer, replace(job, hours=job.hours + took, times_taken=case.there))
-        value = _value(there, sort, job)
+        move_hours = (case.start_sec + gib * _BITS_PER_GIB / 1e9 / case.gbps) / 3600
+        moved = quote(offer, replace(job, hours=job.hours + move_hours, times_taken=case.there))
+        value = _value(moved, sort, job)
         if number == 1:
-            to = there
+            to = moved
             if not math.isfinite(value):
                 return None
         paid = usd if sort == "cost" else 0.0
-        saves.append(-math.inf if not math.isfinite(value) else stays[number] - value - paid)
-        hours.append(took)
+        saves.append(-math.inf if not math.isfinite(value) else staying_values[number] - value - paid)
+        hours.append(move_hours)
     assert to is not None, "the middle case"
     return Move(to, Band(min(saves), saves[1], max(saves)), Band(min(hours), hours[1], max(hours)), usd, price)
 
@@ -164,10 +168,6 @@ def _figure(quoted: Quoted, sort: Sort) -> float | None:
 
 def _is_failing(quoted: Quoted, job: Job) -> bool:
     return bool(quoted.problem) or quoted.wall_hours > (job.deadline_hours or math.inf)
-
-
-def _pays(move: Move, staying: float) -> bool:
-    return move.saves.low > 0 and (math.isinf(staying) or move.saves.mid >= LEAST_SHARE * staying)
 
 
 def _why_not(best: Move | None, staying: float, sort: Sort) -> str:

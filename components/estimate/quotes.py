@@ -154,13 +154,13 @@ class Quoted:
 def quote(offer: Offer, job: Job) -> Quoted:
     """Quote the job on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else _as_often(rate.share, job.times_taken)
-    spot = _stops(offer, job, share)
+    share = None if rate is None else _scale_share(rate.share, job.times_taken)
+    spot = _estimate_stops(offer, job, share)
     hours = job.start_hours + (job.hours if spot is None else spot.hours)
     wall_hours = hours / spot_there(offer)
-    usd, details = _money(offer, job, hours, spot, rate)
+    usd, details = _expected_usd(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
-    high = _at_high(offer, usd)
+    high = _high_usd(offer, usd)
     if way is not None:
         usd, high = (None if each is None or way.usd is None else each + way.usd for each in (usd, high))
     return Quoted(
@@ -171,7 +171,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
         risk_hours=0.0 if spot is None else spot.lost_hours,
         spot=spot,
         rate=rate,
-        in_time=_in_time(offer, job, spot),
+        in_time=_chance_by_deadline(offer, job, spot),
         footprint=_footprint(offer, job, hours),
         problem=_problem(offer, job, hours, wall_hours, spot),
         missing=_missing(offer, share),
@@ -182,7 +182,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
     )
 
 
-def _at_high(offer: Offer, usd: float | None) -> float | None:
+def _high_usd(offer: Offer, usd: float | None) -> float | None:
     """The dollars at the highest price seen, in proportion to the price."""
     quoted = offer.quote
     if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
@@ -190,12 +190,12 @@ def _at_high(offer: Offer, usd: float | None) -> float | None:
     return usd * quoted.high / quoted.usd
 
 
-def _as_often(share: float | None, times: float) -> float | None:
+def _scale_share(share: float | None, times: float) -> float | None:
     """The monthly share of interrupted nodes at a multiple of its rate."""
     return share if share is None or times == 1 else -math.expm1(times * math.log1p(-share))
 
 
-def _stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
+def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
     """The effect of interruptions and failures; None if there are none, or they are unknown."""
     failures = 0.0 if offer.failures is None else offer.failures.value
     if (share is None) if offer.kind == "spot" else failures == 0:
@@ -225,7 +225,7 @@ def _rate(offer: Offer, job: Job) -> Rate | None:
     return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
 
 
-def _money(
+def _expected_usd(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
     """Expected dollars, and what they include beyond the job's expected hours. Terms and whole days count only the
@@ -235,9 +235,9 @@ def _money(
     price = offer.price.value
     if price is None or math.isinf(hours):
         return None, ""
-    an_hour, failing = price * job.num_nodes, _failing(offer, spot)
+    an_hour, failing = price * job.num_nodes, _failure_note(offer, spot)
     if offer.kind == "spot":
-        return (None if spot is None else an_hour * hours), _interrupted(offer, spot, rate)
+        return (None if spot is None else an_hour * hours), _interruption_note(offer, spot, rate)
     if offer.kind in TERM_HOURS:
         term = TERM_HOURS[offer.kind]
         terms = math.ceil(training / term)
@@ -254,7 +254,7 @@ def _money(
     return an_hour * hours, f"not taken back{failing}"
 
 
-def _failing(offer: Offer, spot: SpotEstimate | None) -> str:
+def _failure_note(offer: Offer, spot: SpotEstimate | None) -> str:
     """Expected failures of nodes that are not interrupted."""
     if offer.failures is None or spot is None:
         return ""
@@ -266,7 +266,7 @@ def _often(times: float) -> str:
     return "fewer than 0.01" if times < 0.01 else f"{times:.2g}"
 
 
-def _interrupted(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
+def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
     """Expected interruptions and their source."""
     if spot is None or not spot.feasible or rate is None or rate.share is None:
         return ""
@@ -291,7 +291,7 @@ def share_in_words(share: float) -> str:
     return f"{-math.expm1(-24 * rate_per_hour(share)):.0%} of nodes a day"
 
 
-def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
+def _chance_by_deadline(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
     """The probability to meet the deadline; None if the wait or the interruption rate is unknown."""
     if job.deadline_hours is None or offer.kind == "flex-start" or (offer.kind == "spot" and spot is None):
         return None
@@ -438,17 +438,26 @@ def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> s
     """The reason for a rank: the difference to the best, and what the kind implies."""
     best = able[0]
     if place == 0:
-        parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _against_on_demand(quoted)]
+        parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _saving_note(quoted)]
     elif sort == "carbon":
-        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.own_usd, best.own_usd, "dollars")]
+        parts = [
+            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+        ]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:
-        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.own_usd, best.own_usd, "dollars")]
+        parts = [
+            f"{_hours(quoted.risk_hours)} expected to be lost",
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+        ]
     else:
-        parts = [_more(quoted.own_usd, best.own_usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
+        parts = [
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
+        ]
     return "; ".join(part for part in (*parts, quoted.details) if part)
 
 
-def _against_on_demand(quoted: Quoted) -> str:
+def _saving_note(quoted: Quoted) -> str:
     """The saving of spot against on demand in the same region, for the whole job."""
     offer = quoted.offer
     if offer.kind != "spot" or not offer.on_demand or not offer.price.value or quoted.spot is None:
@@ -457,7 +466,7 @@ def _against_on_demand(quoted: Quoted) -> str:
     return f"{saving:.0%} below on demand at the same place" if saving > 0 else "no saving over on demand there"
 
 
-def _more(value: float | None, best: float | None, unit: str) -> str:
+def _difference_note(value: float | None, best: float | None, unit: str) -> str:
     """`12 % more dollars` than the best; empty if either is unknown or they are equal."""
     if value is None or best is None or best == 0:
         return ""

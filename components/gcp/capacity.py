@@ -191,11 +191,11 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         if isinstance(rung, FlexStart):
             found += _flex_start(rung, path, last=index == len(rungs) - 1, context=context)
         elif isinstance(rung, Reservation) and context.machine.gpu_fabric is not None:
-            found.append(_placed_already(rung, path))
-    return [*found, *_apart(rungs, context)]
+            found.append(_reserved_placement(rung, path))
+    return [*found, *_separate_placement(rungs, context)]
 
 
-def _apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
+def _separate_placement(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
     """A shared policy applies to each group separately (Google, "About workload policies in MIGs")."""
     if context.machine.gpu_fabric is not None and len(rungs) > 1 and context.num_nodes_max > 1:
         yield Finding.info(
@@ -307,7 +307,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
         )
 
 
-def _placed_already(rung: Reservation | OnDemand, path: str) -> Finding:
+def _reserved_placement(rung: Reservation | OnDemand, path: str) -> Finding:
     return Finding.info(
         "capacity.no-placement-policy",
         path,

@@ -343,7 +343,7 @@ def nccl_findings(
     if nccl_plugin(machine, own_image=own_image) is None:
         return [_needs_kernel(machine, path)]
     if plugin.qualified_nccl and plugin.qualified_nccl != image_nccl:
-        return [_other_nccl(machine, plugin, image_nccl)]
+        return [_nccl_finding(machine, plugin, image_nccl)]
     return []
 
 
@@ -356,7 +356,7 @@ def _needs_kernel(machine: GcpMachineType, path: str) -> Finding:
     )
 
 
-def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
+def _nccl_finding(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
     """A public set-up of several A3 Mega with torch 2.11 and its NCCL 2.28.9 saw corrupted memory handles, and preloads
     2.28.7. With our torch neither version is tested.
     """

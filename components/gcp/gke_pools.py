@@ -163,7 +163,9 @@ class GkeNodePools(pulumi.ComponentResource):
             queued_provisioning=container.NodePoolQueuedProvisioningArgs(enabled=True) if plan.queued else None,
             network_config=container.NodePoolNetworkConfigArgs(
                 enable_private_nodes=True,
-                additional_node_network_configs=self._networks.apply(self._further) if self._further_nics else None,
+                additional_node_network_configs=self._networks.apply(self._further_networks)
+                if self._further_nics
+                else None,
             ),
             node_config=self._node(plan),
             opts=pulumi.ResourceOptions(
@@ -180,7 +182,7 @@ class GkeNodePools(pulumi.ComponentResource):
     def _further_nics(self) -> int:
         return max(len(self._nodes.interfaces) - 1, 0)
 
-    def _further(
+    def _further_networks(
         self, known: Sequence[Sequence[str]]
     ) -> list[container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs]:
         """Networks of the NICs besides the main one, in the order that the NCCL plug-in needs."""

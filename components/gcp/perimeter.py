@@ -141,8 +141,8 @@ class ServicePerimeter(pulumi.ComponentResource):
 
 def missing_from(resources: Sequence[str], services: Sequence[str], project_number: str) -> list[str]:
     """What an enforced perimeter with these members and restricted services lacks for the stack's project."""
-    lacks = [] if f"projects/{project_number}" in resources else [f"projects/{project_number}"]
-    return lacks + [service for service in RESTRICTED if service not in services]
+    missing = [] if f"projects/{project_number}" in resources else [f"projects/{project_number}"]
+    return missing + [service for service in RESTRICTED if service not in services]
 
 
 def read_perimeter(
@@ -160,13 +160,13 @@ def read_perimeter(
             return full_name
         held = cast("accesscontextmanager.outputs.ServicePerimeterStatus | None", status)
         resources, services = (held.resources or [], held.restricted_services or []) if held else ([], [])
-        lacks = missing_from(resources, services, str(number))
-        if lacks:
+        missing = missing_from(resources, services, str(number))
+        if missing:
             raise InputError(
                 "gangway:gcp.service_perimeter.existing",
                 "this perimeter, as enforced, does not hold all that the stack needs held",
                 value=full_name,
-                allowed=f"a perimeter with {', '.join(lacks)}",
+                allowed=f"a perimeter with {', '.join(missing)}",
                 fix="have its administrator add that, or leave existing out and let the stack make one",
             )
         return full_name

@@ -40,13 +40,18 @@ def price_resources(
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
         *_nodes(resources, catalog, region, num_nodes_min),
-        *_node_pools(resources, catalog, region),
+        *(
+            line
+            for pool in resources
+            if pool.type == NODE_POOL
+            for line in of_resources(_node_pool(pool, catalog, region), pool)
+        ),
         *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
         *(
             line
             for vm in resources
             if vm.type == TPU_VM
-            for line in of_resources([_tpu(vm.name, _as_queued(vm.inputs), region)], vm)
+            for line in of_resources([_tpu(vm.name, _queued_inputs(vm.inputs), region)], vm)
         ),
         *_surroundings(resources, catalog, region),
         *_alarms(resources, catalog, region),
@@ -102,17 +107,10 @@ def _node_price(
     return price_line(label, num_nodes, quote, kind=market, standby=standby, note=note)
 
 
-def _node_pools(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """GKE pools at their maximum; the system pool at its minimum."""
-    for pool in resources:
-        if pool.type == NODE_POOL:
-            yield from of_resources(_node_pool(pool, catalog, region), pool)
-
-
 def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     node, market = pool.inputs["nodeConfig"], _pool_market(pool)
     rung = (node.get("labels") or {}).get(RUNG_LABEL)
-    name = _as_of_rung(pool.name, rung)
+    name = _rung_label(pool.name, rung)
     number, machine_type = _pool_size(pool), node["machineType"]
     # Reserved capacity is paid for even while unused.
     standby = not _is_first(pool) and market != "reservation"
@@ -127,7 +125,7 @@ def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostCo
     yield _disk(label, node["diskType"], number * node["diskSizeGb"], catalog, region, standby)
 
 
-def _as_of_rung(name: str, rung: str | None) -> str:
+def _rung_label(name: str, rung: str | None) -> str:
     """A pool's name as a prefix of its lines, in which slices follow their rung.
 
     >>> _as_of_rung("demo-0-spot-2", "0-spot"), _as_of_rung("demo-0-spot", "0-spot")
@@ -173,7 +171,7 @@ def _chips(name: str, generation: str, chips: int, market: str, region: str, sta
     return price_line(label, chips, quote, kind=market, unit="chip-hour", standby=standby)
 
 
-def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _queued_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A directly requested slice in the form of a queued one."""
     scheduling = inputs.get("schedulingConfig") or {}
     return {
@@ -196,12 +194,14 @@ def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
         lines = (
-            _nat(resource.name, resources, catalog, region) if resource.type == NAT else _one(resource, catalog, region)
+            _nat(resource.name, resources, catalog, region)
+            if resource.type == NAT
+            else _price_resource(resource, catalog, region)
         )
         yield from of_resources(lines, resource)
 
 
-def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type:
         case "gcp:lustre/instance:Instance":
@@ -241,7 +241,7 @@ def _machines(resources: Sequence[Declared]) -> int:
     slices = [
         (one.inputs, int(one.inputs.get("num_slices") or 1)) for one in resources if one.type.endswith(QUEUED_TPU)
     ]
-    slices += [(_as_queued(one.inputs), 1) for one in resources if one.type == TPU_VM]
+    slices += [(_queued_inputs(one.inputs), 1) for one in resources if one.type == TPU_VM]
     hosts = sum(_slice(inputs).hosts * number for inputs, number in slices)
     # A cluster's first rung and its system.
     pools = sum(_pool_size(one) for one in resources if one.type == NODE_POOL and _is_first(one))

@@ -208,7 +208,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             export_runs=args.get("runs") is not None,
         )
         file_system = self._file_system(plan)
-        readers = [self._let_import(source)] if (source := args.get("source")) else []
+        readers = [self._grant_import(source)] if (source := args.get("source")) else []
         self.file_system_id = after(file_system.id, *readers)
         self.mount_point = file_system.mount_point
         self.dns_name = file_system.mount_point.apply(lambda point: point.partition("@")[0])
@@ -243,7 +243,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(delete_before_replace=True)),
         )
 
-    def _let_import(self, source: str) -> storage.BucketIAMMember:
+    def _grant_import(self, source: str) -> storage.BucketIAMMember:
         """Grant the service agent of Managed Lustre read access to the bucket of `source`, with the role of Google's
         guide: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
         """
@@ -306,7 +306,7 @@ class Filestore(pulumi.ComponentResource):
             labels=args["tags"],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        locks = self._let_locks_through(name, args, instance)
+        locks = self._allow_lock_callbacks(name, args, instance)
         # Clients mount it only once the servers may answer.
         self.file_system_id = after(instance.id, *locks)
         # Nothing is mounted in a plan, where no address is known.
@@ -322,7 +322,7 @@ class Filestore(pulumi.ComponentResource):
             }
         )
 
-    def _let_locks_through(
+    def _allow_lock_callbacks(
         self, name: str, args: FilestoreArgs, instance: filestore.Instance
     ) -> list[pulumi.CustomResource]:
         """Google chooses the servers' addresses."""

@@ -36,7 +36,7 @@ def gke_allocatable(vcpus: int, memory_gib: float, boot_gib: float, local_ssds: 
         disk_gib, kept_gib = local_ssds * 375e9 / 2**30, {1: 50.0, 2: 75.0}.get(local_ssds, 100.0)
     else:
         disk_gib, kept_gib = 0.942 * boot_gib, min(0.5 * boot_gib, 6 + 0.35 * boot_gib, 100.0)
-    return _left(vcpus, _kept_cpus(vcpus), seen_gib, _stepped(seen_gib, steps), disk_gib, kept_gib)
+    return _subtract(vcpus, _reserved_cpus(vcpus), seen_gib, _stepped(seen_gib, steps), disk_gib, kept_gib)
 
 
 def eks_allocatable(vcpus: int, memory_gib: float, disk_gib: float) -> Allocatable:
@@ -47,7 +47,7 @@ def eks_allocatable(vcpus: int, memory_gib: float, disk_gib: float) -> Allocatab
     # EKS's list of pods by type, which follows the number of addresses: 58 up to 2xlarge, 234 up to 12xlarge.
     pods = 58 if vcpus <= 8 else 234 if vcpus <= 48 else 737
     kept_gib = (255 + 11 * pods) * _MIB
-    return _left(vcpus, _kept_cpus(vcpus), 0.9559 * memory_gib, kept_gib, 0.98 * disk_gib, 1.0)
+    return _subtract(vcpus, _reserved_cpus(vcpus), 0.9559 * memory_gib, kept_gib, 0.98 * disk_gib, 1.0)
 
 
 def aks_allocatable(vcpus: int, memory_gib: float, disk_gib: float, max_pods: int) -> Allocatable:
@@ -57,10 +57,10 @@ def aks_allocatable(vcpus: int, memory_gib: float, disk_gib: float, max_pods: in
     """
     kept_gib = min((20 * max_pods + 50) * _MB_IN_GIB, 0.25 * memory_gib)
     kept_cpus = _between(vcpus, ((1, 0.06), (2, 0.1), (4, 0.14), (8, 0.18), (16, 0.26), (32, 0.42), (64, 0.74)))
-    return _left(vcpus, kept_cpus, 0.977 * memory_gib, kept_gib, 0.968 * disk_gib, 0.0)
+    return _subtract(vcpus, kept_cpus, 0.977 * memory_gib, kept_gib, 0.968 * disk_gib, 0.0)
 
 
-def _left(
+def _subtract(
     vcpus: int, kept_cpus: float, memory_gib: float, kept_gib: float, disk_gib: float, kept_disk_gib: float
 ) -> Allocatable:
     return Allocatable(
@@ -70,7 +70,7 @@ def _left(
     )
 
 
-def _kept_cpus(vcpus: int) -> float:
+def _reserved_cpus(vcpus: int) -> float:
     """GKE's and nodeadm's rule: 6 % of the first core, 1 % of the second, 0.5 % of two more, 0.25 % of the others."""
     return _stepped(vcpus, ((1, 0.06), (1, 0.01), (2, 0.005), (math.inf, 0.0025)))
 

@@ -20,5 +20,5 @@ def fabric_config(team: str, gpus: int, env: Mapping[str, str], *, needs: Sequen
         needs: resources that pods must request to get the network.
         more: further keys of `Fabric`.
     """
-    said = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
-    return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(said, indent=2)}}, team)
+    config = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
+    return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(config, indent=2)}}, team)

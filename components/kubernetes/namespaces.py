@@ -60,7 +60,7 @@ def namespace_manifests(spec: ClusterSpec, volume: RunVolume | None, size_gib: i
     found = [each for team in spec.queues for each in _of_team(spec, team)]
     if volume is not None:
         found += [each for team in spec.queues for each in _claim(team.name, volume, size_gib)]
-        found += _apart()
+        found += _separate_folders()
     return (*found, *_guarded_policies(), *_cluster_reader(spec))
 
 
@@ -78,11 +78,13 @@ def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
             },
         },
         # Pods of one job may connect: the engine adds a policy per job.
-        _in(team, _NETWORK, "NetworkPolicy", _NOTHING_IN, {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}),
-        _in(team, _NETWORK, "NetworkPolicy", _ONLY_OUTSIDE, {"spec": _outgoing()}),
-        _in(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
-        _in(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
-        _in(team, "v1", "ResourceQuota", "no-system-pods", {"spec": _no_system_pods()}),
+        _team_manifest(
+            team, _NETWORK, "NetworkPolicy", _NOTHING_IN, {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}
+        ),
+        _team_manifest(team, _NETWORK, "NetworkPolicy", _ONLY_OUTSIDE, {"spec": _outgoing()}),
+        _team_manifest(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
+        _team_manifest(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
+        _team_manifest(team, "v1", "ResourceQuota", "no-system-pods", {"spec": _no_system_pods()}),
         *_members(team),
     )
 
@@ -134,8 +136,8 @@ def _members(team: Team) -> tuple[Manifest, ...]:
         },
     ]
     return (
-        _in(team, _RBAC, "Role", "gangway-member", {"rules": rules}),
-        _in(
+        _team_manifest(team, _RBAC, "Role", "gangway-member", {"rules": rules}),
+        _team_manifest(
             team,
             _RBAC,
             "RoleBinding",
@@ -195,7 +197,7 @@ def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
     )
 
 
-def _apart() -> tuple[Manifest, ...]:
+def _separate_folders() -> tuple[Manifest, ...]:
     """Keep pods out of other teams' folders in the shared volume.
 
     A run's folder is directly below its team's and mounted whole: the kubelet follows links in a `subPath`, and no pod
@@ -247,5 +249,5 @@ def _admission(
     )
 
 
-def _in(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
+def _team_manifest(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
     return manifest(version, kind, name, body, team.name)

@@ -24,12 +24,16 @@ PRIORITIES: Mapping[str, int] = MappingProxyType({"gangway-high": 1000, "gangway
 def queue_manifests(spec: ClusterSpec) -> tuple[Manifest, ...]:
     """All manifests of a cluster, in order of reference."""
     return (
-        *(_topology(flavor) for flavor in spec.flavors if flavor.levels),
+        *(
+            _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
+            for flavor in spec.flavors
+            if flavor.levels
+        ),
         *(_flavor(flavor) for flavor in spec.flavors),
         *(_priority(name, value) for name, value in PRIORITIES.items()),
         _cohort(spec),
         *(_cluster_queue(spec, team) for team in spec.queues),
-        *(_local_queue(team) for team in spec.queues),
+        *(_kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name) for team in spec.queues),
     )
 
 
@@ -40,10 +44,6 @@ def tolerations() -> list[dict[str, str]]:
 
 def _kueue(kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
     return manifest(KUEUE, kind, name, {"spec": dict(spec)}, namespace)
-
-
-def _topology(flavor: Flavor) -> Manifest:
-    return _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
 
 
 def _flavor(flavor: Flavor) -> Manifest:
@@ -107,7 +107,3 @@ def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:
         "coveredResources": list(quantities),
         "flavors": [{"name": flavor.name, "resources": quotas} for flavor in spec.flavors],
     }
-
-
-def _local_queue(team: Team) -> Manifest:
-    return _kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name)

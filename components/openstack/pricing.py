@@ -20,7 +20,10 @@ _WHY = "OpenStack has no price list; what CloudKitty rates is its administrator'
 
 def price_resources(resources: Sequence[Declared], price: MachinePrice) -> list[CostComponent]:
     """The bill of `resources`, nodes first."""
-    return [*_nodes(resources, price), *_surroundings(resources)]
+    return [
+        *_nodes(resources, price),
+        *(line for each in resources for line in of_resources(_price_resource(each), each)),
+    ]
 
 
 def _nodes(resources: Sequence[Declared], price: MachinePrice) -> Iterable[CostComponent]:
@@ -40,12 +43,7 @@ def _pool(pool: str, nodes: Sequence[Declared], price: MachinePrice) -> Iterable
     yield from _volumes(pool, nodes)
 
 
-def _surroundings(resources: Sequence[Declared]) -> Iterable[CostComponent]:
-    for resource in resources:
-        yield from of_resources(_one(resource), resource)
-
-
-def _one(resource: Declared) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared) -> Iterable[CostComponent]:
     if resource in _instances([resource], "head"):
         yield unknown_price(f"{resource.name}: {resource.inputs['flavorName']}", 1, _WHY)
         yield from _volumes(resource.name, [resource])

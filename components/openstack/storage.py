@@ -97,7 +97,7 @@ class ManilaShare(pulumi.ComponentResource):
             opts=self._child,
         )
         self.share_id = share.id
-        self.mount_source = after(share.export_locations.apply(_plain).apply(export_path), access)
+        self.mount_source = after(share.export_locations.apply(_plain_locations).apply(export_path), access)
         self.access_user = after(user if native else "", access)
         self.access_key = pulumi.Output.secret(access.access_key if native else "")
         self.register_outputs(
@@ -132,7 +132,7 @@ class ManilaShare(pulumi.ComponentResource):
         )
 
 
-def _plain(locations: Sequence[Any]) -> list[dict[str, Any]]:
+def _plain_locations(locations: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"path": place["path"], "preferred": place.get("preferred")} for place in locations]
 
 

@@ -82,11 +82,11 @@ class QueueWatch:
         labels, own = _node(found).get("labels", {}), _node(body).get("labels", {})
         other = {key: value for key, value in labels.items() if key in OWNER_LABELS and own.get(key) != value}
         if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):
-            who = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
+            owner = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
             problem = "is not this program's" if other else "asks for something else"
-            whose = f"{problem}; its labels: {who or 'none that name an owner'}"
+            mismatch = f"{problem}; its labels: {owner or 'none that name an owner'}"
             raise TpuError(
-                f"{name} exists ({_state(found)}) and {whose}\n  fix: "
+                f"{name} exists ({_state(found)}) and {mismatch}\n  fix: "
                 "choose another queued_resource_id, which a stack has from gangway:identity; or ask its owner",
                 ALREADY_EXISTS,
             )
@@ -142,22 +142,22 @@ class QueueWatch:
 
     def wait_active(self, name: str) -> dict[str, Any]:
         """Wait for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too slow; it is kept."""
-        seen, started = "", time.monotonic()
+        last_state, started = "", time.monotonic()
 
         def active() -> bool:
-            nonlocal seen
+            nonlocal last_state
             found = self._api.get_queued_resource(name)
             if not found:
                 raise TpuError(f"{name} is gone: run `pulumi up --refresh` to ask for it again")
             if _why_dead(found):
                 raise TpuError(f"{name}: {_why_dead(found)}: run `pulumi up --refresh` to replace it")
-            if _state(found) != seen:
-                seen = _state(found)
-                self._say(name, f"{seen} after {time.monotonic() - started:.0f} s")
-            return seen == "ACTIVE"
+            if _state(found) != last_state:
+                last_state = _state(found)
+                self._say(name, f"{last_state} after {time.monotonic() - started:.0f} s")
+            return last_state == "ACTIVE"
 
         keeps = "it keeps its place in the queue: run `up` to wait on, or `destroy` to give it up"
-        self._until(active, name, "active_sec", lambda: f"it is {seen}; {keeps}")
+        self._until(active, name, "active_sec", lambda: f"it is {last_state}; {keeps}")
         return {"state": "ACTIVE", "addresses": self._addresses(name)}
 
     def _addresses(self, name: str) -> list[str]:
@@ -204,11 +204,11 @@ class QueueWatch:
 
     def _no_nodes_left(self, name: str) -> bool:
         """Whether all its nodes are gone. One that outlived its queued resource would be billed: it is deleted."""
-        left = self._nodes(name)
-        for node in left:
+        nodes = self._nodes(name)
+        for node in nodes:
             if node.get("state") != "DELETING":
                 self._api.delete_node(node["name"])
-        return not left
+        return not nodes
 
     def _until(self, reached: Callable[[], bool], name: str, timeout: str, otherwise: str | Callable[[], str]) -> None:
         """Poll until `reached`. TpuError with `otherwise` at the timeout."""
