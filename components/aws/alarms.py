@@ -136,9 +136,7 @@ class CompositePlan:
 
 
 def events_group(log_group: str) -> str:
-    """Log group of the nodes' events beside `log_group` (name or ARN), which has the job's lines: a job cannot forge
-    events by printing them. `send_event` of aws/cloud.sh uses the same name.
-    """
+    """The nodes' events, apart from the job's lines, so that a job cannot forge them. Also spelled in aws/cloud.sh."""
     return f"{log_group}/events"
 
 
@@ -158,9 +156,7 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 def plan_alarms(
     log_group: str, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every metric alarm of a stack; with minutes also the parts of `plan_no_steps`. InputError: see
-    `check_steps_alarm`.
-    """
+    """Every metric alarm of a stack; with minutes also `plan_no_steps`'s parts. InputError: see `check_steps_alarm`."""
     of_steps = []
     if steps_alarm_minutes is not None:
         check_steps_alarm(steps_alarm_minutes)

@@ -223,9 +223,7 @@ class CostTagActivationArgs(TypedDict):
 
 
 class CostTagActivation(pulumi.ComponentResource):
-    """Activates tag keys for budgets and cost reports of the whole account; only its payer may. Stacks of one account
-    share the keys: let one of them own this.
-    """
+    """Activates tag keys for budgets of the whole account; only its payer may, and only one of its stacks should."""
 
     tag_keys: pulumi.Output[list[str]]
 

@@ -139,8 +139,8 @@ def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> dat
 
 
 def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
-    """When each rung may request nodes, in UTC; None for any time. A block must have started, and a lower rung waits
-    until one of those above has had its chance.
+    """When each rung may request nodes, in UTC, None for any time: a block once started, a lower rung after those
+    above.
     """
     times: list[datetime | None] = []
     for rung in rungs:

@@ -83,9 +83,7 @@ def kubeconfig(join: JoinSpec, region: str) -> str:
 
 
 class EksCluster(pulumi.ComponentResource):
-    """A Kubernetes cluster without machines for jobs. `kubeconfig` waits until pods can run; what system pods need
-    outlives its consumers.
-    """
+    """A cluster without machines for jobs. `kubeconfig` waits for the system pods' needs."""
 
     name: pulumi.Output[str]
     endpoint: pulumi.Output[str]

@@ -96,9 +96,7 @@ def pod_role(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str]:
-    """ARN of a role for the pods of a service account, which waits for its permissions. `policy`: a document, or the
-    name of an AWS managed policy.
-    """
+    """ARN of a pod role, which waits for its permissions. `policy`: a document, or an AWS managed policy's name."""
     trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
     role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)
     if isinstance(policy, str):

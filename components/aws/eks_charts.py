@@ -51,9 +51,7 @@ def _efa_plugin() -> Chart:
 
 
 def _termination_handler() -> Chart:
-    """Watch each machine's metadata for notices of spot, maintenance and its group, and drain the node, which signals
-    its pods by SIGTERM.
-    """
+    """Drain a node when its metadata announces an interruption or maintenance; its pods get SIGTERM."""
     values = {
         "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],

@@ -148,9 +148,7 @@ def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: i
 
 
 def _limits(memory_gib: float) -> list[dict[str, str | int]]:
-    """OCI process limits; they replace the image's. Numbers: "unlimited", 2^64 - 1, overflows in readers that use
-    floats.
-    """
+    """OCI process limits; they replace the image's. "unlimited", 2^64 - 1, overflows in readers that use floats."""
     most = {"RLIMIT_MEMLOCK": int(memory_gib) * 2**30, "RLIMIT_NOFILE": OPEN_FILES}
     return [{"type": name, "soft": value, "hard": value} for name, value in most.items()]
 

@@ -25,9 +25,7 @@ MAX_STEPS = 20
 
 
 def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
-    """Steps that fill a rung: (nodes missing above it beyond the first, size to set). With more nodes than AWS's 20
-    steps, each covers several and sets the largest.
-    """
+    """Steps (nodes missing above, beyond the first; size to set). Beyond AWS's 20 steps each covers several."""
     stride = -(-num_nodes // MAX_STEPS)
     return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
 

@@ -244,9 +244,7 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
 
 
 def get_on_groups(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
-    """Allow `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. By tag, since other
-    stacks' names may share a prefix.
-    """
+    """Allow `actions` on groups with the stack's tag, in the partition of `beside`. Names may share a prefix."""
     groups = f"arn:{get_partition(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
 
@@ -386,9 +384,7 @@ def instance_profile(
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """A role only for EC2, with `policy` -> its name, and the profile's ARN, which waits for the permissions: a machine
-    has them from its first second to its last.
-    """
+    """A role only for EC2 -> its name, and the profile's ARN, which waits for the permissions."""
     role = iam.Role(
         f"{name}-{suffix}",
         assume_role_policy=pulumi.Output.json_dumps(trust("ec2.amazonaws.com")),

@@ -292,9 +292,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """A stack's log groups: the job's lines, which are the outputs, and the nodes' events (`events_group`); and the
-    metrics from them.
-    """
+    """A stack's log groups, of the job's lines (the outputs) and of the nodes' events, and their metrics."""
 
     log_group_name: pulumi.Output[str]
     log_group_arn: pulumi.Output[str]

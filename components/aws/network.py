@@ -59,14 +59,9 @@ AGGREGATION_SEC = 600
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection. Each end is a group of ours or an address range.
-
-    Attributes:
-        name: unique between the same two ends.
-        source: opens the connection.
-        target: accepts it.
-        protocol: -1 for every protocol.
-        ports: first and last port of the target; None for every port.
+    """An allowed connection. Each end is a group of ours or an address range. `name`: unique between the same two ends;
+    `source`: opens the connection; `target`: accepts it; `protocol`: -1 for every protocol; `ports`: first and last
+    port of the target; None for every port.
     """
 
     name: str

@@ -63,9 +63,7 @@ ROOT_DEVICE = "/dev/sda1"
 
 @dataclass(frozen=True)
 class GroupSize:
-    """A group's size limits. `wanted` None: set by the fill alarm or a queue; `opens_at`: closed until then, None if
-    open; `least`: the minimum.
-    """
+    """A group's size limits. `wanted` None: set by an alarm or queue; `opens_at`: closed until then, None if open."""
 
     most: int
     wanted: int | None
@@ -156,7 +154,7 @@ class CapacityRungArgs(TypedDict):
 
 
 class RungNodesArgs(TypedDict):
-    """A rung's `user_data` instead of the pool's, base64, and `group_tags` for whoever sizes the group."""
+    """A rung's `user_data` instead of the pool's, base64, and `group_tags` for the program that sizes the group."""
 
     user_data: pulumi.Input[str]
     group_tags: dict[str, str]
@@ -322,8 +320,8 @@ class EfaNodePool(pulumi.ComponentResource):
         }
 
     def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
-        """Buy the rung's block, retained when the stack is destroyed: there is no refund. Named by its offering, so
-        that a reordered ladder does not buy again.
+        """Buy the rung's block, retained for lack of a refund. Named by offering: a reordered ladder must not buy
+        again.
         """
         if rung.purchase is None:
             return None

@@ -57,9 +57,7 @@ class Difference:
 
 
 def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
-    """Every instance type of the client's region, about ten requests. InputError: no credentials, or EC2 is unreachable
-    or refuses; `place` is the option that caused it.
-    """
+    """Every instance type of the region, about ten requests. InputError at `place`: EC2 is unreachable or refuses."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -76,9 +74,7 @@ def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
 
 
 def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[Difference]:
-    """Differences between the catalogue's AWS machines and `answer`, and missing accelerated EFA types. Omitted fields
-    and types that the region lacks are no differences.
-    """
+    """Differences between the catalogue and `answer`, and missing EFA types; omitted fields and types do not count."""
     live = {row["InstanceType"]: row for row in answer}
     known = {machine.name: machine for machine in machines if machine.provider == "aws"}
     found = [
@@ -355,9 +351,7 @@ def _price_resource(
 
 
 def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """CloudWatch, one line per price: each resource costs little, and there are many. An alarm is billed by the metrics
-    of its expression, a metric from its first point.
-    """
+    """CloudWatch, one line per price. An alarm is billed by its expression's metrics, a metric from its first point."""
 
     def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:
         found = [one for one in resources if one.type == f"aws:cloudwatch/{kind}"]

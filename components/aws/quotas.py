@@ -102,9 +102,7 @@ class QuotaContext:
 
 
 def ladder_quotas(rungs: Sequence[AnyRung], machine: MachineType, context: QuotaContext) -> Iterable[Finding]:
-    """VCPU needs: each quota once, at the rung with the largest need, since all rungs together hold one rung's nodes;
-    and why a rung needs none. The ladder has passed `check_ladder`.
-    """
+    """Needed vCPUs by quota, at the rung with the largest need (rungs replace each other), or why there are none."""
     found: dict[str, QuotaNeed | Finding] = {}
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"

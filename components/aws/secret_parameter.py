@@ -12,9 +12,7 @@ __all__ = ["SecretParameter", "SecretParameterArgs", "parameter_name"]
 
 
 class SecretParameterArgs(TypedDict):
-    """Inputs of SecretParameter. `pem` is of `components.core.member_key` or `.signing_key`; `kms_key_arn` replaces
-    AWS's own key for parameters. `what`: one of KEY_USES.
-    """
+    """Inputs of SecretParameter. `kms_key_arn` replaces AWS's own key. `what`: one of KEY_USES, whose key `pem` is."""
 
     what: str
     pem: pulumi.Input[str]

@@ -66,9 +66,7 @@ def plan_lustre(
     customer_key: bool = False,
     region: str = "",
 ) -> LustrePlan:
-    """Check size, tier and combination. InputError names the nearest, with its price in `region`. `metadata_iops` None
-    lets FSx choose by size.
-    """
+    """Check a file system. InputError: nearest values, with price in `region`. `metadata_iops` None: FSx chooses."""
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
         _check_scratch(offer, place, throughput_mbps_per_tib, efa, metadata_iops, customer_key)

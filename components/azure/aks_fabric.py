@@ -110,9 +110,7 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
 
 
 def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
-    """Privileged, to set limits and modules of the node. Microsoft's pods request IPC_LOCK instead, which does not work
-    for unprivileged users.
-    """
+    """Privileged, to set a node's limits. IPC_LOCK, as Microsoft's pods request, does not help unprivileged users."""
     container = {
         "name": "node",
         "image": _SHELL_IMAGE,

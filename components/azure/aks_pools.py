@@ -62,14 +62,8 @@ class AksNodePoolsArgs(TypedDict):
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One agent pool.
-
-    Attributes:
-        suffix: of its logical name, as `0-spot`.
-        zones: empty for any.
-        least: nodes that are always up.
-        most: maximum nodes.
-        fields: of its scale set.
+    """One agent pool. `suffix`: of its logical name, as `0-spot`; `zones`: empty for any; `least`: nodes that are
+    always up; `most`: maximum nodes; `fields`: of its scale set.
     """
 
     name: str

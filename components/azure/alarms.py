@@ -43,13 +43,8 @@ _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: suffix of the resource's name.
-        description: the problem and what to do; the message to people.
-        query: KQL; any row rings.
-        severity: Azure's: 0 critical, 1 error, 2 warning, 3 informational.
+    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
+    people; `query`: KQL; any row rings; `severity`: Azure's: 0 critical, 1 error, 2 warning, 3 informational.
     """
 
     name: str

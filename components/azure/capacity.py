@@ -98,9 +98,7 @@ def _price(cap_usd: float) -> float:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Check the ladder. InputError: another provider's kind, an invalid reservation group id, several machine types in
-    one rung, or a price cap below Azure's minimum.
-    """
+    """Check the ladder. InputError: unsupported kind, reservation id, several machine types, or a price cap too low."""
     check_kinds(rungs, OFFERED, "Azure", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -196,14 +194,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match.
-
-    Attributes:
-        region_zones: empty for a region without zones.
-        zone: the cluster's, where the file system is; empty for none.
-        nodes_zone: of scale sets whose rung names none; empty for none.
-        num_nodes_min: the fewest nodes with which the job continues.
-        num_nodes_max: the requested nodes.
+    """The stack's settings that a ladder must match. `region_zones`: empty for a region without zones; `zone`: the
+    cluster's, where the file system is; empty for none; `nodes_zone`: of scale sets whose rung names none; empty for
+    none; `num_nodes_min`: the fewest nodes with which the job continues; `num_nodes_max`: the requested nodes.
     """
 
     machine: AzureMachineType

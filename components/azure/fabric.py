@@ -111,9 +111,7 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
 
 
 def share_partition_key(scale_sets: Sequence[str]) -> bool:
-    """Whether nodes of these scale sets share InfiniBand: only within one set ("Set up InfiniBand"), so rungs can
-    replace each other but never run one job together.
-    """
+    """Whether nodes share InfiniBand: only within one scale set ("Set up InfiniBand"), so no job spans rungs."""
     return len(set(scale_sets)) <= 1
 
 
@@ -131,9 +129,7 @@ def fabric_findings(
     path: str = "gangway:cluster.machine_type",
     network_path: str = "gangway:network.cidr",
 ) -> list[Finding]:
-    """Limits of a size's fabric, and the user's part in it. `path` and `network_path`: config paths of the machine type
-    and of `network_cidr`.
-    """
+    """Limits of a size's fabric, and the user's part. `path`, `network_path`: of machine type and `network_cidr`."""
     found = _software(machine, path) + _image(machine, own_image, path)
     if machine.infiniband is None:
         return found + _ethernet_only(machine, num_nodes_max, path)

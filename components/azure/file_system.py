@@ -50,9 +50,7 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A valid file system. `sku` is `AMLFS-Durable-Premium-` and the tier; `subnet_prefix_length` of the smallest
-    dedicated subnet.
-    """
+    """A valid file system. `sku` ends in the tier; `subnet_prefix_length`: of the smallest dedicated subnet."""
 
     sku: str
     capacity_tib: int
@@ -152,13 +150,9 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone.
-
-    Attributes:
-        mount_point: `IP@tcp:/NAME`, for clients.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: NAME.
-        data_path: the blobs of `source` below the mount: their path in the container.
+    """A Managed Lustre file system in the nodes' zone. `mount_point`: `IP@tcp:/NAME`, for clients; `dns_name`: the IP
+    address in it; there is no DNS name; `mount_name`: NAME; `data_path`: the blobs of `source` below the mount: their
+    path in the container.
     """
 
     file_system_id: pulumi.Output[str]

@@ -106,13 +106,9 @@ class EncryptionKeyArgs(TypedDict):
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating key, and its users.
-
-    Attributes:
-        key_url: of its first version.
-        vault_uri: `https://NAME.vault.azure.net/`.
-        identity_id: may use the key; waits for the grant.
-        disk_encryption_set_id: for machines' disks; waits for the grant.
+    """A rotating key, and its users. `key_url`: of its first version; `vault_uri`: `https://NAME.vault.azure.net/`;
+    `identity_id`: may use the key; waits for the grant; `disk_encryption_set_id`: for machines' disks; waits for the
+    grant.
     """
 
     key_name: pulumi.Output[str]
@@ -264,9 +260,7 @@ class Grantee:
         data_actions: Sequence[str] = (),
         scope: pulumi.Input[str] | None = None,
     ) -> list[pulumi.CustomResource]:
-        """Create a role with only these actions and assign it on `scope`, by default the stack's resource group. Does
-        nothing without actions.
-        """
+        """A role with only these actions, assigned on `scope` (default: resource group); empty without actions."""
         if not actions and not data_actions:
             return []
         name = pulumi.Output.from_input(resource_group_name)
@@ -275,7 +269,7 @@ class Grantee:
         role = authorization.RoleDefinition(
             f"{self.name}-{self.kind}-{label}",
             role_definition_id=name.apply(lambda known: guid(*parts, known)),
-            # Role names are unique per directory; the group's has digits of its own.
+            # Role names are unique per directory; the group's name ends in digits.
             role_name=pulumi.Output.concat("Gangway ", name, f" ({self.subscription_id[:8]}): {title}"),
             role_type="CustomRole",
             description=f"Made and removed by the stack {self.stack}",

@@ -49,9 +49,7 @@ ResourceAvailabilityZonesCannotBeModified).
 
 
 def replacing(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
-    """Options of a component that replace a child if an immutable property changes. Without them a preview says
-    "update", and Azure refuses during `up`.
-    """
+    """Options that replace a child with a changed immutable property, which Azure would refuse during `up`."""
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(transformations=[_replace_immutable]))
 
 

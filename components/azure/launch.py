@@ -142,13 +142,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Security:
-    """Boot and disk protection.
-
-    Attributes:
-        trusted_launch: UEFI with a virtual TPM, which measures the boot.
-        secure_boot: load only signed kernels and modules.
-        encryption_at_host: also encrypt caches and local disks.
-        why_no_secure_boot: as text; empty if it is on.
+    """Boot and disk protection. `trusted_launch`: UEFI with a virtual TPM, which measures the boot; `secure_boot`: load
+    only signed kernels and modules; `encryption_at_host`: also encrypt caches and local disks; `why_no_secure_boot`: as
+    text; empty if it is on.
     """
 
     trusted_launch: bool
@@ -274,14 +270,9 @@ def authorized_keys() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """Settings of all nodes of a pool, for any rung.
-
-    Attributes:
-        computer_name_prefix: of the host names, at most 15 characters.
-        security_group_ids: application security groups.
-        user_data: base64 for cloud-init.
-        disk_encryption_set_id: encrypts the disk; None for Azure's own key.
-        entra_login: allow SSH by Entra ID.
+    """Settings of all nodes of a pool, for any rung. `computer_name_prefix`: of the host names, at most 15 characters;
+    `security_group_ids`: application security groups; `user_data`: base64 for cloud-init; `disk_encryption_set_id`:
+    encrypts the disk; None for Azure's own key; `entra_login`: allow SSH by Entra ID.
     """
 
     computer_name_prefix: str

@@ -117,9 +117,7 @@ def importable(
     place: str = "gangway:azure.source_account_id",
     source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
-    """The account from which Managed Lustre imports. InputError: as `get_account`, another subscription, or the
-    container is the log's.
-    """
+    """The account of an import. InputError: as `get_account`, another subscription, or the log's container."""
     account = get_account(account_id, source, place)
     if account.subscription_id != subscription_id:
         raise InputError(

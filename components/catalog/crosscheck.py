@@ -60,12 +60,9 @@ class Pair(Frozen):
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between our fact and another catalogue's.
-
-    Attributes:
-        field: the fact, with its region if it has one.
-        ours: None if unknown; always None for zones, where only the missing ones matter.
-        why: the reason given in the data; empty if there is none.
+    """A difference between our fact and another catalogue's. `field`: the fact, with its region if it has one; `ours`:
+    None if unknown; always None for zones, where only the missing ones matter; `why`: the reason given in the data;
+    empty if there is none.
     """
 
     source: str
@@ -82,12 +79,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of comparing one provider's facts.
-
-    Attributes:
-        sources: names of the compared catalogues.
-        compared: number of facts that another catalogue has too.
-        idle: reasons without a difference (source, field and item), which also fail the check.
+    """The outcome of comparing one provider's facts. `sources`: names of the compared catalogues; `compared`: number of
+    facts that another catalogue has too; `idle`: reasons without a difference (source, field and item), which also fail
+    the check.
     """
 
     sources: Mapping[str, Source]

@@ -59,9 +59,7 @@ def load_embodied() -> EmbodiedTable:
 
 
 def machine_emissions(machine: MachineType) -> MachineEmissions:
-    """Emissions of one machine of the type: the larger of its accelerators' and its vCPUs' share of the whole machine,
-    since nobody else can use what it occupies.
-    """
+    """Emissions of one machine: the larger share, by accelerators or vCPUs, of the whole machine that it occupies."""
     table = load_embodied()
     whole = table.machines.get(machine.accelerator.rpartition("x")[0], table.unknown)
     boards = machine.num_accelerators.value / whole.accelerators.value

@@ -34,9 +34,7 @@ def load_grids() -> GridTable:
 
 
 def on_grid(row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """The grid's intensity in the shape of a region; empty if the row states its own. `marginal` names WattTime's
-    region; `stand_in` the source that justifies another zone's grid.
-    """
+    """The intensity fields of a region's row; empty if it has its own. `stand_in`: why another zone's grid is used."""
     if "grid" not in row:
         return {}
     grid = load_grids().grids[row["grid"]]

@@ -11,9 +11,7 @@ __all__ = ["TraceStatistics", "load_philly"]
 
 
 class TraceStatistics(Frozen):
-    """Statistics of one cluster. `log_spread`: standard deviation of the log length; `gpus`: share of jobs by width;
-    `ended_early`: share killed or failed.
-    """
+    """`log_spread`: standard deviation of log lengths; `gpus`: share by width; `ended_early`: killed or failed."""
 
     mean_sec: Fact[float]
     mean_gpus: Fact[float]

@@ -136,8 +136,8 @@ class Catalog(Frozen):
         region: str = "",
         unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> MachineType:
-        """The machine type of `provider` with `accelerator`, such as `H100x8`. InputError: none or several match; the
-        fix names the cheapest in `region` that is not in `unfit` (reasons by machine name).
+        """The machine with `accelerator`. InputError: none or several; the fix: the cheapest in `region` not in
+        `unfit`.
         """
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():

@@ -19,9 +19,7 @@ class Route(Frozen):
 
 
 class RouteTable(Frozen):
-    """Nested by region (`aws:eu-west-1`), the alphabetically later name inside: `pairs` have a round trip and a stream,
-    `round_trips` only the former.
-    """
+    """By region (`aws:eu-west-1`), then the alphabetically later one: `round_trips` without a stream, `pairs` with."""
 
     pairs: Mapping[str, Mapping[str, tuple[float, float]]]
     round_trips: Mapping[str, Mapping[str, float]]

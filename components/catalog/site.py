@@ -158,10 +158,7 @@ def load_site_defaults() -> SiteDefaults:
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
-    """The site's machine in the catalogue's shape; `name` defaults to the accelerator's.
-
-    InputError: the board power of the accelerator is neither known nor stated.
-    """
+    """The site's machine in the catalogue's shape. InputError: the board power is neither known nor stated."""
     known = _carrier(accelerator)
     return SiteMachine(
         name=name or accelerator,

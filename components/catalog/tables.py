@@ -111,9 +111,7 @@ class InterruptionRow(Frozen):
 
 
 class InterruptionTable(Frozen):
-    """The published rates of one provider; `unpublished` is the fact for pairs that are not in `rows`, and `assumed`
-    the monthly share to use for them, by source.
-    """
+    """Published rates. `unpublished`: for pairs not in `rows`; `assumed`: the monthly share to use for them."""
 
     rows: Mapping[str, InterruptionRow]
     unpublished: Fact[float | None]

@@ -44,14 +44,9 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price in somebody's list.
-
-    Attributes:
-        item: machine type, TPU generation, or service of the catalogue.
-        value: per `unit`, in `currency`.
-        unit: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list has it.
-        source: title of the list.
-        as_of: date of the list; for a live answer, the day it was asked for.
+    """A price in a public list. `item`: machine type, TPU generation, or service of the catalogue; `value`: per
+    `unit`, in `currency`; `unit`: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list
+    has it; `source`: title of the list; `as_of`: date of the list; for a live answer, the day it was asked for.
     """
 
     provider: str

@@ -21,8 +21,6 @@ def after(value: pulumi.Input[Value], *others: pulumi.CustomResource | pulumi.Ou
 
 
 def resources_of(value: pulumi.Input[str] | None) -> pulumi.Output[list[pulumi.Resource]]:
-    """The resources that `value` comes from, for `depends_on`, where a resource must be deleted before them without
-    using `value` (as a bucket before the key of its objects).
-    """
+    """What `value` comes from, for `depends_on` of a resource that must be deleted first without using `value`."""
     # The list itself is empty: Pulumi adds the resources that the output depends on.
     return pulumi.Output.from_input(value).apply(lambda _: [])

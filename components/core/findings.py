@@ -90,9 +90,7 @@ class InputError(ValueError):
 
     @classmethod
     def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:
-        """An error for a word that is not `allowed`. It lists the allowed words in order, or the most similar ones if
-        there are many; the fix names the nearest.
-        """
+        """A word that is not `allowed`, with the allowed or the most similar words; the fix names the nearest."""
         words = list(allowed)
         return cls(place, problem, value=value, allowed=listed(words, value), fix=nearest_hint(value, words))
 
@@ -115,9 +113,7 @@ def listed(words: Sequence[str], value: str) -> str:
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word most like `value` (ignoring case), or None if none reaches `SIMILAR`. A prefix of at least a
-    third of `value` wins: lr_generator is lr_g.
-    """
+    """The allowed word most like `value`, None below `SIMILAR`; a prefix of a third of `value` wins (lr_g)."""
     by_lower = {word.lower(): word for word in allowed}
     least = max(3, len(value) / 3)
     if begun := [word for word in by_lower if len(word) >= least and value.lower().startswith(word)]:

@@ -7,11 +7,8 @@ from pydantic import ValidationError
 
 @dataclass(frozen=True)
 class FirstWrong:
-    """The first error of a document.
-
-    Attributes:
-        where: such as `nodes.most`; empty for the whole document.
-        value: the value there; None if there is none.
+    """The first error of a document. `where`: such as `nodes.most`; empty for the whole document; `value`: the value
+    there; None if there is none.
     """
 
     where: str

@@ -83,9 +83,7 @@ _KINDS = (
 
 
 def foreign_file(place: str, text: str, command: str) -> InputError | None:
-    """An error for another tool's file that `command` does not read; None for a file that it may read or that is
-    unknown. `text`: the file's, or its beginning.
-    """
+    """An error for another tool's file, None if `command` may read it or it is unknown. `text`: may be partial."""
     head = text[:_HEAD].removeprefix("\ufeff")
     kind = next((each for each in _KINDS if each.mark.search(head)), None)
     if kind is None or kind.command == command:

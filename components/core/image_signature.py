@@ -29,13 +29,9 @@ class SignatureError(ValueError):
 
 
 class ImageSignature(BaseModel):
-    """What a machine needs to verify the signature of its image.
-
-    Attributes:
-        key: the public key, ECDSA on P-256, as base64 of its DER form (SubjectPublicKeyInfo).
-        signature: base64 of its DER form, over SHA-256 of the payload.
-        name: registry and repository as signed.
-        optional: the payload's last value as JSON: null, or the signer's annotations.
+    """What a machine needs to verify the signature of its image. `key`: the public key, ECDSA on P-256, as base64 of
+    its DER form (SubjectPublicKeyInfo); `signature`: base64 of its DER form, over SHA-256 of the payload; `name`:
+    registry and repository as signed; `optional`: the payload's last value as JSON: null, or the signer's annotations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -64,9 +64,7 @@ def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[st
 
 
 def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, ...], wanted: int | None) -> int:
-    """The tier, MB/s per TiB, as an int: other languages pass 250.0, which is not part of a price's name. InputError:
-    the service has no such tier; the fix names the nearest.
-    """
+    """The tier, MB/s per TiB, as an int: other languages pass 250.0. InputError: no such tier, with the nearest."""
     if (tier := next((tier for tier in tiers if tier == wanted), None)) is not None:
         return tier
     raise InputError(

@@ -19,13 +19,9 @@ ANSWER_LIMIT = 600
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup, as its error message describes it.
-
-    Attributes:
-        subject: what is looked up and how, such as `the nodes' newest image (SSM parameter /aws/...)`.
-        where: region, project or subscription.
-        place: its setting, such as `gangway:cluster.image_id`.
-        fix: what to check, and what to set in the stack file.
+    """A lookup, as its error message describes it. `subject`: what is looked up and how, such as `the nodes' newest
+    image (SSM parameter /aws/...)`; `where`: region, project or subscription; `place`: its setting, such as
+    `gangway:cluster.image_id`; `fix`: what to check, and what to set in the stack file.
     """
 
     subject: str
@@ -63,9 +59,7 @@ def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs
 
 
 def look_up_later(ask: Callable[[], T]) -> T:
-    """`ask()` inside an output's `apply`, where the engine would print a traceback for an InputError. pulumi.RunError:
-    the lookup failed.
-    """
+    """`ask()` inside an output's `apply`. pulumi.RunError instead of an InputError, which prints a traceback."""
     try:
         return ask()
     except LookupFailedError as failed:
@@ -74,11 +68,8 @@ def look_up_later(ask: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Postponed(Generic[T]):
-    """A lookup made before the first resource, and repeated later if it depends on a resource of this stack.
-
-    Attributes:
-        ask: calls `look_up`.
-        answer: None if it has to be repeated.
+    """A lookup made before the first resource, and repeated later if it depends on a resource of this stack. `ask`:
+    calls `look_up`; `answer`: None if it has to be repeated.
     """
 
     ask: Callable[[], T]

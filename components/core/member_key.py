@@ -16,9 +16,7 @@ DAYS = 3650
 
 
 def new_member_key(job: str) -> str:
-    """A private key (P-256) and its certificate as one PEM text, below 1,200 characters. Both ends of a connection
-    present this certificate, so it names no one.
-    """
+    """A private key (P-256) with its anonymous certificate, which both ends present: PEM, below 1,200 characters."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

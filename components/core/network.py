@@ -29,9 +29,7 @@ def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Netwo
 
 
 class HeadPortsArgs(TypedDict):
-    """Ports of the head node and the workers: the rendezvous store and the workers' metrics. `lustre` (false) allows
-    the head to mount a file system.
-    """
+    """Ports of the rendezvous store and the workers' metrics. `lustre` (false): the head mounts a file system."""
 
     rendezvous_port: int
     metrics_port: int

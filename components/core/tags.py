@@ -50,14 +50,9 @@ def carbon_class(intensity_g_per_kwh: float | None) -> str:
 
 @dataclass(frozen=True)
 class TagPolicy:
-    """The tags of every taggable resource.
-
-    Attributes:
-        stack: Pulumi stack name.
-        run: run the resource serves, or `shared`.
-        energy_class: accelerator family, the largest single factor of the energy bill.
-        carbon_class: see `carbon_class`.
-        extra: the user's tags.
+    """The tags of every taggable resource. `stack`: Pulumi stack name; `run`: run the resource serves, or `shared`;
+    `energy_class`: accelerator family, the largest single factor of the energy bill; `carbon_class`: see
+    `carbon_class`; `extra`: the user's tags.
     """
 
     stack: str
@@ -91,8 +86,8 @@ class TagPolicy:
         return tags
 
     def gcp(self) -> dict[str, str]:
-        """Google Cloud labels: ours are lowercased, the user's must be valid. InputError: Google Cloud refuses a label
-        (with a valid one), or Gangway sets it itself.
+        """Google Cloud labels: ours lowercased, the user's checked. InputError: refused (with a valid one), or
+        reserved.
         """
         ours = {key: _as_label(value) for key, value in self._own_tags("-").items()}
         # Lowercasing these could merge two teams into one.

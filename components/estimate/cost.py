@@ -205,9 +205,7 @@ def price_line(
     standby: bool = False,
     note: str = "",
 ) -> CostComponent:
-    """A component at a resolved price. `kind`: of capacity, for the message if the price is unknown; `cap_usd`: price
-    cap; `note`: on the price.
-    """
+    """A component at a resolved price. `kind`: named if the price is unknown; `cap_usd`: limit."""
     if cap_usd is not None and (quote is None or quote.usd is None or cap_usd < quote.usd):
         why = f"no {kind} price in the catalogue"
         if quote is not None and not quote.limit:

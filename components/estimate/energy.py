@@ -267,9 +267,7 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 
 @dataclass(frozen=True)
 class SciEstimate:
-    """Software Carbon Intensity, (E * I + M) / R, in gCO2e per 1,000 images; None if a part is unknown.
-    `g_per_kimg_most`: for the maximum hours.
-    """
+    """Software Carbon Intensity, (E * I + M) / R, gCO2e per 1,000 images; None if unknown. `..._most`: at most."""
 
     g_per_kimg: float | None
     g_per_kimg_low: float | None

@@ -63,9 +63,7 @@ class LadderRung:
 
 @dataclass(frozen=True)
 class LadderJob:
-    """What all rungs share: failures of one node per hour, seconds of a checkpoint and of a start, and the time limit
-    in hours.
-    """
+    """What all rungs share: failures per node-hour, seconds of a checkpoint and of a start, time limit in hours."""
 
     failures_per_hour: Span
     save_sec: float

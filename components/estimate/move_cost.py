@@ -46,14 +46,9 @@ class Luggage:
 
 @dataclass(frozen=True)
 class Move:
-    """One possible move.
-
-    Attributes:
-        to: the offer with the rest of the job on it, including the move's own hours.
-        saves: against staying, in the sort's unit.
-        hours: of the move, without training.
-        traffic_usd: expected.
-        traffic: the price per GiB used for it.
+    """One possible move. `to`: the offer with the rest of the job on it, including the move's own hours; `saves`:
+    against staying, in the sort's unit; `hours`: of the move, without training; `traffic_usd`: expected; `traffic`: the
+    price per GiB used for it.
     """
 
     to: Quoted
@@ -90,9 +85,7 @@ _CASES = (
 
 
 def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
-    """Compare offers for the rest of the job (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway
-    quote` finds them.
-    """
+    """Compare offers for the rest of the job (`job.hours`, undisturbed). `others`: as `gangway quote` finds them."""
     job = replace(job, start_hours=0.0)  # already running; a move's start is part of its transfer
     staying = quote(here, job)
     if unknown := _unknown(staying, sort, job):
@@ -120,9 +113,7 @@ def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sor
 def _move(
     here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, staying_values: Sequence[float]
 ) -> Move | None:  # fmt: skip
-    """The move to an offer; None for the current one, or if a figure is unknown or the job is not done on it. `stays`:
-    cost of staying in each case.
-    """
+    """The move to an offer; None for the current one, or if unknown or infeasible. `staying_values`: by case."""
     if offer.label == here.label:
         return None
     price = luggage.price_to(offer)

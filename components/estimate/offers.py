@@ -34,13 +34,8 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 
 @dataclass(frozen=True)
 class Carrier:
-    """A machine type with the accelerator, and its provider's facts.
-
-    Attributes:
-        machine: for TPUs a whole slice.
-        prices: by region.
-        regions: all of the provider's.
-        capacity: the available kinds, as in a stack file; None for all of them.
+    """A machine type with the accelerator, and its provider's facts. `machine`: for TPUs a whole slice; `prices`: by
+    region; `regions`: all of the provider's; `capacity`: the available kinds, as in a stack file; None for all of them.
     """
 
     machine: MachineType

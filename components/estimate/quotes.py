@@ -74,9 +74,7 @@ class Job:
 
 
 class Footprint(NamedTuple):
-    """A job's energy, emissions, embodied share, and SCI per 1,000 images. Maxima: at rated power until the deadline,
-    or else for the expected hours.
-    """
+    """A job's energy, emissions and SCI. Maxima: rated power until the deadline, or else for the expected hours."""
 
     energy: EnergyEstimate
     carbon: CarbonEstimate
@@ -86,9 +84,7 @@ class Footprint(NamedTuple):
 
 @dataclass(frozen=True)
 class Rate:
-    """Interruption rate. `share`: per month, None if unknown; `how`: published, given or assumed; `source`, `url` and
-    `as_of`: of a published or assumed one.
-    """
+    """`share`: of nodes per month, None if unknown; `how`: published, given or assumed; the rest: its source."""
 
     share: float | None
     how: str
@@ -393,9 +389,7 @@ BEST: Mapping[Sort, str] = {
 
 @dataclass(frozen=True)
 class Ranking:
-    """Offers by outcome. `ranked`: best first, each with its reason; `infeasible`: not done, or not in time; `unknown`:
-    a figure is missing.
-    """
+    """Offers by outcome. `ranked`: best first, with reasons; `infeasible`: not done, or late; `unknown`: incomplete."""
 
     ranked: tuple[tuple[Quoted, str], ...]
     infeasible: tuple[Quoted, ...]

@@ -54,12 +54,8 @@ class Place:
 
 @dataclass(frozen=True)
 class RegionLimits:
-    """The configured limits, checked by `check_name` and `check_jurisdiction`.
-
-    Attributes:
-        allow: only these; empty for any.
-        deny: none of these; overrides the rest.
-        residency: only in these countries or groups; empty for anywhere.
+    """The configured limits, checked by `check_name` and `check_jurisdiction`. `allow`: only these; empty for any;
+    `deny`: none of these; overrides the rest; `residency`: only in these countries or groups; empty for anywhere.
     """
 
     allow: tuple[str, ...] = ()
@@ -116,9 +112,7 @@ def _fits(entry: str, place: Place) -> bool:
 
 
 def check_name(entry: str, place: str) -> str:
-    """Check an entry of `allow` or `deny`. InputError: no region has this name or prefix, so a typo would have no
-    effect. `place`: config path or option.
-    """
+    """Check an entry of `allow` or `deny` at `place`. InputError: no such region or prefix, so it has no effect."""
     match = _NAME.fullmatch(entry)
     if match is None or (not match["region"] and not entry.endswith(_ENDS)):
         raise InputError(

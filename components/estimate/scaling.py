@@ -93,14 +93,9 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of a single worker.
-
-    Attributes:
-        compute_sec: of the whole step.
-        gradient_bytes: averaged by all workers in a step.
-        serial_share: of the compute that does not shrink with the batch, 0..1.
-        overlap: share of the compute that overlaps communication, 0..1.
-        algorithm: between machines.
+    """One step of a single worker. `compute_sec`: of the whole step; `gradient_bytes`: averaged by all workers in a
+    step; `serial_share`: of the compute that does not shrink with the batch, 0..1; `overlap`: share of the compute that
+    overlaps communication, 0..1; `algorithm`: between machines.
     """
 
     compute_sec: float
@@ -121,9 +116,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class AmdahlFit:
-    """The fit of a strong scaling test. `compute_sec`: measured step of one worker; `serial_share`: 0..1;
-    `worst_residual`: maximum |fitted - measured| / measured.
-    """
+    """Strong scaling. `serial_share`: 0..1; `worst_residual`: maximum |fitted - measured| / measured."""
 
     compute_sec: float
     serial_share: float
@@ -135,8 +128,8 @@ class AmdahlFit:
 
 
 def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
-    """The catalogue's links of machines of one type. `bus_share`: of nominal bandwidth that an all-reduce reaches,
-    above 0; by default measured or assumed. InputError: a needed bandwidth is unknown.
+    """The catalogue's links. `bus_share` of bandwidth, above 0, defaults to known values. InputError: unknown
+    bandwidth.
     """
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
@@ -235,13 +228,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation.
-
-    Attributes:
-        slices: ascending, each with another number of chips.
-        link_gbps: per link between neighbours, one direction.
-        hop_sec: per message over it.
-        sources: of each figure.
+    """Slices of one TPU generation. `slices`: ascending, each with another number of chips; `link_gbps`: per link
+    between neighbours, one direction; `hop_sec`: per message over it; `sources`: of each figure.
     """
 
     slices: tuple[Slice, ...]
@@ -271,9 +259,7 @@ class Torus:
 
 
 def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
-    """Slices of a TPU generation. `topologies`: such as `4x8x8`, ascending, of more than one chip each; `bus_share`: of
-    nominal bandwidth that an all-reduce reaches, above 0.
-    """
+    """Slices of a TPU generation. `topologies`: ascending, several chips each; `bus_share`: of bandwidth, above 0."""
     facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"
     every = facts.wraps_every.value

@@ -69,9 +69,7 @@ def amlfs_sizes_around(tier: AmlfsTier, wanted: int) -> list[int]:
 
 
 def nearest_size(provider: str, storage: Mapping[str, Any], wanted: int) -> int:
-    """The valid size nearest to `wanted` for the file system in `storage`; `wanted` if its tier is invalid or its sizes
-    are unlisted: another error reports that.
-    """
+    """The nearest valid size; `wanted` if the tier is invalid or unlisted, which another error reports."""
     sizes = _sizes(provider, storage, wanted)
     return nearest_number(wanted, sizes) if sizes else wanted
 

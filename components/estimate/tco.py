@@ -100,9 +100,7 @@ def load_onprem() -> OnPremTable:
 
 @dataclass(frozen=True)
 class CloudSide:
-    """A rented node. `usd_per_hour`: while it runs; `utilisation`: share of the hours in which it runs, 0 to 1;
-    `fixed_usd_per_hour`: always paid, for storage and head node.
-    """
+    """A rented node. `utilisation`: share of the hours in which it runs; `fixed_usd_per_hour`: always paid."""
 
     usd_per_hour: float
     utilisation: float

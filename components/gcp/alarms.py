@@ -22,13 +22,8 @@ PRINTED = "jsonPayload.printed"
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric from log lines.
-
-    Attributes:
-        name: its last part.
-        filter: of Cloud Logging, besides the log's name.
-        field: collected as a distribution; None counts lines.
-        unit: in UCUM; `1` is a plain number.
+    """One metric from log lines. `name`: its last part; `filter`: of Cloud Logging, besides the log's name; `field`:
+    collected as a distribution; None counts lines; `unit`: in UCUM; `1` is a plain number.
     """
 
     name: str
@@ -39,13 +34,8 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: suffix of the resource's name.
-        description: the problem and what to do; the message to people.
-        query: PromQL; any result rings.
-        severity: CRITICAL, ERROR or WARNING.
+    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
+    people; `query`: PromQL; any result rings; `severity`: CRITICAL, ERROR or WARNING.
     """
 
     name: str
@@ -98,9 +88,7 @@ def plan_alarms(
     *,
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack; `groups` empty for TPUs, whose nodes are not counted, minutes None for a job without
-    steps. InputError: see `check_steps_alarm`.
-    """
+    """Every alarm; `groups` empty for TPUs, minutes None for a job without steps. InputError: `check_steps_alarm`."""
     of_steps = []
     if steps_alarm_minutes is not None:
         check_steps_alarm(steps_alarm_minutes)

@@ -102,9 +102,7 @@ def declare_stop(
     pools: bool,
     groups: pulumi.Input[str] | None,
 ) -> None:
-    """Declare the workflow, its account, and the trigger on `topic`. `tpus` and `pools`: it also deletes TPUs and
-    empties node pools; `groups`: the condition under which it empties groups.
-    """
+    """Declare the stop workflow and its trigger on `topic`. `groups`: the condition under which it empties groups."""
     place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
     account, grants = _account(place, tpus, pools, groups)
     # Without its permissions the workflow would stop nothing.
@@ -247,9 +245,7 @@ def plan_amount(
     monthly_amount: float | None = None,
     place: str = "gangway:budget",
 ) -> tuple[str, float]:
-    """Currency and limit of the budget. InputError: one of `currency` and `monthly_amount` without the other, no
-    currency code, or dollars twice.
-    """
+    """Currency and limit. InputError: only one of `currency` and `monthly_amount`, no currency code, dollars twice."""
     if currency is None and monthly_amount is None:
         return "USD", monthly_usd
     if currency is None or monthly_amount is None:

@@ -89,9 +89,7 @@ def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Check the ladder. InputError: another provider's kind, an invalid reservation name, several machine types or
-    several zones in one rung.
-    """
+    """Check the ladder. InputError: unsupported kind, reservation name, several machine types or zones in a rung."""
     check_kinds(rungs, OFFERED, "Google Cloud", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -159,14 +157,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match.
-
-    Attributes:
-        zone: the cluster's, where the file system is.
-        zone_assumed: neither the cluster nor a rung names it.
-        num_nodes_min: the fewest nodes with which the job continues.
-        num_nodes_max: the requested nodes.
-        max_hours: limit of the job.
+    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
+    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
+    `num_nodes_max`: the requested nodes; `max_hours`: limit of the job.
     """
 
     machine: GcpMachineType

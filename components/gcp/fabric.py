@@ -301,9 +301,7 @@ TCPX = NcclPlugin(
 
 
 def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
-    """The plug-in for a machine's GPU NICs; None for TCP. `own_image`: a custom image has the patched kernel that one
-    plug-in needs and no public image has.
-    """
+    """The plug-in for a machine's GPU NICs; None for TCP. `own_image`: may have the patched kernel that one needs."""
     plugin = _find_plugin(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
 
@@ -334,9 +332,7 @@ def lacking_kernel(machine: GcpMachineType) -> str:
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
-    """Report unused GPU NICs and untested uses. `own_image`: as of `nccl_plugin`; `path`: config path of the nodes'
-    image; `image_nccl`: the version of NCCL in the trainer's image.
-    """
+    """Report unused GPU NICs and untested uses. `path`: of the nodes' image; `image_nccl`: the trainer's."""
     plugin = _find_plugin(machine)
     if num_nodes_max < 2 or plugin is None:
         return []

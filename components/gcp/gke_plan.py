@@ -109,9 +109,7 @@ class NodeKind:
 
     @property
     def policy_topology(self) -> str | None:
-        """Of a slice whose pool names a workload policy instead of its topology (GKE documentation, "About Ironwood
-        (TPU7x) in GKE").
-        """
+        """Set if the pool names a workload policy instead (GKE documentation, "About Ironwood (TPU7x) in GKE")."""
         return self.topology if self.tpu is not None and self.tpu.generation == "tpu7x" else None
 
 
@@ -206,9 +204,7 @@ def plan_pools(
     most: int,
     place: str = "capacity",
 ) -> tuple[PoolPlan, ...]:
-    """The pools of a ladder, first choice first; the first rung keeps `least` nodes or slices up. InputError at
-    `place`: an unsupported rung.
-    """
+    """The pools of a ladder, in order; the first rung keeps `least` up. InputError at `place`: unsupported rung."""
     check_ladder(rungs, place)
     if not 0 <= least <= most <= MAX_NODES:
         raise InputError(

@@ -448,7 +448,7 @@ class _Machine:
     def own_roles(
         self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
     ) -> list[pulumi.CustomResource]:
-        """Permissions on the whole project, and on groups under their condition, which needs a role of its own."""
+        """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
         name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
         plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
         if groups is not None:
@@ -457,9 +457,7 @@ class _Machine:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """Service account and grants of the nodes. `service_account_email` waits for the grants; `service_account_member`:
-    the account in IAM policies.
-    """
+    """The nodes' service account and grants. `service_account_email` waits; `..._member`: for IAM policies."""
 
     service_account_email: pulumi.Output[str]
     service_account_member: pulumi.Output[str]

@@ -77,9 +77,7 @@ Widget = dict[str, Any]
 def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body before JSON encoding. `region` is for the heading, `log_name` and `alarms` (shown at the
-    top) are full names, `groups` the managed instance groups in ladder order.
-    """
+    """The dashboard's body before JSON encoding. `log_name` and `alarms` (at the top) are full names."""
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [
         _text(stack, region, log_name),
@@ -189,9 +187,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log of a stack's nodes, its bucket, and the metrics from it. `log_id`: the log agent's name for it;
-    `log_name`: full name, waits for the metrics; `bucket_name`: full name.
-    """
+    """The log of a stack's nodes, its bucket and metrics. `log_id`: short name; `log_name` waits for the metrics."""
 
     log_id: pulumi.Output[str]
     log_name: pulumi.Output[str]

@@ -125,9 +125,7 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
 
 
 class GpuNodePool(pulumi.ComponentResource):
-    """GPU nodes with their fabric, filled from the capacity ladder in order. `fallback_config` is JSON for the head
-    node (`components.gcp.fallback.FallbackConfig`).
-    """
+    """GPU nodes, filled by the ladder. `fallback_config`: JSON of `components.gcp.fallback.FallbackConfig`."""
 
     group_names: pulumi.Output[list[str]]
     launch_template_ids: pulumi.Output[list[str]]

@@ -104,9 +104,7 @@ def plan_perimeter(
 
 
 class ServicePerimeter(pulumi.ComponentResource):
-    """A regular perimeter around one project. The project's networks can call only RESTRICTED services, so that none
-    outside the perimeter is a way out. `perimeter_name`: its full name.
-    """
+    """A regular perimeter around one project, whose networks can call only RESTRICTED services."""
 
     perimeter_name: pulumi.Output[str]
 
@@ -148,9 +146,7 @@ def missing_from(resources: Sequence[str], services: Sequence[str], project_numb
 def read_perimeter(
     name: str, access_policy: int, short_name: str, project_number: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> pulumi.Output[str]:
-    """The full name of an existing perimeter, checked in a preview or `up`, not in an offline plan. InputError: it does
-    not hold the project.
-    """
+    """An existing perimeter's full name, checked in a preview or `up`. InputError: it does not hold the project."""
     full_name = perimeter_name(access_policy, short_name)
     found = accesscontextmanager.ServicePerimeter.get(f"{name}-perimeter", full_name, opts=opts)
 

@@ -34,9 +34,7 @@ MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "res
 def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None = None
 ) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`. `num_nodes_min`: to which
-    the head fills lower groups; by default the size of the first.
-    """
+    """The bill of `resources`, nodes first. `num_nodes_min`: size of filled lower groups, default that of the first."""
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
         *_nodes(resources, catalog, region, num_nodes_min),

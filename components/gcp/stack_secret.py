@@ -13,9 +13,7 @@ SECRET_READER = "roles/secretmanager.secretAccessor"
 
 
 class StackSecretArgs(TypedDict):
-    """Inputs of StackSecret. `pem` is of `components.core.member_key` or `.signing_key`; `kms_key_name` replaces
-    Google's own key.
-    """
+    """Inputs of StackSecret. `pem`: of `.member_key` or `.signing_key`; `kms_key_name` replaces Google's own key."""
 
     project: pulumi.Input[str]
     region: str

@@ -356,9 +356,7 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned bucket for run records and exported checkpoints. Current versions never expire.
-    The API always requires TLS.
-    """
+    """A private, encrypted, versioned bucket for run records and checkpoints. Current versions never expire."""
 
     bucket_name: pulumi.Output[str]
     bucket_url: pulumi.Output[str]

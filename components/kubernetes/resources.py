@@ -54,9 +54,7 @@ def get_tier(manifest: Manifest) -> int:
 
 
 class ClusterManifestsArgs(TypedDict):
-    """Inputs of ClusterManifests: manifests of Kubernetes and of Kueue; values may be outputs. `after`: dependencies,
-    such as `ClusterCharts.releases`, which installs Kueue's kinds.
-    """
+    """Inputs of ClusterManifests. `after`: dependencies, such as `ClusterCharts.releases`, which has Kueue's kinds."""
 
     manifests: list[dict[str, Any]]
     after: NotRequired[pulumi.Input[list[str]]]

@@ -70,9 +70,7 @@ class Team:
 
 @dataclass(frozen=True)
 class Node:
-    """A node's resources for jobs. `devices`: such as GPUs and fabric interfaces; `disk_gib`: for temporary files; 0 if
-    unknown, and pods may not request it.
-    """
+    """Resources for jobs. `devices`: GPUs, fabric interfaces; `disk_gib`: temporary; 0 if unknown."""
 
     cpus: int
     memory_gib: int
@@ -88,12 +86,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Flavor:
-    """Interchangeable nodes: a job uses one flavor only.
-
-    Attributes:
-        labels: of its nodes.
-        levels: labels from the widest block of the network to the narrowest, for topology-aware scheduling. Kueue
-            counts existing nodes: empty for a flavor that scales from zero.
+    """Interchangeable nodes: a job uses one flavor only. `labels`: of its nodes; `levels`: labels from the widest block
+    of the network to the narrowest, for topology-aware scheduling. Kueue counts existing nodes: empty for a flavor that
+    scales from zero.
     """
 
     name: str
@@ -103,13 +98,9 @@ class Flavor:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster's queues.
-
-    Attributes:
-        teams: each with its own queue; empty for one `main` queue with all nodes.
-        max_nodes: per flavor.
-        flavors: in the order they are tried, with separate quotas.
-        fair_sharing: share unclaimed nodes evenly instead of first come, first served.
+    """A cluster's queues. `teams`: each with its own queue; empty for one `main` queue with all nodes; `max_nodes`: per
+    flavor; `flavors`: in the order they are tried, with separate quotas; `fair_sharing`: share unclaimed nodes evenly
+    instead of first come, first served.
     """
 
     teams: tuple[Team, ...]

@@ -101,13 +101,9 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class BootSource:
-    """The boot disk of an instance.
-
-    Attributes:
-        image_id: empty if the image is named.
-        image_name: empty if its id is known.
-        volume_gib: of the volume with a copy of the image; None for the flavour's disk.
-        volume_type: of that volume; None for the cloud's default.
+    """The boot disk of an instance. `image_id`: empty if the image is named; `image_name`: empty if its id is known;
+    `volume_gib`: of the volume with a copy of the image; None for the flavour's disk; `volume_type`: of that volume;
+    None for the cloud's default.
     """
 
     image_id: str

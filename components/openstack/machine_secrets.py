@@ -66,7 +66,7 @@ def url_key(stack: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Ou
 
 class MachineSecretsArgs(TypedDict):
     """Inputs of MachineSecrets. `content` is the object's. `url_key` signs its URL; with `of_account` (false) the
-    account has it already, as Ceph's gateway needs, and the container gets none. Another `period` signs anew.
+    account has it already, as Ceph's gateway needs, and the container gets none. Another `period` signs a new one.
     """
 
     content: pulumi.Input[str]

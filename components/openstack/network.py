@@ -117,13 +117,9 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Address plan. Machines' addresses are fixed, so Prometheus and the rendezvous need no names.
-
-    Attributes:
-        cidr: of the only subnet.
-        gateway: the router's address in it.
-        head: the head node's.
-        pool: Neutron's dynamic range for file servers and agents: the upper half.
+    """Address plan. Machines' addresses are fixed, so Prometheus and the rendezvous need no names. `cidr`: of the only
+    subnet; `gateway`: the router's address in it; `head`: the head node's; `pool`: Neutron's dynamic range for file
+    servers and agents: the upper half.
     """
 
     cidr: str

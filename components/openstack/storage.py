@@ -69,9 +69,7 @@ def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
 
 
 class ManilaShare(pulumi.ComponentResource):
-    """A share with one access rule. `mount_source` is its export, `access_user` and `access_key` its credentials (empty
-    with NFS); all wait for the rule.
-    """
+    """A share with one access rule. `access_user` and `access_key` are empty with NFS; all wait for the rule."""
 
     share_id: pulumi.Output[str]
     mount_source: pulumi.Output[str]

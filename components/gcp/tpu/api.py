@@ -27,9 +27,7 @@ RESOURCE_EXHAUSTED = 8
 
 
 class TpuError(RuntimeError):
-    """The API refused, or timed out; the message says what to do. `status`: HTTP status, -1 without an answer, 0 for
-    other errors.
-    """
+    """The API refused, or timed out; the message has a fix. `status`: HTTP, -1 without an answer, 0 otherwise."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
