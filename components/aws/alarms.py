@@ -64,10 +64,7 @@ class AlarmPlan:
         name: suffix of the resource's name.
         description: the problem and what to do; the message to people.
         comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
-        threshold: in the metric's unit.
         period_sec: length of one window; windows slide by a minute.
-        periods: number of evaluated windows.
-        metrics: the evaluated metrics.
         expression: metric math; `{nodes}` is replaced by the sum over all groups.
         breaching: number of windows that must breach; by default all.
         missing: treatment of a window without data.

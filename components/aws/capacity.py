@@ -153,16 +153,9 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The stack's settings that a ladder must match.
-
-    Attributes:
-        machine: the cluster's machine type.
-        zone: the cluster's, where the file system is.
-        zone_assumed: neither the cluster nor a rung names it.
-        num_nodes_min: the fewest nodes with which the job continues.
-        num_nodes_max: the requested nodes.
-        max_hours: limit of the job; None for a cluster with a queue.
-        now: time of the check, with its zone.
+    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
+    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
+    `max_hours`: limit of the job; None for a cluster with a queue.
     """
 
     machine: MachineType

@@ -110,15 +110,8 @@ class LastExportProvider(DynamicProvider):
 
 
 class LastExport(Resource, module="gangway", name="LastExport"):
-    """The export as a resource, deleted before the file system and its link.
-
-    Args:
-        name: logical name.
-        region: of the file system.
-        file_system_id: known once it exists.
-        path: below the mount point, such as `runs`; a link must have it.
-        wait_minutes: how long `destroy` waits.
-        opts: `depends_on` has the link that exports it.
+    """The export as a resource, deleted before the file system and its link, which `opts.depends_on` names. `path`:
+    below the mount point, such as `runs`, with a link.
     """
 
     def __init__(

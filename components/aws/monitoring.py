@@ -93,14 +93,8 @@ Sized = tuple[int, int, Widget]
 def plan_dashboard(
     stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body for CloudWatch's PutDashboard, before JSON encoding.
-
-    Args:
-        stack: its metrics are in the namespace `Gangway/<stack>`.
-        region: of every widget. A dashboard itself has no region.
-        log_group: of the stack.
-        groups: names of the Auto Scaling groups, in the order of the rungs.
-        alarm_arns: alarms whose state is shown at the top.
+    """The dashboard's body for PutDashboard, before JSON encoding. `region` is every widget's, a dashboard has none;
+    `alarm_arns` are shown at the top.
     """
     trainer = f"{NAMESPACE}/{stack}"
     widgets = [
@@ -225,11 +219,9 @@ class FilterPlan:
     """One metric from log lines.
 
     Attributes:
-        metric: its name.
         pattern: selects lines. The grammar has NOT EXISTS but no EXISTS; a comparison with a number replaces it, and
             null is no number.
         value: a constant per line, or a field of it.
-        unit: CloudWatch's word for it.
         default_value: for minutes without matching lines; None leaves gaps, which an average needs.
         of_nodes: from the nodes' own log group, not the trainer's.
     """

@@ -45,15 +45,9 @@ class MarketQuotas(Frozen):
 
 
 class Quotas(Frozen):
-    """The table.
-
-    Attributes:
-        quotas: by code.
-        instances: those that count a machine's vCPUs.
-        former_spot: by family such as `p5en`: counted its spot machines until AWS merged two quotas.
-        blocks: by family: vCPUs of concurrently active capacity blocks.
-        lustre: by deployment of a file system.
-        helper_vcpus: of machine types that run no jobs.
+    """The table. `instances`: those that count a machine's vCPUs; `former_spot`: by family such as `p5en`: counted its
+    spot machines until AWS merged two quotas; `blocks`: by family: vCPUs of concurrently active capacity blocks;
+    `lustre`: by deployment of a file system; `helper_vcpus`: of machine types that run no jobs.
     """
 
     quotas: Mapping[str, ServiceQuota]

@@ -41,7 +41,6 @@ class LustrePlan:
     Attributes:
         deployment_type: PERSISTENT_2 or SCRATCH_2.
         throughput_mbps_per_tib: the tier; None on scratch, where it is fixed and may not be sent.
-        capacity_gib: size.
         efa: access over EFA (and GPUDirect Storage); fixed at creation.
         metadata_mode: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no such setting.
         metadata_iops: only with USER_PROVISIONED.

@@ -58,15 +58,8 @@ EARLIEST = datetime.date(2017, 6, 1)
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when.
-
-    Attributes:
-        limit_usd: monthly costs, in the budget's currency.
-        tag_key: counts costs with this tag.
-        groups: resource ids of scale sets.
-        heads: resource ids of machines that fill them.
-        clusters: resource ids of Kubernetes clusters.
-        subscription_wide: count the tag's costs in the whole subscription.
+    """What is stopped, and when. `limit_usd`: monthly costs, in the budget's currency; `heads`: resource ids of
+    machines that fill them; `subscription_wide`: count the tag's costs in the whole subscription.
     """
 
     limit_usd: float

@@ -50,16 +50,11 @@ class FabricPlan:
 
     Attributes:
         num_hcas: InfiniBand devices, each with its link up.
-        gbps_each: the rate of each.
-        generation: HDR, NDR or XDR; None without InfiniBand.
         device_prefix: in `/sys/class/infiniband`.
-        image: the marketplace image; None if the user must name one.
         topology_file: required non-empty file; None if the size has none.
         nccl_conf: variables that /etc/nccl.conf must set.
-        nccl_env: the container's environment besides that file.
         volumes: of the container, read-only.
         devices: of the container besides the GPUs; they need unlimited locked memory.
-        single_placement_group: required for the scale set.
         kernel_modules: for adapter access to GPU memory.
     """
 

@@ -99,15 +99,8 @@ PRIVATE = frozenset({"AzureContainerRegistry", "AzureKeyVault", "Storage"})
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection.
-
-    Attributes:
-        name: unique.
-        source: a role of ours, an address range, or a service tag.
-        target: likewise.
-        protocol: `*` or `Tcp`.
-        ports: of the target, as Azure writes them; empty for every port.
-        direction: Inbound or Outbound.
+    """An allowed connection. `source`: a role of ours, an address range, or a service tag; `target`: likewise;
+    `protocol`: `*` or `Tcp`; `ports`: of the target, as Azure writes them; empty for every port.
     """
 
     name: str
@@ -136,15 +129,9 @@ def plan_flows(
     private_endpoints: bool = False,
     pods: tuple[str, str] | None = None,
 ) -> tuple[Flow, ...]:
-    """All allowed connections of the machines' subnet.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` allows only Azure's services.
-        lustre_cidr: of the file servers; None without a file system.
-        bastion_cidr: None without a Bastion.
-        private_endpoints: replace storage, registry and vault tags.
-        pods: ranges of a Kubernetes cluster's nodes and pods, whose NICs are in no group; None without.
+    """All allowed connections of the machines' subnet. `egress`: `endpoints` allows only Azure's services, of which
+    `private_endpoints` replace some; `pods`: ranges of a Kubernetes cluster's nodes and pods, whose NICs are in no
+    group.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if pods is not None:

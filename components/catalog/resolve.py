@@ -29,7 +29,6 @@ class PriceQuote:
     Attributes:
         priced_in: the region that the price is from; empty if there is none.
         expected: the price to use; its value is None if unknown.
-        low: the lowest seen; None if unknown.
         high: the highest seen; an upper bound unless it is another region's. None if unknown.
         limit: why the price is an upper limit that may not be reached; empty if it is none.
     """

@@ -62,7 +62,6 @@ class Fact(Frozen, Generic[T]):
 
     Attributes:
         value: None if unknown.
-        source: title of the page or list.
         url: public address; empty if recalled or assumed.
         as_of: the source's own date, the only one that decides staleness; None if it has none.
         read_on: the day it was read or recalled; optional beside `as_of`.
@@ -189,11 +188,8 @@ class MachineType(Frozen):
 
     Attributes:
         accelerator: model and number, such as `H100x8`, as in a stack file.
-        backend: the accelerators' collective library.
         accelerator_watts: board power of one accelerator; None if unpublished.
         host_watts: mean draw of everything else while training.
-        interconnect: between accelerators of one machine.
-        network_gbps: peak of all network cards together.
         fabric: kernel-bypass network between machines; None if there is none.
         offered: where it is sold; None without a list, and for on-premises machines.
         accelerator_mean_watts: average draw, if its maker has measured it.
@@ -277,12 +273,10 @@ class Region(Frozen):
     """A region, its grid and its PUE. Estimates and rankings use only the average intensity.
 
     Attributes:
-        zones: in the provider's spelling.
         grid: Electricity Maps' zone; empty if a stack file states its own intensity.
         intensity_g_per_kwh: location-based average of the grid's consumption; None if unpublished.
         marginal_g_per_kwh: emissions of one more kWh; None if unpublished.
         market_g_per_kwh: market-based, after the provider's certificates and contracts; None if unpublished.
-        pue: power usage effectiveness.
     """
 
     name: str
@@ -304,7 +298,6 @@ class InfinibandFabric(Frozen):
     Attributes:
         num_hcas: a healthy machine shows all of them.
         gbps_each: the rate that `ibstat` shows.
-        generation: HDR, NDR or XDR.
         partition_key: who shares a partition key; others cannot communicate.
         largest_group: machines of one single-placement-group scale set, by default.
         largest_group_on_request: the same after Microsoft's support has raised it.
@@ -331,11 +324,8 @@ class AzureMachineType(MachineType):
     Attributes:
         infiniband: the GPUs' network between machines; None if they use the machine's Ethernet.
         runtime: the accelerators' software, which the trainer's image must match.
-        image: `publisher:offer:sku` of the marketplace image; None if there is none.
         topology_file: NCCL_TOPO_FILE on that image; None if it has none for the size.
         nccl_conf: what that image writes to /etc/nccl.conf for the size.
-        capacity: the ways to buy it.
-        quota_family: its vCPU quota, except on spot.
         trusted_launch: None if unknown.
         encryption_at_host: None if unknown.
         temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and not NVMe.
@@ -458,12 +448,9 @@ class TpuGeneration(Frozen):
         chip_watts: peak draw; None if unpublished.
         chip_mean_watts: mean measured by Google; None if unpublished.
         host_watts: a VM of a multi-host slice, without its chips.
-        chips_per_host: chips per VM of a multi-host slice.
-        single_host_chips: sizes that fit one VM.
         topologies: all of a 2-D torus; of a 3-D torus, those smaller than a cube of 4x4x4.
         max_cubes: 3-D: larger topologies are AxBxC with A <= B <= C, multiples of 4, up to this many cubes; else 0.
         max_side: the longest side of such a topology; 0 if there are none.
-        runtime_version: the TPU VM image for PyTorch/XLA.
         api_type: AcceleratorConfig.type of the Cloud TPU API; None if that API does not create such slices.
     """
 

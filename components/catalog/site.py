@@ -44,14 +44,9 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The kernel-bypass network between machines.
-
-    Attributes:
-        kind: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP.
-        devices: adapters per machine that NCCL uses.
-        gbps: per adapter.
-        hcas: adapter names, such as mlx5_0, to restrict NCCL to; all if omitted.
-        gid_index: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
+    """The kernel-bypass network between machines. `kind`: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP;
+    `devices`: adapters per machine that NCCL uses; `hcas`: adapter names, such as mlx5_0, to restrict NCCL to; all if
+    omitted; `gid_index`: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -82,11 +77,7 @@ class SiteConfig(_Written):
         as_of: date of all these figures, in quotes.
         accelerator: model and number per machine, if `cluster.accelerator` is not set.
         accelerator_watts: board power of one; the catalogue's if it knows the model.
-        vcpus: hardware threads of one machine.
-        memory_gib: per machine.
-        architecture: of the processors.
         host_watts: mean draw without the accelerators; assumed if omitted.
-        interconnect: between accelerators of one machine.
         network_gbps: all network cards of one machine, without the fabric's.
         interface: for IP between nodes, such as bond0; NCCL and gloo choose if omitted.
         usd_per_node_hour: the owner's cost; unknown if omitted.
@@ -300,15 +291,9 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """Launch settings of a fabric.
-
-    Attributes:
-        link_layer: the kernel's name: InfiniBand or Ethernet; empty without a fabric.
-        num_devices: adapters that must be up on every node.
-        gbps_each: the rate that each must show.
-        hcas: adapter names; empty for all that are up.
-        devices: host devices for the job's container.
-        nccl_env: variables of the job.
+    """Launch settings of a fabric. `link_layer`: the kernel's name: InfiniBand or Ethernet; empty without a fabric;
+    `gbps_each`: the rate that each must show; `hcas`: adapter names; empty for all that are up; `devices`: host devices
+    for the job's container.
     """
 
     link_layer: str = ""

@@ -44,9 +44,9 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price in a public list. `item`: machine type, TPU generation, or service of the catalogue; `value`: per
-    `unit`, in `currency`; `unit`: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list
-    has it; `source`: title of the list; `as_of`: date of the list; for a live answer, the day it was asked for.
+    """A price in a public list. `item`: machine type, TPU generation, or service of the catalogue; `value`: per `unit`,
+    in `currency`; `unit`: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list has it;
+    `source`: title of the list; `as_of`: date of the list; for a live answer, the day it was asked for.
     """
 
     provider: str
@@ -98,15 +98,8 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Judge observed prices of one item in one region.
-
-    Args:
-        batch: all of the same item and region.
-        present: its known prices there.
-        elsewhere: another region's prices, the reference for a first price.
-        regions: the requested regions.
-        unit: the only accepted one.
-        today: decides whether a list is old.
+    """Judge observed prices of one item in one region. `present`: known prices there; `elsewhere`: another region's,
+    the reference for a first price; `regions` and `unit`: the requested ones; `today`: decides whether a list is old.
     """
     reasons: dict[Observed, str] = {}
     for each in batch:

@@ -80,7 +80,6 @@ class CapacityBlock(_Rung):
     """Capacity for a fixed time window: an owned block, or one that `up` buys.
 
     Attributes:
-        id: the owned block.
         purchase: buy `offering_id`. Destroying the stack does not refund it.
         offering_id: valid for minutes, so look it up just before `up`.
         upfront_usd: price of the offering in US dollars, shown in the plan.
@@ -185,16 +184,10 @@ class RungPlan:
 
     Attributes:
         market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
-        max_usd_per_hour: price cap, spot only.
         reservation_id: the targeted reservation or owned block.
         placement_group: whether we may add a cluster placement group. Never on reserved capacity, which has its own: a
             second one ends in insufficient-capacity errors. Nor over several zones: such a group lies in one.
-        interruptible: whether the provider may take nodes back.
-        purchase: the block to buy, whose id is then targeted.
         starts_at: None if the capacity is there already or the time is unknown.
-        ends_at: when the capacity ends.
-        allocation: how to choose among spot pools, spot only.
-        machine_types: types besides the cluster's.
         zones: empty for the cluster's own.
         max_hours: maximum life of the nodes, flex-start only.
     """

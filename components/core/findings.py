@@ -33,7 +33,6 @@ class Finding:
     Attributes:
         severity: an error makes `gangway plan` exit 1.
         code: stable identifier, such as `fabric.placement-with-block`.
-        path: place in the stack file, such as `gangway:storage.capacity_gib`.
         message: the problem, including the value.
         fix: empty if nothing needs fixing. A change of the stack file comes first, and a test applies it: `set KEY:
             VALUE` or `remove KEY` (write, add and leave KEY out mean the same), KEY being a config path, or one beside
@@ -71,14 +70,8 @@ def _short(text: str, limit: int = 200) -> str:
 
 
 class InputError(ValueError):
-    """A user's input that cannot be planned. Commands print it and exit with code 2.
-
-    Args:
-        place: file or config path of the value.
-        problem: one sentence.
-        value: as the user wrote it.
-        allowed: the accepted values.
-        fix: the nearest valid value or next step.
+    """A user's input that cannot be planned, at `place` (file or config path). Commands print it and exit with code 2.
+    `problem` is one sentence, `fix` the nearest valid value or next step.
     """
 
     def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:

@@ -61,17 +61,9 @@ def signed_name(image: str) -> str:
 
 
 def checked_signature(image: str, public_key: str, payload: str, signature: str, name: str) -> ImageSignature:
-    """Verify a signature and return what machines need to repeat it.
-
-    Args:
-        image: `<registry>/<repository>@sha256:<digest>`.
-        public_key: PEM.
-        payload: base64, as `cosign download signature` prints it.
-        signature: base64.
-        name: the payload's name for the image: `signed_name`, or another if the image was copied since.
-
-    Raises:
-        SignatureError: invalid, or of a form that machines here cannot verify.
+    """Verify a signature and return what machines need to repeat it. `public_key` is PEM; `payload` (as of `cosign
+    download signature`) and `signature` are base64; `name`: the payload's, `signed_name` or another if the image was
+    copied since. SignatureError: invalid, or of a form that machines here cannot verify.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization

@@ -42,7 +42,6 @@ class OwnCommand(_Frozen):
     """A custom command, run in the job's image instead of the trainer.
 
     Attributes:
-        words: the program and its arguments.
         workdir: empty for the image's own.
         torchrun_processes: per node; 0 runs the command once without torchrun. This torchrun does not know the job's
             key: whoever reaches the nodes' ports can join.
@@ -62,10 +61,7 @@ class JobSpec(_Frozen):
         image: by digest; empty for the current Python environment.
         image_signature: verified before the image runs; None for no check.
         num_nodes_min: the fewest nodes with which the job continues.
-        num_nodes_max: the most nodes that may join.
         processes_per_node: one per accelerator; on a CPU-only node, gloo processes.
-        module: the Python module of each process.
-        argv: its arguments.
         command: replaces module and argv; None for the trainer.
         run_id: of the run record; empty if the trainer generates it.
         max_restarts: restarts after failures; changes of membership do not count.

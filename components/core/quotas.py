@@ -14,13 +14,11 @@ class QuotaNeed:
     """The most of one quota that a stack uses.
 
     Attributes:
-        path: config path of what uses it.
         amount: with all nodes up.
         unit: empty if the name says it.
         name: the quota's name in the cloud's API or console.
         place: region, zone or project of the quota.
         users: what the amount is for; empty if the path says it.
-        command: shell command that shows the limit.
         fix: how to request more; empty if only the console can.
     """
 

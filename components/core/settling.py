@@ -53,14 +53,8 @@ def _wait(what: str, seconds: float) -> None:
 
 
 class Settling(Resource, module="gangway", name="Settling"):
-    """The wait as a resource.
-
-    Args:
-        name: logical name.
-        what: a clause, such as "Azure heeds the roles of the head".
-        awaited: ids, and anything else that changes when a resource is replaced.
-        seconds: duration.
-        opts: of the resource.
+    """The wait as a resource. `what`: a clause, such as "Azure heeds the roles of the head"; `awaited`: ids, and
+    anything else that changes when a resource is replaced.
     """
 
     def __init__(

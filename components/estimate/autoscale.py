@@ -32,14 +32,9 @@ class Rate:
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets; at least one of the first three.
-
-    Attributes:
-        deadline: all images must be done within `State.left_sec`.
-        images_per_sec: minimum rate.
-        budget: all must be paid from `State.left_usd`; overrides the other two.
-        least_images_per_usd: what the last nodes must bring, unless the other targets need them.
-        hold_sec: minimum time between changes.
+    """The targets; at least one of the first three. `deadline`: all images must be done within `State.left_sec`;
+    `budget`: all must be paid from `State.left_usd`; overrides the other two; `least_images_per_usd`: what the last
+    nodes must bring, unless the other targets need them.
     """
 
     deadline: bool = False
@@ -51,17 +46,9 @@ class Targets:
 
 @dataclass(frozen=True)
 class State:
-    """The job at one time.
-
-    Attributes:
-        nodes: current number; None before the job starts.
-        left_sec: until the deadline.
-        left_usd: of the budget.
-        node_usd_per_hour: of one node; None if unknown, which disables decisions by money.
-        around_usd_per_hour: of everything else, for any number of nodes.
-        paid_nodes: paid whether used or not, such as reserved ones: never given up.
-        since_change_sec: since the last change.
-        restart_sec: cost of a change.
+    """The job at one time. `nodes`: current number; None before the job starts; `node_usd_per_hour`: of one node; None
+    if unknown, which disables decisions by money; `around_usd_per_hour`: of everything else, for any number of nodes;
+    `paid_nodes`: paid whether used or not, such as reserved ones: never given up; `restart_sec`: cost of a change.
     """
 
     images_left: float

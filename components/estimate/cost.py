@@ -70,10 +70,8 @@ class CostComponent:
         unit: of `quantity`, such as `node-hours` or `GiB-months`.
         quantity: units in use at any time.
         price: US dollars per unit, None if unknown.
-        hourly: US dollars per hour, None if unknown.
         source: of the price, with its region.
         as_of: date of the source, ISO 8601; empty without a date or a price.
-        confidence: see `components.catalog.loader.Fact`.
         standby: billed only while a fallback rung is in use; not in the totals.
         upfront: US dollars paid once at `up`; not in `hourly`.
         once: US dollars per run, however long, such as for data transfer; not in `hourly`.

@@ -90,12 +90,9 @@ class EnergyEstimate:
 
     Attributes:
         kwh: expected, at the mean draw.
-        pue: of the data centre.
         kwh_low: the shortest expected run, minus the estimate's error.
         kwh_high: the longest expected run, plus that error; at most the rating.
         kwh_most: all of `hours_most` at the rating.
-        hours: expected.
-        hours_most: maximum of the run.
         waiting: share of a step without computation.
         source: of the watts, or why there are none.
     """

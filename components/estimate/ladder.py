@@ -41,7 +41,6 @@ class LadderRung:
         usd_per_hour: of the whole stack on this rung; None if a price is unknown.
         hours: of undisturbed training, all on this rung.
         interval_sec: between checkpoints; the best one if None.
-        there: probability that such nodes are available.
         taken_per_hour: interruptions of one node per hour.
         in_reach: False if no nodes can come.
         usd_high: US dollars an hour at the highest prices, if different.

@@ -56,8 +56,6 @@ class Offer:
 
     Attributes:
         price: expected US dollars per node-hour; None if unknown.
-        note: uncertainty of the price; empty if none.
-        quote: the resolved price; None if no region has one.
         place: the region with its grid and PUE; None if it is not in the catalogue.
         interruptions: share of such nodes interrupted per month; None for kinds that are not interrupted.
         assumed_interruptions: the share to use if it is unknown; None likewise.

@@ -53,7 +53,6 @@ class Job:
     """A job to quote.
 
     Attributes:
-        num_nodes: at the same time, at least 1.
         hours: of undisturbed training, above 0.
         deadline_hours: from now, not below `hours`; None for no deadline.
         start_hours: from the request for nodes to the first step, paid like the rest.
@@ -111,7 +110,6 @@ class Quoted:
         missing: unknown figure that prevents any ranking; empty if none.
         unpriced: why the dollars are unknown or another region's, which prevents ranking by them; likewise.
         usd_high: at the highest price seen; None if unknown or another region's.
-        details: notes on this kind of capacity.
         carried: transfer of the job's data; None if ignored.
     """
 
@@ -153,7 +151,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
     share = None if rate is None else _scale_share(rate.share, job.times_taken)
     spot = _estimate_stops(offer, job, share)
     hours = job.start_hours + (job.hours if spot is None else spot.hours)
-    wall_hours = hours / spot_there(offer)
+    wall_hours = hours / spot_availability(offer)
     usd, details = _expected_usd(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
     high = _high_usd(offer, usd)
@@ -272,7 +270,7 @@ def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | Non
     return (
         f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
         f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min; nodes can be had "
-        f"{spot_there(offer):.0%} of the time"
+        f"{spot_availability(offer):.0%} of the time"
     )
 
 
@@ -291,11 +289,11 @@ def _chance_by_deadline(offer: Offer, job: Job, spot: SpotEstimate | None) -> fl
     """The probability to meet the deadline; None if the wait or the interruption rate is unknown."""
     if job.deadline_hours is None or offer.kind == "flex-start" or (offer.kind == "spot" and spot is None):
         return None
-    available = job.deadline_hours * spot_there(offer)
+    available = job.deadline_hours * spot_availability(offer)
     return chance_in_time(job.hours, available - job.start_hours, spot)
 
 
-def spot_there(offer: Offer) -> float:
+def spot_availability(offer: Offer) -> float:
     """Share of the time with available nodes: for spot as in `gangway plan`, else all of it. A deadline is compared
     with that share of its hours: the distribution of gaps is not modelled.
     """
@@ -322,7 +320,7 @@ def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: Spot
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
     if spot is not None and job.deadline_hours is not None and wall_hours > job.deadline_hours:
-        there = spot_there(offer)
+        there = spot_availability(offer)
         gaps = f" on nodes that can be had {there:.0%} of the time" if there < 1 else ""
         return (
             f"too late: {wall_hours:.4g} h expected with interruptions{gaps}, the deadline is {job.deadline_hours:g} h"

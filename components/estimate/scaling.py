@@ -55,15 +55,9 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """The links of an all-reduce between machines.
-
-    Attributes:
-        gpus_per_node: accelerators per machine.
-        inside_gbps: of one accelerator inside its machine, one direction; infinite if unknown, for single-GPU machines.
-        between_gbps: all network cards of one machine.
-        inside_latency_sec: per message inside.
-        between_latency_sec: per message between machines.
-        sources: of each figure.
+    """The links of an all-reduce between machines. `inside_gbps`: of one accelerator inside its machine, one direction;
+    infinite if unknown, for single-GPU machines; `between_gbps`: all network cards of one machine;
+    `inside_latency_sec`: per message inside; `between_latency_sec`: per message between machines.
     """
 
     gpus_per_node: int
@@ -288,12 +282,8 @@ class Slices:
     """Slices of one shape that average inside, then each chip's part between corresponding chips.
 
     Attributes:
-        torus: with one slice.
-        chips: per slice.
-        workers: processes per slice.
         between_gbps: between slices, all chips of one together; infinite for one slice.
         between_latency_sec: per message between slices.
-        sources: of each figure.
     """
 
     torus: Torus

@@ -87,14 +87,10 @@ class SpotEstimate:
 
     Attributes:
         mtbf_hours: mean time between interruptions of the job.
-        interval_sec: of its checkpoints.
-        best_interval_sec: the one that loses least.
         goodput: share of paid time that makes progress, 0..1; 0 if it never ends.
         hours: expected, from the first step to the last.
-        interruptions: expected in that time.
         lost_hours: expected, for repeated work and restarts.
         usd: expected cost of the nodes; None if the job never ends.
-        feasible: whether the job is expected to end.
     """
 
     mtbf_hours: float

@@ -65,8 +65,6 @@ class OnPremTable(Frozen):
 
     Attributes:
         nodes: by accelerator, such as `H100x8`; others have no known price.
-        pue: power of the building over power of the machines.
-        usd_per_kwh: of electricity.
         colo_usd_per_kw_month: space, cooling and power capacity by peak draw, without electricity.
         engineer_usd_per_year: per operator; maintenance and spare parts are in the price.
         nodes_of_first_engineer: nodes that fill the first one's time; fewer take a share of it.
@@ -74,7 +72,6 @@ class OnPremTable(Frozen):
         sold_share: share of the price in sellable parts: not cables, racks and installation.
         resale_decline: yearly loss of value.
         cost_of_capital: per year, as a share.
-        utilisation: share of the hours in which a node works.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -113,17 +110,9 @@ class CloudSide:
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """An owned node.
-
-    Attributes:
-        capex_usd: with its share of the network.
-        resale_usd: at the end, in today's dollars.
-        kw: mean draw of the machine.
-        pue: power of the building over power of the machine.
-        usd_per_kwh: of electricity.
-        colo_usd_per_hour: space, cooling and power capacity.
-        ops_usd_per_hour: staff, maintenance contract, spare parts.
-        availability: share of the hours in which it works; its inverse scales the number owned.
+    """An owned node. `capex_usd`: with its share of the network; `resale_usd`: at the end, in today's dollars;
+    `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff, maintenance contract, spare
+    parts; `availability`: share of the hours in which it works; its inverse scales the number owned.
     """
 
     capex_usd: float

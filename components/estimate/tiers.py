@@ -20,17 +20,9 @@ def refuse_size(
     tier: int | None,
     others: Iterable[int] = (),
 ) -> InputError:
-    """An error for `capacity_gib`, whose fix is the nearest of `sizes` or a tier that takes the size as it is.
-
-    Args:
-        place: config path of the file system.
-        capacity_gib: the requested size.
-        problem: one sentence.
-        allowed: the valid sizes.
-        sizes: the nearest ones in this tier.
-        bill: provider, region and the service's name in its price list, to which a tier is appended.
-        tier: requested MB/s per TiB; None if the service has only one.
-        others: tiers that take `capacity_gib`.
+    """An error for `capacity_gib` with the nearest of `sizes`, or a tier of `others` that takes the size as it is.
+    `allowed`: text; `bill`: provider, region and service name, to which a tier is appended; `tier`: MB/s per TiB, None
+    if the service has only one.
     """
     near = nearest_number(capacity_gib, sizes)
     fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"

@@ -53,7 +53,6 @@ class Provisioning:
     """Scheduling and reservation of an instance template, in the API's words.
 
     Attributes:
-        model: the provisioning model.
         automatic_restart: whether Compute Engine restarts an instance that it has ended.
         termination_action: for an interrupted instance; None for none.
         reservation: None uses none, not even an open one.

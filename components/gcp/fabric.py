@@ -143,17 +143,9 @@ class SideContainer:
 
 @dataclass(frozen=True)
 class NcclPlugin:
-    """A NCCL plug-in.
-
-    Attributes:
-        name: gib, tcpxo or tcpx.
-        image: its installer, run with `install_args` and `install_volumes`.
-        host_dir: where it is installed on the host.
-        env: of the container, after `env_script` if there is one.
-        devices: of the container besides the GPUs.
-        side: the daemon, None for none.
-        qualified_nccl: version qualified by Google; empty if none is named.
-        source: its documentation.
+    """A NCCL plug-in. `name`: gib, tcpxo or tcpx; `image`: its installer, run with `install_args` and
+    `install_volumes`; `env`: of the container, after `env_script` if there is one; `side`: the daemon, None for none;
+    `qualified_nccl`: version qualified by Google; empty if none is named.
     """
 
     name: str

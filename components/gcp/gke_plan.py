@@ -84,17 +84,8 @@ class Gpus:
 
 @dataclass(frozen=True)
 class NodeKind:
-    """One node of a cluster's ladder, or a whole slice.
-
-    Attributes:
-        machine_type: of one VM.
-        gpus: None on TPU hosts.
-        interfaces: the main one first.
-        topology: of a multi-host slice, whose pool is created as a whole; else None.
-        hosts: VMs of a slice; 1 for GPU nodes.
-        local_ssds: for pods' local files.
-        machine: None for TPUs.
-        tpu: None for GPUs.
+    """One node of a cluster's ladder, or a whole slice. `gpus`: None on TPU hosts; `interfaces`: the main one first;
+    `topology`: of a multi-host slice, whose pool is created as a whole; else None; `local_ssds`: for pods' local files.
     """
 
     machine_type: str
@@ -115,18 +106,9 @@ class NodeKind:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One node pool.
-
-    Attributes:
-        suffix: of its name: `0-spot`, or `0-spot-2` for the third slice.
-        rung: the ladder's position.
-        least: nodes that are always up.
-        most: maximum nodes.
-        spot: whether Google may take nodes back.
-        run_duration_sec: until a node is deleted; None for no limit.
-        reservation: full name; None for none.
-        compact: whether GKE places the nodes together.
-        queued: whether nodes come all at once, only by a ProvisioningRequest.
+    """One node pool. `suffix`: of its name: `0-spot`, or `0-spot-2` for the third slice; `run_duration_sec`: until a
+    node is deleted; None for no limit; `reservation`: full name; None for none; `compact`: whether GKE places the nodes
+    together; `queued`: whether nodes come all at once, only by a ProvisioningRequest.
     """
 
     suffix: str

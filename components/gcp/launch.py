@@ -156,15 +156,8 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """Settings of all nodes of a pool, for any rung.
-
-    Attributes:
-        image: an image or an image family.
-        subnet_ids: of the machine's interfaces, in order.
-        network_tags: for the firewall.
-        user_data: base64 for cloud-init.
-        secure_boot: load only signed kernels and modules.
-        kms_key_name: encrypts the disk; None for Google's own.
+    """Settings of all nodes of a pool, for any rung. `subnet_ids`: of the machine's interfaces, in order;
+    `secure_boot`: load only signed kernels and modules; `kms_key_name`: encrypts the disk; None for Google's own.
     """
 
     project: str

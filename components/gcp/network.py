@@ -55,15 +55,8 @@ MAIN_PIECES = 4
 
 @dataclass(frozen=True)
 class Flow:
-    """An allowed connection in one network.
-
-    Attributes:
-        name: unique; the last part of the rule's name.
-        source: a role of ours, or an address range.
-        target: the role that accepts it.
-        protocol: `all`, or `tcp` with `ports`.
-        ports: of the target; empty for every port.
-        network: `main`, or that of a GPU NIC.
+    """An allowed connection in one network. `source`: a role of ours, or an address range; `protocol`: `all`, or `tcp`
+    with `ports`; `ports`: of the target; empty for every port; `network`: `main`, or that of a GPU NIC.
     """
 
     name: str

@@ -39,7 +39,6 @@ class SlicePlan:
         default_topology: False makes the request use `api_type` and `topology` instead of `accelerator_type`.
         hosts: virtual machines, each with `chips_per_host` chips.
         processes: PyTorch/XLA devices: the job's world size.
-        runtime_version: the VMs' image; None if unknown.
         api_type: AcceleratorConfig.type; None if the Cloud TPU API does not create such slices.
     """
 

@@ -114,13 +114,8 @@ def dcgm_exporter() -> Chart:
 
 
 def cluster_autoscaler(provider: Mapping[str, Any], groups: Sequence[str], idle_minutes: int) -> Chart:
-    """Add nodes while pods wait, and remove a node that has been empty for `idle_minutes`.
-
-    Args:
-        provider: the chart's values for finding groups.
-        groups: regular expressions for the groups of each rung, first choice first. A group without capacity is skipped
-            for some minutes.
-        idle_minutes: of a node.
+    """Add nodes while pods wait, and remove a node that has been empty for `idle_minutes`. `provider`: values for
+    finding groups; `groups`: regular expressions by rung. A group without capacity is skipped for some minutes.
     """
     idle = f"{idle_minutes}m"
     values = {

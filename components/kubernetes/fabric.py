@@ -11,14 +11,8 @@ __all__ = ["fabric_config"]
 
 
 def fabric_config(team: str, gpus: int, env: Mapping[str, str], *, needs: Sequence[str] = (), **more: Any) -> Manifest:
-    """The ConfigMap, as `gangway.jobs.kubernetes.fabric.Fabric` reads it.
-
-    Args:
-        team: owner of the namespace.
-        gpus: per whole node.
-        env: of the pods, from `components.core.queue_fabric.fabric_variables`.
-        needs: resources that pods must request to get the network.
-        more: further keys of `Fabric`.
+    """The ConfigMap, as `gangway.jobs.kubernetes.fabric.Fabric` reads it. `gpus`: per node; `env`: `fabric_variables`;
+    `needs`: resources that pods must request to get the network; `more`: further keys of `Fabric`.
     """
     config = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
     return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(config, indent=2)}}, team)

@@ -131,15 +131,8 @@ class BootSource:
 
 
 def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
-    """Choose the boot disk.
-
-    Args:
-        image: id, or a unique name.
-        volume_gib: size of a boot volume; None for the flavour's disk.
-        volume_type: of it.
-        place: config path of the image.
-
-    InputError: a volume of a named image: Nova copies images by id only.
+    """Choose the boot disk; `volume_gib` None uses the flavour's. InputError at `place`: a volume of a named image,
+    since Nova copies images by id only.
     """
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:

@@ -39,15 +39,8 @@ SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a role's security group.
-
-    Attributes:
-        name: unique.
-        role: the group's.
-        direction: ingress or egress.
-        remote: a role, or an address range.
-        protocol: None for every protocol.
-        ports: first and last; None for every port.
+    """One rule of a role's security group. `remote`: a role, or an address range; `protocol`: None for every protocol;
+    `ports`: first and last; None for every port.
     """
 
     name: str
@@ -65,14 +58,8 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """All rules of the firewall.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` allows only the cloud's own services.
-        cidr: of the stack's network.
-        service_cidrs: of those services: Keystone, object store, file servers, registry.
-        dns_nameservers: for the machines; empty for the network's own.
+    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`: Keystone, object store, file
+    servers, registry; `dns_nameservers`: empty for the network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
