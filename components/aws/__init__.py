@@ -1,4 +1,4 @@
-"""AWS: EFA clusters, FSx for Lustre, spot capacity, budgets, and what makes nodes come up training."""
+"""AWS: EFA clusters, FSx for Lustre, capacity, budgets, and what nodes need at boot."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ __all__ = ["component_classes"]
 
 
 def component_classes() -> "list[type[pulumi.ComponentResource]]":
-    """Every component of this package, imported when asked for: the whole SDK comes with them."""
+    """All component classes of this package, imported on call, since they load the whole SDK."""
     from components.aws.budget import Budget, CostTagActivation
     from components.aws.eks import EksCluster
     from components.aws.fleets import Ec2Fleet, SpotFleet

@@ -1,6 +1,7 @@
-"""The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language. Started by
-the engine, never by a person; docs/other-languages.md says how. A plugin for each provider, because a host puts every
-component into one module and each provider has a network of its own. Declares no component itself.
+"""The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language.
+
+The engine starts it (docs/other-languages.md). One plugin per provider: a host puts all components into one module, and
+each provider has a TrainingNetwork.
 """
 
 import inspect
@@ -8,7 +9,7 @@ import sys
 import typing
 from pathlib import Path
 
-# The engine makes this folder sys.path[0]; the packages live two above.
+# The engine makes this folder sys.path[0]; the packages are two levels above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pulumi
@@ -19,7 +20,7 @@ from components.core.image import TrainerImage
 
 
 def with_inputs_described(component: type[pulumi.ComponentResource]) -> type[pulumi.ComponentResource]:
-    """The component, its docstring followed by that of its inputs: the schema has room for no other."""
+    """Append the docstring of the inputs to the component's: the schema has no other place for it."""
     args = typing.get_type_hints(component.__init__)["args"]
     component.__doc__ = f"{inspect.getdoc(component)}\n\n{inspect.getdoc(args)}"
     return component

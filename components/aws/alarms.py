@@ -1,4 +1,4 @@
-"""What wakes a person, each a CloudWatch alarm as data: no steps, failed jobs and nodes, idle GPUs, interruptions."""
+"""CloudWatch alarms as data: no steps, failed jobs and nodes, idle GPUs, interruptions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ GIVEN_UP_PER_HOUR = 2
 
 
 class Source(StrEnum):
-    """Whose metric it is. The first group wants all nodes; the groups after it only make up for missing ones."""
+    """The owner of a metric. The first group wants all nodes; the later ones only replace missing ones."""
 
     TRAINER = "trainer"
     FIRST_GROUP = "first group"
@@ -40,7 +40,7 @@ class Source(StrEnum):
 
 
 class Missing(StrEnum):
-    """What a window without any point is taken for, in CloudWatch's words."""
+    """How CloudWatch treats a window without data."""
 
     QUIET = "notBreaching"
     RINGS = "breaching"
@@ -48,7 +48,7 @@ class Missing(StrEnum):
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric of an alarm; with EVERY_GROUP, one for each group, as `<id>0`, `<id>1`, ..."""
+    """One metric of an alarm; with EVERY_GROUP, one per group, as `<id>0`, `<id>1`, ..."""
 
     id: str
     name: str
@@ -61,17 +61,14 @@ class AlarmPlan:
     """One alarm.
 
     Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
+        name: suffix of the resource's name.
+        description: the problem and what to do; the message to people.
         comparison: of the expression (or the only metric) with the threshold, in CloudWatch's words.
-        threshold: in the metric's unit.
         period_sec: length of one window; windows slide by a minute.
-        periods: windows that are looked at.
-        metrics: what is looked at.
-        expression: metric math; `{nodes}` stands for the sum of the metrics of every group.
-        breaching: how many of the windows have to breach; all of them when left out.
-        missing: what a window without a point counts as.
-        tells: whether people hear of it; else it is a part of a CompositePlan.
+        expression: metric math; `{nodes}` is replaced by the sum over all groups.
+        breaching: number of windows that must breach; by default all.
+        missing: treatment of a window without data.
+        tells: whether people are notified; else it is part of a CompositePlan.
     """
 
     name: str
@@ -83,13 +80,13 @@ class AlarmPlan:
     metrics: tuple[MetricPlan, ...]
     expression: str | None = None
     breaching: int | None = None
-    # Nothing at all is reported while nothing runs, and that is no reason to wake anybody.
+    # Nothing is reported while nothing runs, which is no reason for an alarm.
     missing: Missing = Missing.QUIET
     tells: bool = True
 
     def queries(self, stack: str, groups: Sequence[str]) -> list[cloudwatch.MetricAlarmMetricQueryArgs]:
-        """The alarm's metrics, and the expression over them, for these Auto Scaling groups."""
-        found = [query for metric in self.metrics for query in self._of(metric, stack, groups)]
+        """The metrics and the expression over them for these Auto Scaling groups."""
+        found = [query for metric in self.metrics for query in self._metric_queries(metric, stack, groups)]
         if self.expression is None:
             return found
         each = [metric.id for metric in self.metrics if metric.source is Source.EVERY_GROUP]
@@ -99,7 +96,7 @@ class AlarmPlan:
         )
         return [*found, result]
 
-    def _of(
+    def _metric_queries(
         self, metric: MetricPlan, stack: str, groups: Sequence[str]
     ) -> Iterator[cloudwatch.MetricAlarmMetricQueryArgs]:
         if metric.source is Source.TRAINER:
@@ -128,7 +125,7 @@ class AlarmPlan:
 
 @dataclass(frozen=True)
 class CompositePlan:
-    """An alarm that rings while all alarms of the names `parts` do. `description` is what people get."""
+    """An alarm that rings while all alarms named in `parts` do. `description` is sent to people."""
 
     name: str
     description: str
@@ -136,14 +133,12 @@ class CompositePlan:
 
 
 def events_group(log_group: str) -> str:
-    """Where nodes say what is the matter with them, beside `log_group` (its name or its ARN), to which the job's lines
-    go: who prints an event of a node's there is not taken for one. `send_event` of aws/cloud.sh spells it the same.
-    """
+    """The nodes' events, apart from the job's lines, so that a job cannot forge them. Also spelled in aws/cloud.sh."""
     return f"{log_group}/events"
 
 
 def check_groups(groups: Sequence[str]) -> list[str]:
-    """The groups, as a list. InputError: there are more than an alarm can add up."""
+    """The groups as a list. InputError: more than an alarm can add up."""
     if len(groups) > MAX_GROUPS:
         raise InputError(
             "gangway:cluster.capacity",
@@ -158,9 +153,7 @@ def check_groups(groups: Sequence[str]) -> list[str]:
 def plan_alarms(
     log_group: str, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack on metrics, with the parts of `plan_no_steps` where a job tells of its
-    steps. InputError: see `check_steps_alarm`.
-    """
+    """Every metric alarm of a stack; with minutes also `plan_no_steps`'s parts. InputError: see `check_steps_alarm`."""
     of_steps = []
     if steps_alarm_minutes is not None:
         check_steps_alarm(steps_alarm_minutes)
@@ -180,9 +173,10 @@ def plan_alarms(
 
 
 def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
-    """Rings when nodes have been up for `minutes` without a statistics line. Two alarms in one: "no step" must hold
-    before the metric exists, when FILL has nothing to fill, so what is missing breaches; "nodes are up" must not
-    count so, or it would ring before there is a node.
+    """Rings when nodes have been up for `minutes` without a statistics line.
+
+    Two alarms in one: "no step" must breach on missing data, since FILL has nothing to fill before the metric exists;
+    "nodes are up" must not, or it would ring before there is a node.
     """
     return CompositePlan(
         "no-steps",
@@ -196,7 +190,7 @@ def plan_no_steps(log_group: str, minutes: int) -> CompositePlan:
 
 
 def _steps_absent(minutes: int) -> AlarmPlan:
-    """FILL makes a point of a window without lines: without it CloudWatch would go by the last window that had some."""
+    """FILL adds points for windows without lines: otherwise CloudWatch uses the last window with data."""
     return AlarmPlan(
         "steps-absent",
         f"A part of the alarm no-steps, which tells people: no statistics line of the trainer for {minutes} minutes. "
@@ -213,8 +207,8 @@ def _steps_absent(minutes: int) -> AlarmPlan:
 
 
 def _nodes_up(minutes: int) -> AlarmPlan:
-    """Each of three windows, half as long as asked, has seen a node in service: quiet for that long after the first
-    node comes up. A Maximum, for a node that is replaced again and again leaves gaps, which are to be looked over.
+    """A node was in service in each of three windows of half the time, so it is quiet that long after the first node.
+    Maximum, since a node that is replaced repeatedly leaves gaps.
     """
     return AlarmPlan(
         "nodes-up",
@@ -231,7 +225,7 @@ def _nodes_up(minutes: int) -> AlarmPlan:
 
 
 def _given_up(events: str) -> AlarmPlan:
-    """One node may be broken; when its successor gives up as well, the next will hardly do better."""
+    """One node may be broken; if its replacement fails too, the next one will hardly do better."""
     return AlarmPlan(
         "nodes-given-up",
         f"{GIVEN_UP_PER_HOUR} or more nodes gave themselves up within an hour. Each is replaced, and its successor "
@@ -278,7 +272,7 @@ def _ended_badly(events: str) -> AlarmPlan:
 
 
 def _record_at_risk(events: str) -> AlarmPlan:
-    """The head node tries again by itself for ever, so nobody would hear of it otherwise."""
+    """The head node retries forever, so nothing else would report it."""
     return AlarmPlan(
         "record-at-risk",
         "The head node is not ready, the run record could not be put where it outlives the cluster, or nobody could be "
@@ -323,8 +317,8 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing() -> AlarmPlan:
-    """All rungs together hold fewer nodes than the first wants. A Minimum and a third of the windows (longer than a
-    first start or a replacement): a Maximum would never see a node missing that is replaced again and again.
+    """All rungs together hold fewer nodes than wanted, by Minimum in a third of the windows (longer than a first start
+    or a replacement): Maximum would miss a node that is replaced repeatedly.
     """
     return AlarmPlan(
         "nodes-missing",

@@ -1,4 +1,4 @@
-"""Budget: a monthly limit on what carries the stack's tag, with alarms, and a Lambda function that can stop it."""
+"""Budget: a monthly limit on what has the stack's tag, with alarms, and a Lambda function that can stop the stack."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ MAX_ALARMS = 10
 
 
 def stop_code() -> str:
-    """The function's source, as it is read in `components/aws/stop_groups.py`."""
+    """The function's source, `components/aws/stop_groups.py`."""
     return Path(__file__).with_name("stop_groups.py").read_text("utf-8")
 
 
 def stop_policy(log_group_arn: str, stack: str) -> dict[str, Any]:
-    """What the function may do: find groups, empty those of its stack, and say so."""
+    """What the function may do: find groups, empty those of its stack, and log."""
     empty = ["autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"]
     find = "autoscaling:DescribeAutoScalingGroups"
     assert find in OPEN_RESOURCES, "an open resource needs its reason"
@@ -59,14 +59,14 @@ def declare_stop(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Declares the function, its role and log group, and has `topic` call it."""
+    """Declare the function, its role and log group, and subscribe it to `topic`."""
     label = f"{name}-stop"
     group = cloudwatch.LogGroup(label, retention_in_days=LOG_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
     trusted = pulumi.Output.json_dumps(trust("lambda.amazonaws.com"))
     role = iam.Role(label, assume_role_policy=trusted, tags=tags, opts=opts)
     policy = group.arn.apply(lambda arn: stop_policy(arn, stack))
     permissions = iam.RolePolicy(label, role=role.id, policy=pulumi.Output.json_dumps(policy), opts=opts)
-    # Called before its role may act, it would stop nothing.
+    # Without its permissions a call would stop nothing.
     function = _function(label, stack, role, group, tags, _after(permissions, opts))
     _call(label, topic, function, opts)
 
@@ -99,7 +99,7 @@ def _function(
 
 
 def _call(label: str, topic: sns.Topic, function: lambda_.Function, opts: pulumi.ResourceOptions) -> None:
-    """Has the topic call the function, which only this topic may."""
+    """Subscribe the function, which only this topic may call."""
     permission = lambda_.Permission(
         label,
         action="lambda:InvokeFunction",
@@ -123,10 +123,9 @@ class BudgetAlarm:
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget. `tag_key` and `tag_value` select what counts; `tag_value` is the stack. At `stop_at_percent`
-    the stack's Auto Scaling groups are set to zero. `kms_key_arn` is a key that budgets.amazonaws.com may use:
-    AWS's own key for SNS does not let it publish, so without one the topic is not encrypted (its messages name the
-    budget and the amounts).
+    """Inputs of Budget. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the stack's Auto
+    Scaling groups are set to zero. `kms_key_arn` is a key that budgets.amazonaws.com may use; AWS's own key for SNS
+    does not allow that, so without one the topic is unencrypted (its messages name the budget and the amounts).
     """
 
     monthly_usd: float
@@ -142,7 +141,7 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: list[float], stop_at_percent: float | None = None, place: str = "gangway:budget"
 ) -> list[BudgetAlarm]:
-    """ACTUAL at each percentage and the stop's, FORECASTED at the whole. InputError: more alarms than AWS takes."""
+    """ACTUAL at each percentage and the stop's, FORECASTED at 100 %. InputError: more alarms than AWS takes."""
     stop = {stop_at_percent} if stop_at_percent is not None else set()
     percents = sorted({*alert_percent, *stop})
     if len(percents) >= MAX_ALARMS:
@@ -172,7 +171,7 @@ class Budget(pulumi.ComponentResource):
         alarms = plan_budget_alarms(args["alert_percent"], stop_at_percent)
         topic = stop_topic = self._topic("budget")
         if stop_at_percent is not None:
-            # A topic of its own: what Budgets writes is prose, from which no function should read a percentage.
+            # A separate topic: messages of Budgets are prose without a reliable percentage.
             stop_topic = self._topic("stop")
             declare_stop(name, stop_topic, args["tag_value"], args.get("kms_key_arn"), args["tags"], self._child)
         budget = self._budget([(alarm, stop_topic if alarm.stops else topic) for alarm in alarms])
@@ -218,15 +217,13 @@ class Budget(pulumi.ComponentResource):
 
 
 class CostTagActivationArgs(TypedDict):
-    """Inputs of CostTagActivation. A key must have been seen on a bill, up to 24 h after the first tagged resource."""
+    """Inputs of CostTagActivation. A key must have been on a bill, up to 24 h after the first tagged resource."""
 
     tag_keys: list[str]
 
 
 class CostTagActivation(pulumi.ComponentResource):
-    """Makes tag keys count in budgets and cost reports of the whole account: only its payer may, and only later. Two
-    stacks of one account share the keys: let one of them own this.
-    """
+    """Activates tag keys for budgets of the whole account; only its payer may, and only one of its stacks should."""
 
     tag_keys: pulumi.Output[list[str]]
 
@@ -234,11 +231,11 @@ class CostTagActivation(pulumi.ComponentResource):
         super().__init__("gangway:aws:CostTagActivation", name, None, opts)
         activated = [
             costexplorer.CostAllocationTag(
-                # A colon would read as a part of a URN.
+                # A colon would read as part of a URN.
                 f"{name}-{key.replace(':', '-')}",
                 tag_key=key,
                 status="Active",
-                # The key serves other stacks too: destroying this one must not blind their budgets.
+                # Other stacks use the key too: destroying this one must not hide their costs.
                 opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
             )
             for key in args["tag_keys"]

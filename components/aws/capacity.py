@@ -1,4 +1,4 @@
-"""The capacity ladder as EC2 understands it, and what in it disagrees with the rest of the stack."""
+"""The capacity ladder on EC2, and its conflicts with the rest of the stack."""
 
 import math
 import re
@@ -49,25 +49,26 @@ OFFERED = ("capacity-block", "reservation", "spot", "on-demand")
 """The kinds of capacity that EC2 sells."""
 
 BLOCK_END_NOTICE = timedelta(minutes=30)
-"""EC2 begins to end a block's nodes so long before its end (EC2 user guide, "Capacity Blocks for ML")."""
+"""How long before a block's end EC2 starts to end its nodes (EC2 user guide, "Capacity Blocks for ML")."""
 BLOCK_STOP_LEAD = timedelta(minutes=10)
-"""How much earlier we empty the group: the hook's five minutes for a last checkpoint, and as much again to be late."""
+"""We empty the group this much earlier: the hook's five minutes for a last checkpoint, and as much again as slack."""
 
 BEHIND_BLOCK_DELAY = timedelta(hours=1)
-"""How long a rung leaves a block that begins to come up: large machines boot, and the fill alarm looks back as long."""
+"""How long lower rungs wait for a block that starts: large machines boot slowly, and the fill alarm looks back as long.
+"""
 
 _RESERVATION = re.compile(r"cr-[0-9a-f]{8,17}")
 _OFFERING = re.compile(r"cbo?-[0-9a-f]{8,17}")
 
 
 def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
+    """Parse a component's rung argument. Raises pydantic's ValidationError."""
     adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
     return adapter.validate_python(dict(rung))
 
 
 def check_ladder(rungs: Sequence[AnyRung], machine: MachineType, place: str = LADDER) -> None:
-    """Refuses (InputError) a kind EC2 does not sell, an id it never gives, or a machine type nobody knows."""
+    """Check the ladder. InputError: a kind that EC2 does not sell, a malformed id, or an unknown machine type."""
     check_kinds(rungs, OFFERED, "AWS", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -91,7 +92,7 @@ def _check_id(value: str, form: re.Pattern[str], place: str, prefix: str, where:
 
 
 def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = LADDER) -> tuple[MachineType, ...]:
-    """The machine types a rung may launch, the cluster's own first. Raises InputError for one nobody knows."""
+    """The machine types a rung may launch, the cluster's first. InputError: an unknown one."""
     known = {name: row for name, row in load().machines.items() if row.provider == "aws"}
     found = {machine.name: machine}
     for index, name in enumerate(getattr(rung, "machine_types", ())):
@@ -102,19 +103,19 @@ def rung_machines(rung: AnyRung | RungPlan, machine: MachineType, place: str = L
 
 
 def get_zones(rung: AnyRung | RungPlan) -> tuple[str, ...]:
-    """The zones a rung names; empty where it takes the cluster's own."""
+    """The zones a rung names; empty for the cluster's own."""
     zones: tuple[str, ...] = getattr(rung, "zones", ())
     zone: str | None = getattr(rung, "zone", None)
     return zones if zone is None else (zone,)
 
 
 def ladder_zones(rungs: Iterable[AnyRung], zone: str) -> tuple[str, ...]:
-    """Every zone the ladder needs a subnet in: the cluster's own first, then the rungs' in their order."""
+    """Every zone that needs a subnet: the cluster's first, then the rungs' in order."""
     return tuple(dict.fromkeys([zone, *(name for rung in rungs for name in get_zones(rung))]))
 
 
 def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
-    """The zone a ladder ties the cluster to, where its owner chose none: (zone, why). None where any zone will do."""
+    """The zone that the ladder implies if none is set, with the reason; None for any zone."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, CapacityBlock | Reservation) and rung.zone is not None:
             return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
@@ -122,7 +123,7 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 
 def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place: str = LADDER) -> None:
-    """Refuses a rung in a zone that is none of `zones`. Raises InputError with the zone's path."""
+    """Check that all rungs' zones are in `zones`. InputError with the zone's path."""
     for index, rung in enumerate(rungs):
         single = isinstance(rung, CapacityBlock | Reservation)
         for position, name in enumerate(get_zones(rung)):
@@ -133,13 +134,13 @@ def check_zones(rungs: Sequence[AnyRung | RungPlan], zones: Sequence[str], place
 
 
 def block_stop_time(ends_at: datetime, lead: timedelta = BLOCK_STOP_LEAD) -> datetime:
-    """When a block's group is set to zero, in UTC: `lead` before EC2 begins to end the nodes itself."""
+    """When a block's group is set to zero, in UTC: `lead` before EC2 starts to end the nodes."""
     return ends_at.astimezone(UTC) - BLOCK_END_NOTICE - lead
 
 
 def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
-    """When each rung may ask for nodes, in UTC; None for at any time. A block has to begin. A rung behind the first one
-    makes up for those above, so one of them has to have had its chance.
+    """When each rung may request nodes, in UTC, None for any time: a block once started, a lower rung after those
+    above.
     """
     times: list[datetime | None] = []
     for rung in rungs:
@@ -152,16 +153,9 @@ def opening_times(rungs: Sequence[RungPlan]) -> tuple[datetime | None, ...]:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's own machine type.
-        zone: the cluster's zone, where the file system is.
-        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
-        max_hours: the longest the job may run; None for a cluster with a queue.
-        now: the time of the check, with its zone.
+    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
+    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
+    `max_hours`: limit of the job; None for a cluster with a queue.
     """
 
     machine: MachineType
@@ -174,7 +168,7 @@ class LadderContext:
 
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
-    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
     found = list(_same_reservation(rungs))
     opens = opening_times(plan_ladder(tuple(rungs)))
     for index, rung in enumerate(rungs):
@@ -246,7 +240,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
 
 
 def _zone_unnamed(rung: CapacityBlock | Reservation, path: str, assumed: str) -> Finding:
-    """Subnet, file system and reserved machines have to be in one zone, and only the owner of these knows which."""
+    """Subnet, file system and reserved machines must be in one zone, which only the owner of the reservation knows."""
     bought = isinstance(rung, CapacityBlock) and rung.purchase
     return Finding(
         Severity.ERROR if bought else Severity.WARNING,
@@ -259,7 +253,7 @@ def _zone_unnamed(rung: CapacityBlock | Reservation, path: str, assumed: str) ->
 
 
 def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -> Iterable[Finding]:
-    """Who pays when the block has no nodes. `below` has each rung with the time from which it may be filled."""
+    """Which rung is billed if the block has no nodes. `below`: each rung with the time from which it may be filled."""
     unreserved = [(rung.kind, opens) for rung, opens in below if not plan_rung(rung).reserved]
     if not unreserved:
         return
@@ -276,7 +270,7 @@ def _behind_block(below: Sequence[tuple[AnyRung, datetime | None]], path: str) -
 
 
 def _machines(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding]:
-    """One job has one number of workers a node, one image and one fabric check: its machines must agree on them."""
+    """A job has one worker count per node, one image and one fabric check: its machine types must agree on them."""
     own = context.machine
     others = rung_machines(rung, own, path)[1:]
     for machine in others:

@@ -1,6 +1,6 @@
-"""EksCluster: a control plane that nobody outside reaches unless told, its add-ons, and two machines for its own pods.
+"""EksCluster: a control plane that is private by default, its add-ons, and two machines for system pods.
 
-What jobs run on is `components.aws.node_pool.EfaNodePool`, whose machines join by `components.aws.eks_nodes`.
+Jobs run on `components.aws.node_pool.EfaNodePool`, whose machines join by `components.aws.eks_nodes`.
 """
 
 import json
@@ -28,25 +28,24 @@ from components.kubernetes.spec import POOL_LABEL
 __all__ = ["LOG_KINDS", "EksCluster", "EksClusterArgs", "kubeconfig"]
 
 LOG_KINDS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-"""All that a control plane writes."""
+"""All logs of a control plane."""
 CNI_ACCOUNT = "aws-node"
 SYSTEM_DISK_GIB = 40
 _ADDONS_BEFORE_NODES: Mapping[str, str | None] = MappingProxyType(
     {
         "eks-pod-identity-agent": None,
         "kube-proxy": None,
-        # Without it a NetworkPolicy is an object that nothing enforces.
+        # Without it nothing enforces a NetworkPolicy.
         "vpc-cni": json.dumps({"enableNetworkPolicy": "true"}),
     }
 )
 
 
 class EksClusterArgs(TypedDict):
-    """Inputs of EksCluster. `subnet_ids` lie in at least two zones. `service_cidr` is for the addresses of services and
-    overlaps with none of the VPC's. `api_cidrs` are the ranges outside from which the API may be called; without any it
-    is reached from inside the VPC alone. `kms_key_arn` encrypts Kubernetes' secrets, logs and disks. `log_days` is how
-    long logs of the control plane are kept. The two `system_machine_type` machines (t3.large) run the queue, the
-    autoscaler and DNS.
+    """Inputs of EksCluster. `subnet_ids` are in at least two zones. `service_cidr` must not overlap the VPC's.
+    `api_cidrs` are external ranges that may call the API; by default only the VPC may. `kms_key_arn` encrypts
+    Kubernetes' secrets, logs and disks. `log_days` is the retention of the control plane's logs. Two
+    `system_machine_type` machines (t3.large) run the queue, the autoscaler and DNS.
     """
 
     stack: str
@@ -62,7 +61,7 @@ class EksClusterArgs(TypedDict):
 
 
 def kubeconfig(join: JoinSpec, region: str) -> str:
-    """For kubectl, Helm and Pulumi, which log in by AWS's command line tool and credentials; no secret is in it."""
+    """For kubectl, Helm and Pulumi, which log in with AWS's command line tool; it contains no secret."""
     cluster = {"server": join.endpoint, "certificate-authority-data": join.certificate_authority}
     words = ["--region", region, "eks", "get-token", "--cluster-name", join.cluster, "--output", "json"]
     login = {
@@ -84,9 +83,7 @@ def kubeconfig(join: JoinSpec, region: str) -> str:
 
 
 class EksCluster(pulumi.ComponentResource):
-    """A cluster of Kubernetes without machines for jobs. `kubeconfig` waits until pods can run; what its own pods need
-    stands as long as something that has taken it.
-    """
+    """A cluster without machines for jobs. `kubeconfig` waits for the system pods' needs."""
 
     name: pulumi.Output[str]
     endpoint: pulumi.Output[str]
@@ -101,7 +98,7 @@ class EksCluster(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         cluster = self._cluster()
         role, role_arn = machine_role(name, args["tags"], self._child)
-        # Machines of a managed group are let in by EKS itself; those of an Auto Scaling group by this.
+        # EKS admits machines of managed groups by itself; those of an Auto Scaling group need this.
         entry = eks.AccessEntry(
             name,
             cluster_name=cluster.name,
@@ -120,7 +117,7 @@ class EksCluster(pulumi.ComponentResource):
         self.instance_profile_arn = after(
             machine_profile(name, role, role_arn, args["tags"], self._child), entry, *addons
         )
-        self.kubeconfig = after(self._kubeconfig(), system, *ready)
+        self.kubeconfig = after(self.join().apply(lambda join: kubeconfig(join, args["region"])), system, *ready)
         self.register_outputs(
             {
                 "name": self.name,
@@ -133,16 +130,13 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def join(self) -> pulumi.Output[JoinSpec]:
-        """What a machine of its own needs."""
+        """What a machine needs to join."""
         known = pulumi.Output.all(self.name, self.endpoint, self.certificate_authority)
         return known.apply(lambda found: JoinSpec(found[0], found[1], found[2], self._args["service_cidr"]))
 
-    def _kubeconfig(self) -> pulumi.Output[str]:
-        return self.join().apply(lambda join: kubeconfig(join, self._args["region"]))
-
     def _cluster(self) -> eks.Cluster:
         args, key = self._args, self._args.get("kms_key_arn")
-        # EKS would make one itself, which keeps everything for ever.
+        # EKS would create one without expiry.
         logs = cloudwatch.LogGroup(
             f"{self._name}-control-plane",
             name=f"/aws/eks/{self._name}/cluster",
@@ -161,14 +155,14 @@ class EksCluster(pulumi.ComponentResource):
             role_arn=cluster_role(self._name, args["tags"], self._child),
             vpc_config=self._vpc_config(),
             kubernetes_network_config=eks.ClusterKubernetesNetworkConfigArgs(service_ipv4_cidr=args["service_cidr"]),
-            # Access entries, which IAM and CloudTrail know of, and no map that one typing error locks everybody out by.
+            # Access entries, which IAM and CloudTrail see, instead of a map in which one typo locks everybody out.
             access_config=eks.ClusterAccessConfigArgs(
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=True
             ),
             encryption_config=encrypted,
             enabled_cluster_log_types=list(LOG_KINDS),
             bootstrap_self_managed_addons=False,
-            # Is upgraded at the end of standard support instead of costing six times as much.
+            # Upgrade at the end of standard support instead of paying six times as much.
             upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
             tags=args["tags"],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
@@ -184,7 +178,7 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _addon(self, cluster: eks.Cluster, addon: str, values: str | None) -> eks.Addon:
-        """Of the version that EKS has for the cluster's."""
+        """The add-on in EKS's version for the cluster."""
         identities = None
         if addon == "vpc-cni":
             account = (SYSTEM, CNI_ACCOUNT)
@@ -214,7 +208,7 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _autoscaler(self, cluster: eks.Cluster) -> eks.PodIdentityAssociation:
-        """The right to set the sizes of the stack's groups, to the autoscaler's pods alone."""
+        """Let only the autoscaler's pods resize the stack's groups."""
         stack, tags = self._args["stack"], self._args["tags"]
         policy = cluster.arn.apply(lambda arn: autoscaler_policy(stack, arn))
         account = (SYSTEM, AUTOSCALER_ACCOUNT)
@@ -246,7 +240,7 @@ class EksCluster(pulumi.ComponentResource):
             update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
             labels={POOL_LABEL: "system"},
             tags=self._args["tags"],
-            # A node without the network's add-on is never ready.
+            # A node without the network add-on is never ready.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(addons)),
         )
 
@@ -266,6 +260,6 @@ class EksCluster(pulumi.ComponentResource):
                 for kind in ("instance", "volume", "network-interface")
             ],
             tags=tags,
-            # Other tags make a new version of the template, for which EKS would replace the group's nodes.
+            # Other tags create a template version, for which EKS would replace the group's nodes.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tags", "tagSpecifications"]),
         )

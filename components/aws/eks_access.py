@@ -1,4 +1,4 @@
-"""Who may do what in an EKS cluster: roles of the control plane, of machines, and of the pods that call AWS."""
+"""Permissions in an EKS cluster: roles of the control plane, of machines, and of the pods that call AWS."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = [
 
 CLUSTER_POLICY = "AmazonEKSClusterPolicy"
 MACHINE_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy")
-"""What a machine has to have (EKS user guide, "Amazon EKS node IAM role"), which its pods cannot reach."""
+"""Policies of a machine (EKS user guide, "Amazon EKS node IAM role"), out of its pods' reach."""
 CNI_POLICY = "AmazonEKS_CNI_Policy"
 _READ_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",
@@ -33,12 +33,12 @@ _READ_ACTIONS = (
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:GetInstanceTypesFromInstanceRequirements",
 )
-"""What the autoscaler looks at: none has a narrower resource, and all only read."""
+"""The autoscaler's read actions: none supports a narrower resource."""
 _SIZE_ACTIONS = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
 
 
 def pod_trust(cluster_arn: str, account: tuple[str, str]) -> dict[str, Any]:
-    """Lets EKS Pod Identity take a role for the pods of one service account (namespace, name) of one cluster.
+    """Let EKS Pod Identity assume a role for the pods of one service account (namespace, name) of one cluster.
 
     Without the conditions an association in any cluster of the AWS account could name the role.
     """
@@ -54,7 +54,7 @@ def pod_trust(cluster_arn: str, account: tuple[str, str]) -> dict[str, Any]:
 
 
 def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
-    """Looks at groups, and sets the sizes of those that carry the stack's tag. `beside`: an ARN of the partition."""
+    """Read groups, and resize those with the stack's tag. `beside`: an ARN of the partition."""
     return document(
         [
             allow("LookAtGroups", list(_READ_ACTIONS), "*"),
@@ -64,12 +64,12 @@ def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
 
 
 def cluster_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """The control plane's: ARN, which waits for the permissions."""
+    """ARN of the control plane's role, which waits for the permissions."""
     return _role(f"{name}-control-plane", trust("eks.amazonaws.com"), (CLUSTER_POLICY,), tags, opts)[1]
 
 
 def machine_role(name: str, tags: dict[str, str], opts: pulumi.ResourceOptions) -> tuple[iam.Role, pulumi.Output[str]]:
-    """Of system nodes and workers: the role, and its ARN, which waits for the permissions."""
+    """Role of system nodes and workers, and its ARN, which waits for the permissions."""
     role, arn = _role(f"{name}-machine", trust("ec2.amazonaws.com"), MACHINE_POLICIES, tags, opts)
     session = iam.RolePolicy(
         f"{name}-machine",
@@ -96,9 +96,7 @@ def pod_role(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[str]:
-    """The ARN of a role for the pods of a service account, available once the role has its permissions. `policy`: a
-    document, or the name of an AWS managed policy.
-    """
+    """ARN of a pod role, which waits for its permissions. `policy`: a document, or an AWS managed policy's name."""
     trusted = cluster_arn.apply(lambda arn: pod_trust(arn, account))
     role, arn = _role(name, trusted, (policy,) if isinstance(policy, str) else (), tags, opts)
     if isinstance(policy, str):

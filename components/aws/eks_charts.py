@@ -1,4 +1,4 @@
-"""What EKS needs beside the charts of every cluster: EFA's plugin, spot notices, FSx for Lustre; pure."""
+"""EKS's additional charts: EFA's plugin, spot notices, FSx for Lustre; pure."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def cluster_charts(
     idle_minutes: int,
     lustre: bool,
 ) -> list[Chart]:
-    """All that a cluster of EKS runs for its jobs. `groups`: as `charts.cluster_autoscaler` has them."""
+    """All charts of an EKS cluster for jobs. `groups`: as in `charts.cluster_autoscaler`."""
     found = {"autoDiscovery": {"clusterName": cluster}, "cloudProvider": "aws", "awsRegion": region}
     devices = spec.node.devices
     return [
@@ -37,30 +37,28 @@ def cluster_charts(
 
 
 def lustre_volume(dns_name: pulumi.Input[str], mount_name: pulumi.Input[str]) -> RunVolume:
-    """A file system of FSx for Lustre as the source of a volume."""
+    """The source of a volume on FSx for Lustre."""
     attributes = {"dnsname": dns_name, "mountname": mount_name}
     # `flock`, which checkpoints' locks need.
     return {"csi": {"driver": "fsx.csi.aws.com", "volumeAttributes": attributes}, "mountOptions": ["flock"]}
 
 
 def _efa_plugin() -> Chart:
-    """Tells the kubelet of EFA's interfaces."""
+    """Report EFA interfaces to the kubelet."""
     values = {"nodeSelector": {f"{EFA}.present": "true"}, "tolerations": tolerations()}
     repository = "https://aws.github.io/eks-charts"
     return Chart("aws-efa-k8s-device-plugin", "aws-efa-k8s-device-plugin", "v0.5.30", repository, SYSTEM, values)
 
 
 def _termination_handler() -> Chart:
-    """On each node, asks the machine itself for notices: of spot, of maintenance, of its group. The node is drained
-    then, which tells its pods by SIGTERM, as long before as the notice comes.
-    """
+    """Drain a node when its metadata announces an interruption or maintenance; its pods get SIGTERM."""
     values = {
         "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],
         "enableSpotInterruptionDraining": True,
         "enableScheduledEventDraining": True,
         "enableASGLifecycleDraining": True,
-        # Nodes that may well go on for hours are not drained for what AWS thinks of their future.
+        # A rebalance recommendation does not end a node: it may run for hours.
         "enableRebalanceMonitoring": False,
         "enableRebalanceDraining": False,
     }
@@ -69,9 +67,9 @@ def _termination_handler() -> Chart:
 
 
 def _lustre_driver(region: str) -> Chart:
-    """Mounts file systems that stand; it makes none, and has no right to."""
+    """Mount existing file systems; it cannot create any."""
     values = {
-        # `File`: the root of a volume is given to the group of the first pod, so that pods without rights can write.
+        # `File`: a volume's root gets the group of the first pod, so that unprivileged pods can write.
         "csidriver": {"fsGroupPolicy": "File"},
         "controller": {"region": region, "replicaCount": 1},
         "node": {"region": region},

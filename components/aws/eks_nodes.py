@@ -1,4 +1,4 @@
-"""Worker nodes of an EKS cluster: how a machine joins, and what an autoscaler reads of a group without nodes; pure."""
+"""Worker nodes of an EKS cluster: joining, and what an autoscaler reads from an empty group; pure."""
 
 import json
 from base64 import b64encode
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 VERSIONS = ("1.35", "1.36")
-"""Of Kubernetes, in EKS's standard support into 2027: an older one costs six times as much an hour."""
+"""Kubernetes versions in EKS's standard support into 2027: an older one costs six times as much an hour."""
 SYSTEM_MACHINE, SYSTEM_NODES = "t3.large", 2
-"""What the cluster's own pods run on; one more while they are replaced."""
-# Of Amazon Linux 2023, which EKS's images are made of.
+"""Machines of system pods; one more while they are replaced."""
+# Of Amazon Linux 2023, the base of EKS's images.
 ROOT_DEVICE = "/dev/xvda"
-# "Services" of Kubernetes: EKS user guide, "ServiceIpv4Cidr"; the second where the VPC has addresses of the first.
+# EKS user guide, "ServiceIpv4Cidr"; the second if the VPC overlaps the first.
 _SERVICE_CIDRS = ("172.20.0.0/16", "10.100.0.0/16")
-# EC2 user guide, "Prerequisites for Amazon EC2 topology": types by their number of layers, as of November 2026.
+# EC2 user guide, "Prerequisites for Amazon EC2 topology": types by number of layers, November 2026.
 _LAYERS: Mapping[str, int] = MappingProxyType(
     {
         "p3dn.24xlarge": 3,
@@ -67,7 +67,7 @@ _BOUNDARY = "==gangway=="
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """What a machine has to know of its cluster."""
+    """What a machine must know to join its cluster."""
 
     cluster: str
     endpoint: str
@@ -76,38 +76,38 @@ class JoinSpec:
 
 
 def check_version(version: str, place: str) -> None:
-    """InputError: a version of Kubernetes that EKS has not in standard support."""
+    """Check the Kubernetes version. InputError: not in EKS's standard support."""
     if version not in VERSIONS:
         raise InputError.not_among(place, "not a version that EKS has in standard support", version, VERSIONS)
 
 
 def service_cidr(vpc_cidr: str) -> str:
-    """Addresses of the cluster's services, none of them the VPC's."""
+    """Addresses of the cluster's services, outside the VPC's range."""
     vpc = ip_network(vpc_cidr)
     return next(each for each in _SERVICE_CIDRS if not IPv4Network(each).overlaps(IPv4Network(vpc)))
 
 
 def image_parameter(version: str, machine: MachineType) -> str:
-    """Of the newest image for such machines (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
+    """SSM parameter of the newest image (EKS user guide, "Retrieve recommended Amazon Linux AMI IDs")."""
     kind = "nvidia" if machine.backend == "nccl" else "standard"
     family = f"amazon-linux-2023/{machine.architecture}/{kind}"
     return f"/aws/service/eks/optimized-ami/{version}/{family}/recommended/image_id"
 
 
 def node_of(machine: MachineType, root_volume_gib: int) -> Node:
-    """What jobs may have of one node. Where it has disks of its own, what pods write is on those."""
+    """A node's resources for jobs. Pods write to local disks if there are any."""
     gpus = {GPU: machine.num_accelerators.value} if machine.backend == "nccl" else {}
     efa = {EFA: count_efa(machine)} if count_efa(machine) else {}
     disk_gib = machine.instance_store_gib.value or root_volume_gib
-    left = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
-    return Node(left.cpus, left.memory_gib, {**gpus, **efa}, left.disk_gib)
+    allocatable = eks_allocatable(machine.vcpus.value, machine.memory_gib.value, disk_gib)
+    return Node(allocatable.cpus, allocatable.memory_gib, {**gpus, **efa}, allocatable.disk_gib)
 
 
 def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
-    """Of a node; `rung` is the last part of its group's name, such as 0-spot."""
+    """Labels of a node; `rung` is the last part of its group's name, such as 0-spot."""
     labels = {**JOBS, RUNG_LABEL: rung}
     if machine.backend == "nccl":
-        # The second is how the autoscaler knows that a node's GPUs are still to come.
+        # By the second label the autoscaler knows that a node's GPUs are still starting.
         labels |= {f"{GPU}.present": "true", "k8s.amazonaws.com/accelerator": machine.accelerator}
     if count_efa(machine):
         labels[f"{EFA}.present"] = "true"
@@ -115,27 +115,27 @@ def node_labels(machine: MachineType, rung: str) -> dict[str, str]:
 
 
 def network_levels(machine: MachineType) -> tuple[str, ...]:
-    """Labels that EKS gives such nodes ("Place distributed AI/ML workloads with network topology labels"), from the
-    widest part of the network to the node itself; none of types whose place EC2 does not tell.
+    """Topology labels of EKS nodes ("Place distributed AI/ML workloads with network topology labels"), widest first;
+    empty for types whose topology EC2 does not report.
     """
     layers = _LAYERS.get(machine.name, _LAYERED_FAMILIES.get(machine.name.partition(".")[0], 0))
     return (*(f"{_LAYER_LABEL}{number}" for number in range(1, layers + 1)), HOST) if layers else ()
 
 
 def get_flavor(machine: MachineType, *, standing: bool) -> Flavor:
-    """All rungs are one flavor: Kueue knows quotas and nothing of what EC2 has, so that a job which it gave to a rung
-    without capacity would wait there for ever. The autoscaler goes down the ladder. `standing`: all are always up.
+    """One flavor for all rungs: Kueue does not know EC2's capacity, so a job assigned to an empty rung would wait
+    forever. The autoscaler walks the ladder. `standing`: all nodes are always up.
     """
     return Flavor(machine.name.replace(".", "-"), dict(JOBS), network_levels(machine) if standing else ())
 
 
 def group_pattern(pool: str, position: int, rung: RungPlan) -> str:
-    """Of the group's name, which has some letters of Pulumi's behind."""
+    """Pattern of the group's name, which Pulumi extends by random letters."""
     return f"^{pool}-{position}-{rung.kind}-[0-9a-f]+$"
 
 
 def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: int) -> dict[str, str]:
-    """By which the autoscaler finds a group, and knows what a node of it will be while there is none."""
+    """Tags by which the autoscaler finds a group, and knows the nodes of an empty one."""
     template, node = f"{_SCALER}/node-template", node_of(machine, root_volume_gib)
     return {
         f"{_SCALER}/enabled": "true",
@@ -148,15 +148,13 @@ def group_tags(cluster: str, machine: MachineType, rung: str, root_volume_gib: i
 
 
 def _limits(memory_gib: float) -> list[dict[str, str | int]]:
-    """Of every container's processes, as OCI's runtime specification has them. All that matter: the list replaces the
-    image's own. A size, for of "unlimited", 2^64 - 1, a reader that takes numbers for floats makes one too large.
-    """
+    """OCI process limits; they replace the image's. "unlimited", 2^64 - 1, overflows in readers that use floats."""
     most = {"RLIMIT_MEMLOCK": int(memory_gib) * 2**30, "RLIMIT_NOFILE": OPEN_FILES}
     return [{"type": name, "soft": value, "hard": value} for name, value in most.items()]
 
 
 def join_script(join: JoinSpec, labels: Mapping[str, str], memory_gib: float) -> str:
-    """User data, base64: what nodeadm reads at boot (Amazon EKS AMI, "NodeConfig"). `memory_gib`: of the machine."""
+    """User data, base64, for nodeadm (Amazon EKS AMI, "NodeConfig"). `memory_gib`: of the machine."""
     written = ",".join(f"{key}={value}" for key, value in labels.items())
     config = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -168,9 +166,9 @@ def join_script(join: JoinSpec, labels: Mapping[str, str], memory_gib: float) ->
                 "certificateAuthority": join.certificate_authority,
                 "cidr": join.service_cidr,
             },
-            # Else containers have those of containerd, by which a pod without rights could lock 8 MiB for EFA.
+            # By containerd's defaults an unprivileged pod could lock only 8 MiB for EFA.
             "containerd": {"baseRuntimeSpec": {"process": {"rlimits": _limits(memory_gib)}}},
-            # Of the local NVMe disks one, for images and for what pods write into /tmp.
+            # One volume of the local NVMe disks, for images and pods' temporary files.
             "instance": {"localStorage": {"strategy": "RAID0"}},
             "kubelet": {"flags": [f"--node-labels={written}", f"--register-with-taints={JOBS_ONLY}=true:NoSchedule"]},
         },

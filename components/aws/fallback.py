@@ -1,12 +1,12 @@
-"""The ladder's order, kept by CloudWatch: alarms and step policies that fill a rung with what the rungs above it lack.
+"""Keeps the ladder's order with CloudWatch alarms and step policies that fill a rung with what those above it lack.
 
-No code of ours runs in the account, and a fallback rung only makes up for the job's minimum. A node counts once its
-group has it in service. A rung is filled when nodes were missing in FILL_MINUTES of the last FILL_WITHIN_MINUTES (a
-large machine takes ten minutes and more to come up, while a rung whose nodes come and go is to be made up for), and
-emptied after EMPTY_MINUTES in a row without a missing node, longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the
-two never pull at once. Behind a capacity block that has not begun the alarm pulls in vain: the group is closed
-(`components.aws.node_pool`). GroupPendingInstances would tell a node that comes up from one without capacity, but would
-take two of an expression's ten metrics for each group: a ladder would end at its sixth rung.
+No code of ours runs in the account, and a fallback rung only covers the job's minimum. A node counts once it is in
+service. A rung is filled when nodes were missing in FILL_MINUTES of the last FILL_WITHIN_MINUTES (a large machine takes
+ten minutes or more to boot, and a rung with frequent interruptions needs a fallback), and emptied after EMPTY_MINUTES
+in a row without a missing node, longer than FILL_WITHIN_MINUTES - FILL_MINUTES, so that the two never act at once.
+Behind a capacity block that has not started the alarm has no effect: the group is closed (`components.aws.node_pool`).
+GroupPendingInstances would distinguish booting nodes from missing capacity, but takes two of an expression's ten
+metrics per group, which would limit a ladder to six rungs.
 """
 
 from collections.abc import Sequence
@@ -25,23 +25,14 @@ MAX_STEPS = 20
 
 
 def plan_fill_steps(num_nodes: int) -> list[tuple[int, int]]:
-    """Steps that fill a rung: (nodes missing above it beyond the first, size to set). A step for each missing node;
-    where AWS's 20 do not suffice, each step covers several and sets the largest of them.
-    """
+    """Steps (nodes missing above, beyond the first; size to set). Beyond AWS's 20 steps each covers several."""
     stride = -(-num_nodes // MAX_STEPS)
     return [(beyond, min(beyond + stride, num_nodes)) for beyond in range(0, num_nodes, stride)]
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """Declares alarms and policies of one pool.
-
-    Attributes:
-        pool: name of the pool, which begins every resource's.
-        num_nodes_min: the number of nodes that the ladder keeps up.
-        tags: for what can carry them.
-        opts: of every resource.
-    """
+    """Declares the alarms and policies of one pool. `pool` is the prefix of resource names."""
 
     pool: str
     num_nodes_min: int
@@ -49,7 +40,7 @@ class Fallback:
     opts: pulumi.ResourceOptions
 
     def fill_behind(self, suffix: str, group: autoscaling.Group, above: Sequence[autoscaling.Group]) -> None:
-        """Fills `group` with exactly the nodes that the rungs above it lack, and empties it when they lack none."""
+        """Fill `group` with exactly the nodes that the rungs above it lack."""
         steps = plan_fill_steps(self.num_nodes_min)
         ends = [*(str(beyond) for beyond, _ in steps[1:]), None]
         fill = [(size, str(beyond), end) for (beyond, size), end in zip(steps, ends, strict=True)]
@@ -62,7 +53,7 @@ class Fallback:
     def _policy(
         self, suffix: str, group: autoscaling.Group, steps: Sequence[tuple[int, str | None, str | None]]
     ) -> autoscaling.Policy:
-        """Sets the group to the size whose bounds hold the alarm's breach: (size, from, below), from its threshold."""
+        """Set the group to the size for the alarm's breach: (size, from, below), relative to its threshold."""
         return autoscaling.Policy(
             f"{self.pool}-{suffix}",
             autoscaling_group_name=group.name,
@@ -87,8 +78,8 @@ class Fallback:
         minutes: int,
         within_minutes: int,
     ) -> None:
-        """An alarm on (minimum - nodes in service above), which is how many nodes are missing. No FILL: groups publish
-        their metrics late, and a filled newest minute would look as if all nodes were gone.
+        """An alarm on (minimum - nodes in service above), the number of missing nodes. No FILL: metrics arrive late,
+        and a filled newest minute would look as if all nodes were gone.
         """
         in_service = " - ".join(f"m{index}" for index in range(len(above)))
         missing = cloudwatch.MetricAlarmMetricQueryArgs(
@@ -104,14 +95,14 @@ class Fallback:
             threshold=1,
             evaluation_periods=within_minutes,
             datapoints_to_alarm=minutes,
-            metric_queries=[*(_running(index, group) for index, group in enumerate(above)), missing],
+            metric_queries=[*(_nodes_query(index, group) for index, group in enumerate(above)), missing],
             alarm_actions=[policy.arn],
             tags=self.tags,
             opts=self.opts,
         )
 
 
-def _running(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarmMetricQueryArgs:
+def _nodes_query(index: int, group: autoscaling.Group) -> cloudwatch.MetricAlarmMetricQueryArgs:
     """Nodes in service in one group, as `m0`, `m1`, ..."""
     return cloudwatch.MetricAlarmMetricQueryArgs(
         id=f"m{index}",

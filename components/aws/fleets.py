@@ -1,6 +1,7 @@
-"""Ec2Fleet and SpotFleet, for those who want a fleet instead of Auto Scaling groups (a stack uses EfaNodePool): one
-number of nodes over templates, machine types and zones, without a ladder. Templates must name no market of their
-own; `launch` makes such. Neither waits for its nodes: capacity may take hours to come.
+"""Ec2Fleet and SpotFleet, alternatives to Auto Scaling groups (a stack uses EfaNodePool) without a ladder.
+
+One node count over templates, machine types and zones. Templates must not name a market; `launch` creates such. Neither
+waits for its nodes: capacity may take hours.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,10 +28,10 @@ MARKETS = {"spot": "capacity that may be taken back", "on-demand": "capacity at 
 
 
 class FleetTemplateArgs(TypedDict):
-    """A launch template and the machine types it fits: those with one layout of network interfaces. The template has to
-    name its AMI by id: EC2 resolves an SSM reference only for fleets of type instant, and neither of ours is one
-    (CreateFleet, `ImageId`). `image_id` is the template's own, said again so that a reference is refused in the plan
-    instead of by EC2; `pulumi_aws.ssm.get_parameter_output` gives the id that a parameter holds.
+    """A launch template and its machine types, all with one layout of network interfaces. It must name its AMI by id:
+    EC2 resolves an SSM reference only for fleets of type instant (CreateFleet, `ImageId`). `image_id` repeats the
+    template's, so that the plan can refuse a reference; `pulumi_aws.ssm.get_parameter_output` returns the id in a
+    parameter.
     """
 
     image_id: NotRequired[str]
@@ -41,8 +42,8 @@ class FleetTemplateArgs(TypedDict):
 
 class Ec2FleetArgs(TypedDict):
     """Inputs of Ec2Fleet. `market` is spot or on-demand; `allocation` capacity-optimized (default) or lowest-price, for
-    spot. `subnet_ids` has a subnet for each zone, `zones` those to use (all when left out). `max_usd_per_hour` caps the
-    price of a spot node.
+    spot. `subnet_ids` has a subnet per zone, `zones` those to use (default all). `max_usd_per_hour` caps the price of a
+    spot node.
     """
 
     num_nodes: int
@@ -56,7 +57,7 @@ class Ec2FleetArgs(TypedDict):
 
 
 class SpotFleetArgs(TypedDict):
-    """Inputs of SpotFleet: as of Ec2Fleet, and `allocation` may be price-capacity-optimized, which is its default."""
+    """Inputs of SpotFleet: as of Ec2Fleet; `allocation` defaults to price-capacity-optimized."""
 
     num_nodes: int
     templates: list[FleetTemplateArgs]
@@ -70,7 +71,7 @@ class SpotFleetArgs(TypedDict):
 
 @dataclass(frozen=True)
 class Pool:
-    """One machine type in one zone's subnet: what a fleet chooses among."""
+    """One machine type in one zone's subnet: a fleet's unit of choice."""
 
     machine_type: str
     subnet_id: pulumi.Input[str]
@@ -107,17 +108,16 @@ def _one_of(word: str, allowed: Mapping[str, object], place: str, problem: str) 
 
 
 def _allocation(args: Ec2FleetArgs | SpotFleetArgs, spellings: dict[str, str]) -> str:
-    """The strategy as the provider spells it; the first of `spellings` where none is asked for."""
+    """The strategy as the provider spells it; by default the first of `spellings`."""
     word = args.get("allocation", next(iter(spellings)))
     _one_of(word, spellings, "allocation", "no such allocation for this kind of fleet")
     return spellings[word]
 
 
 class Ec2Fleet(pulumi.ComponentResource):
-    """An EC2 Fleet that maintains a number of nodes on one market over several templates and zones. Always of type
-    `maintain`. `instant` is a single request that nothing repeats, its deletion is known to time out
-    (hashicorp/terraform-provider-aws#48836), and the options single_* and min_target_capacity exist for it alone, so
-    none of them is used here.
+    """An EC2 Fleet that maintains a number of nodes on one market over several templates and zones. Not of type
+    `instant`, a single request whose deletion is known to time out (hashicorp/terraform-provider-aws#48836); the
+    options single_* and min_target_capacity apply only to that.
     """
 
     fleet_id: pulumi.Output[str]
@@ -141,11 +141,11 @@ class Ec2Fleet(pulumi.ComponentResource):
             # A destroyed fleet must not leave GPU nodes running.
             terminate_instances=True,
             excess_capacity_termination_policy="termination",
-            # A node that EC2's checks find unwell may still be writing its checkpoint; the trainer decides.
+            # A node that fails EC2's checks may still be writing its checkpoint; the trainer decides.
             replace_unhealthy_instances=False,
             tags=args["tags"],
-            # EC2 answers 0 for what the provider defaults to 1 wherever the strategy is not lowest-price, and would
-            # replace the fleet for it (the same issue as above).
+            # EC2 answers 0 for what the provider defaults to 1 unless the strategy is lowest-price, and would replace
+            # the fleet for it (the same issue as above).
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spotOptions.instancePoolsToUseCount"]),
         )
         self.fleet_id = fleet.id
@@ -153,7 +153,7 @@ class Ec2Fleet(pulumi.ComponentResource):
 
 
 def _is_spot(args: Ec2FleetArgs) -> bool:
-    """Whether the fleet is on the spot market. Raises InputError for another market, and for a setting it ignores."""
+    """Whether the fleet is on the spot market. InputError: another market, or an ignored setting."""
     _one_of(args["market"], MARKETS, "market", "a fleet has one of two markets")
     spot = args["market"] == "spot"
     for setting in ("allocation", "max_usd_per_hour"):
@@ -181,7 +181,7 @@ def _fleet_configs(args: Ec2FleetArgs) -> Iterator[ec2.FleetLaunchTemplateConfig
 
 
 class SpotFleet(pulumi.ComponentResource):
-    """A Spot Fleet that holds a number of spot nodes over several templates and zones, cheap deep pools first."""
+    """A Spot Fleet that keeps a number of spot nodes over several templates and zones, cheap deep pools first."""
 
     fleet_id: pulumi.Output[str]
 

@@ -1,4 +1,4 @@
-"""Who may do what in AWS, and with which keys data is encrypted: roles with the least permissions, KMS keys."""
+"""AWS permissions and encryption: least-privilege roles and KMS keys."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 
-# Destroying the stack leaves this time to notice that something encrypted is still wanted; KMS allows 7 to 30.
+# Time to notice that encrypted data is still needed after a destroy; KMS allows 7 to 30.
 DELETION_DAYS = 30
 FSX_LINK_ROLES = "aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"
-# The service-linked roles that launch nodes: of Auto Scaling groups, and of the fleets and the spot requests they make.
+# The service-linked roles that launch nodes: of Auto Scaling groups, fleets and spot requests.
 LAUNCH_ROLES = (
     "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
     "ec2fleet.amazonaws.com/AWSServiceRoleForEC2Fleet",
@@ -50,7 +50,7 @@ LAUNCH_ROLES = (
     "spotfleet.amazonaws.com/AWSServiceRoleForEC2SpotFleet",
 )
 PARTITIONS: Mapping[str, str] = MappingProxyType({"us-gov-": "aws-us-gov", "cn-": "aws-cn"})
-"""How the names of regions begin that are not in the partition `aws`."""
+"""Prefixes of regions that are not in the partition `aws`."""
 PUBLISH = ["kms:Decrypt", "kms:GenerateDataKey"]
 ENCRYPT = [
     *PUBLISH,
@@ -70,21 +70,22 @@ class EncryptionKeyArgs(TypedDict):
 
 
 def key_policy(account: str, region: str) -> dict[str, Any]:
-    """The account's own IAM policies decide, and some services may use the key for it. Resource `*` is the key itself.
+    """The account's IAM policies decide, and some services may use the key for it. Resource `*` is the key itself.
+
     Volumes: EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with encrypted volumes".
     """
     partition, here = partition_in(region), {"StringEquals": {"aws:SourceAccount": account}}
     log_groups = {
         "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:{partition}:logs:{region}:{account}:log-group:*"}
     }
-    # FSx makes a role for each link to S3; a principal takes no wildcard, a condition does.
+    # FSx creates a role per link to S3; a principal takes no wildcard, a condition does.
     links = {
         "StringEquals": {"kms:CallerAccount": account, "kms:ViaService": f"s3.{region}.amazonaws.com"},
         "ArnLike": {"aws:PrincipalArn": f"arn:{partition}:iam::{account}:role/{FSX_LINK_ROLES}"},
     }
-    # The roles that launch nodes stand in a condition: KMS refuses a principal that does not exist, and in a fresh
-    # account Auto Scaling's role comes only with the first group. The account as the principal would not do: it leaves
-    # the decision to IAM policies, and those of a service-linked role are AWS's own and say nothing of our keys.
+    # The roles that launch nodes are in a condition: KMS refuses a principal that does not exist, and in a new account
+    # Auto Scaling's role is created with the first group. The account as principal would not do: it delegates to IAM
+    # policies, and AWS's own policies of service-linked roles do not name our keys.
     launching = {
         "StringEquals": {"kms:CallerAccount": account},
         "ArnEquals": {
@@ -142,20 +143,20 @@ class EncryptionKey(pulumi.ComponentResource):
             opts=child,
         )
         alias = kms.Alias(f"{name}-data", name=key_alias(name), target_key_id=key.id, opts=child)
-        # A resource of its own, because the policy needs the account's number, which the key's ARN tells.
+        # A separate resource, since the policy needs the account number from the key's ARN.
         policy = kms.KeyPolicy(
             f"{name}-data",
             key_id=key.id,
             policy=pulumi.Output.json_dumps(key.arn.apply(lambda arn: key_policy(get_account(arn), args["region"]))),
             opts=child,
         )
-        # Resources that use this ARN wait until the services may use the key, and are deleted before it.
+        # Consumers wait until the services may use the key, and are deleted before it.
         self.key_arn = after(key.arn, policy, alias)
         self.register_outputs({"key_arn": self.key_arn})
 
 
 def get_account(arn: str) -> str:
-    """The account number in `arn`. A plan has only references in place of ARNs: then a reference to their account.
+    """The account number in `arn`; in a plan, which has references instead of ARNs, a reference to it.
 
     >>> get_account("arn:aws:sns:us-east-2:123456789012:alarms")
     '123456789012'
@@ -165,7 +166,7 @@ def get_account(arn: str) -> str:
 
 
 def get_partition(arn: str) -> str:
-    """The partition in `arn`; that of most regions where a plan has a reference in its place.
+    """The partition in `arn`; `aws` for a reference in a plan.
 
     >>> get_partition("arn:aws-us-gov:s3:::runs"), get_partition("${Bucket.demo.arn}")
     ('aws-us-gov', 'aws')
@@ -174,7 +175,7 @@ def get_partition(arn: str) -> str:
 
 
 def partition_in(region: str) -> str:
-    """The partition that a region is in: AWS General Reference, "Amazon Resource Names (ARNs)".
+    """The partition of a region: AWS General Reference, "Amazon Resource Names (ARNs)".
 
     >>> partition_in("us-gov-west-1"), partition_in("cn-north-1"), partition_in("eu-west-1")
     ('aws-us-gov', 'aws-cn', 'aws')
@@ -197,22 +198,22 @@ SESSION_ACTIONS = (
     "ec2messages:GetMessages",
     "ec2messages:SendReply",
 )
-"""What of AWS's AmazonSSMManagedInstanceCore (v2) Session Manager needs, older agents with ec2messages included.
+"""What Session Manager needs of AWS's AmazonSSMManagedInstanceCore (v2), with ec2messages for older agents.
 
-Not the rest: it has ssm:GetParameter on every parameter of the account, and training code may ask as its node does.
+Not the rest: it has ssm:GetParameter on every parameter of the account, and training code has the node's rights.
 """
 
 GROUP_ACTIONS = (
     "autoscaling:CompleteLifecycleAction",
     "autoscaling:RecordLifecycleActionHeartbeat",
     "autoscaling:SetInstanceHealth",
-    # The alarms that would fill a lower rung for a job that has ended, whether its nodes stay or leave.
+    # The alarms would fill a lower rung for a job that has ended, whether its nodes stay or leave.
     "autoscaling:SuspendProcesses",
 )
-"""A node's word about itself, to its own group."""
+"""A node's actions on its own group."""
 
 LEAVE_ACTION = "autoscaling:TerminateInstanceInAutoScalingGroup"
-"""Of a node that ends with its job."""
+"""For a node that ends with its job."""
 
 KEY_ACTIONS = ("ssm:GetParameter",)
 LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
@@ -243,23 +244,21 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
 
 
 def get_on_groups(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
-    """Allows `actions` on the stack's Auto Scaling groups, in the partition of the ARN `beside`. Their tag decides:
-    names of other stacks may begin alike.
-    """
+    """Allow `actions` on groups with the stack's tag, in the partition of `beside`. Names may share a prefix."""
     groups = f"arn:{get_partition(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
 
 
 def trust(service: str, condition: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The document that lets an AWS service, and nobody else, take a role."""
+    """A document that lets only an AWS service assume a role."""
     allowed: Statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return document([{**allowed, "Condition": condition} if condition else allowed])
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `log_group_arn` is the log group they may write to, with that of their events;
-    `kms_key_arn` the one key they may use, `member_key_arn` and `signing_key_arn` the parameters they may read.
-    `self_termination` lets a node end itself and shrink its group.
+    """Inputs of NodeIdentity. `log_group_arn` and its events' group may be written to; `kms_key_arn` is the only usable
+    key, `member_key_arn` and `signing_key_arn` are readable parameters. `self_termination` lets a node end itself and
+    shrink its group.
     """
 
     run_bucket_arn: pulumi.Input[str]
@@ -297,12 +296,12 @@ def node_policy(
     signing_key_arn: str | None = None,
     self_termination: bool = False,
 ) -> dict[str, Any]:
-    """The policy document of a node: exact prefixes, the one repository, the groups that carry the stack's tag."""
+    """The policy document of a node: exact prefixes, the one repository, the groups with the stack's tag."""
     return document(
         [
             *_own_runs(run_bucket_arn, stack),
             *_pull(repository_arn),
-            # By this a node finds the group it is in.
+            # A node finds its own group with this.
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             _own_groups(stack, self_termination, run_bucket_arn),
             _session(),
@@ -321,7 +320,7 @@ def head_policy(
     member_key_arn: str | None = None,
     signing_key_arn: str | None = None,
 ) -> dict[str, Any]:
-    """The policy document of the head node: its image, the run's prefix, and where the workers are."""
+    """The policy document of the head node: its image, the run's prefix, and discovery of the workers."""
     return document(
         [
             *_own_runs(run_bucket_arn, stack),
@@ -334,8 +333,8 @@ def head_policy(
 
 
 def _own_runs(run_bucket_arn: str, stack: str) -> list[Statement]:
-    """Nothing is deleted: the bucket keeps every version, and a node cannot take one away. Without ListBucket a missing
-    object reads as forbidden; with it on the whole bucket all names would show.
+    """Nothing may be deleted: the bucket keeps every version. Without ListBucket a missing object reads as forbidden;
+    on the whole bucket it would show all names.
     """
     own_names = {"StringLike": {"s3:prefix": [stack, f"{stack}/*"]}}
     return [
@@ -385,9 +384,7 @@ def instance_profile(
     tags: dict[str, str],
     child: pulumi.ResourceOptions,
 ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-    """A role only for EC2, with `policy` -> its name, and the profile's ARN, which waits for the permissions: a machine
-    has them from its first second to its last.
-    """
+    """A role only for EC2 -> its name, and the profile's ARN, which waits for the permissions."""
     role = iam.Role(
         f"{name}-{suffix}",
         assume_role_policy=pulumi.Output.json_dumps(trust("ec2.amazonaws.com")),
@@ -400,7 +397,7 @@ def instance_profile(
 
 
 def _named(args: NodeIdentityArgs | HeadIdentityArgs) -> pulumi.Output[dict[str, Any]]:
-    """The ARNs by the names that a policy takes them by, once they are known."""
+    """The ARNs by the parameter names of a policy, once they are known."""
     return pulumi.Output.all(
         run_bucket_arn=args["run_bucket_arn"],
         repository_arn=args["repository_arn"],

@@ -1,6 +1,4 @@
-"""LastExport: before FSx for Lustre is deleted, what nodes wrote last is in S3. Automatic export runs behind what is
-written, and nothing waits for it: so `destroy` runs an export task, and waits until it is done.
-"""
+"""LastExport: `destroy` exports to S3 before it deletes FSx for Lustre. Nothing waits for the automatic export."""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ from components.core.dynamic import DynamicProvider
 __all__ = ["LastExport", "LastExportError", "LastExportProvider", "export_rest"]
 
 SAY_SEC, POLL_SEC = 30.0, 10.0
-"""How often it says what it waits for, and how often it looks."""
+"""Seconds between progress messages, and between polls."""
 RUNNING = ("PENDING", "EXECUTING")
 _LOST = (
     "run `pulumi destroy` again, which goes on waiting; if it fails again, copy the runs from a node to the bucket and "
@@ -23,15 +21,15 @@ _LOST = (
 
 
 class LastExportError(Exception):
-    """What was written last is not in S3: the file system stays."""
+    """The last writes are not in S3: the file system stays."""
 
 
 def export_rest(fsx: Any, file_system_id: str, path: str, wait_sec: float, poll_sec: float = POLL_SEC) -> None:
-    """Has FSx export what of `path` is not in S3 yet, and waits. A task that another `destroy` has begun is waited for
-    before: what was written since then is in none but a new one. LastExportError: it failed, or takes longer.
+    """Have FSx export what is not in S3 yet, and wait. First waits for a task of another `destroy`, since only a new
+    one has the writes since then. LastExportError: it failed, or takes too long.
     """
     until = time.monotonic() + wait_sec
-    # Not a second one at once: FSx runs one task of a file system after the other.
+    # FSx runs one task of a file system at a time.
     for task in _running(fsx, file_system_id):
         _wait(fsx, file_system_id, task, until, poll_sec)
     try:
@@ -62,8 +60,8 @@ def _running(fsx: Any, file_system_id: str) -> list[str]:
 
 
 def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: float) -> Mapping[str, Any]:
-    """The task once it is over. Says on standard output, which Pulumi shows, what it waits for."""
-    said = -SAY_SEC
+    """Wait for the task. Reports progress on standard output, which Pulumi shows."""
+    reported_at = -SAY_SEC
     while True:
         (found,) = fsx.describe_data_repository_tasks(TaskIds=[task])["DataRepositoryTasks"]
         if found["Lifecycle"] not in (*RUNNING, "CANCELING"):
@@ -72,8 +70,8 @@ def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: floa
         now = time.monotonic()
         if now >= until:
             raise LastExportError(f"{task} of {file_system_id} is not done yet, and the time for it is over; {_LOST}")
-        if now - said >= SAY_SEC:
-            said, status = now, found.get("Status") or {}
+        if now - reported_at >= SAY_SEC:
+            reported_at, status = now, found.get("Status") or {}
             done, of = status.get("SucceededCount", 0), status.get("TotalCount", "an unknown number of")
             print(
                 f"waiting until {file_system_id} has exported to S3 what was written last ({task}): {done} of {of} "
@@ -86,25 +84,25 @@ def _wait(fsx: Any, file_system_id: str, task: str, until: float, poll_sec: floa
 class LastExportProvider(DynamicProvider):
     """Does nothing until it is deleted."""
 
-    # There is no secret in it, and a secret one would hide every difference in a preview.
+    # It contains no secret, and a secret would hide every difference in a preview.
     serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be exported yet."""
+        """Nothing to export yet."""
         return CreateResult(f"{props['file_system_id']}/{props['path']}", props)
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Another file system has an end of its own; how long to wait is for the next time."""
+        """Another file system replaces it; the waiting time applies the next time."""
         others = [key for key in ("file_system_id", "path", "region") if olds.get(key) != news.get(key)]
         changed = bool(others) or olds.get("wait_minutes") != news.get("wait_minutes")
         return DiffResult(changed, others, [], delete_before_replace=False)
 
     def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Another time to wait."""
+        """Store another waiting time."""
         return UpdateResult(news)
 
     def delete(self, _id: str, props: dict[str, Any]) -> None:
-        """Waits until all is in S3. LastExportError: it is not."""
+        """Wait until everything is in S3. LastExportError: it is not."""
         import boto3
 
         client = boto3.client("fsx", region_name=props["region"])
@@ -112,15 +110,8 @@ class LastExportProvider(DynamicProvider):
 
 
 class LastExport(Resource, module="gangway", name="LastExport"):
-    """The export, as Pulumi's engine sees it: deleted before the file system and its link are.
-
-    Args:
-        name: logical name.
-        region: of the file system.
-        file_system_id: known once it stands.
-        path: below the mount point, such as `runs`; a link has to have it.
-        wait_minutes: how long `destroy` waits.
-        opts: `depends_on` has the link by which it is exported.
+    """The export as a resource, deleted before the file system and its link, which `opts.depends_on` names. `path`:
+    below the mount point, such as `runs`, with a link.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How a machine starts: the launch template of the nodes, and the head node that keeps the rendezvous."""
+"""How a machine starts: the launch template of the nodes, and the head node with the rendezvous."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pulumi
 from pulumi_aws import autoscaling, ec2, route53
 
 from components.catalog.loader import load
-from components.catalog.schema import CardRun, Device, EfaFabric, MachineType
+from components.catalog.schema import CardRun, EfaFabric, MachineType
 from components.core.capacity import RungPlan
 from components.core.queue_fabric import AWS_NCCL_NET
 
@@ -35,18 +35,18 @@ HEAD_IMAGE = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel
 # Of every Amazon Linux.
 ROOT_DEVICE = "/dev/xvda"
 ROOT_MIBPS = 500
-"""Throughput of a node's root disk, to which the image of many GiB is pulled, unpacked and read back while the GPUs
-wait: gp3's own 125 MiB/s take minutes. Its 3,000 IOPS carry up to 750 (EBS user guide, "General Purpose SSD volumes").
+"""Throughput of a node's root disk, to which images of many GiB are pulled and unpacked while the GPUs wait: gp3's
+default of 125 MiB/s takes minutes. Its 3,000 IOPS carry up to 750 (EBS user guide, "General Purpose SSD volumes").
 """
 _DNS_TTL_SEC = 60
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
-    the private zone it goes to. `root_volume_gib` (60) holds the trainer's image, `machine_type` is t3.medium unless
-    given, and `image_id` is Amazon Linux 2023's newest AMI unless given. `root_device_name` is the AMI's own
-    (/dev/xvda): an AMI of another system needs it said, such as /dev/sda1 for Ubuntu. `kms_key_arn` encrypts the disk
-    instead of AWS's own key. `delete_before_replace`: a new machine starts only once the old one has shut down.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
+    private zone `zone_id`. `root_volume_gib` (60) holds the trainer's image; `machine_type` defaults to t3.medium,
+    `image_id` to Amazon Linux 2023's newest AMI. `root_device_name` is the AMI's own (/dev/xvda), such as /dev/sda1 for
+    Ubuntu. `kms_key_arn` encrypts the disk instead of AWS's own key. `delete_before_replace`: a new machine starts only
+    once the old one has shut down.
     """
 
     subnet_id: pulumi.Input[str]
@@ -65,7 +65,7 @@ class HeadNodeArgs(TypedDict):
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The machine at which the workers meet."""
+    """The machine with the rendezvous."""
 
     instance_id: pulumi.Output[str]
     private_ip: pulumi.Output[str]
@@ -74,7 +74,7 @@ class HeadNode(pulumi.ComponentResource):
     def __init__(self, name: str, args: HeadNodeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:aws:HeadNode", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
-        # Tells it from the workers, which carry the same tag of the stack.
+        # Distinguishes it from the workers, which have the same stack tag.
         tags = {**args["tags"], "Name": f"{name}-head", "gangway:role": "head"}
         instance = self._instance(name, args, tags)
         record = route53.Record(
@@ -104,7 +104,7 @@ class HeadNode(pulumi.ComponentResource):
                 )
             ],
             tags=tags,
-            # Any other tag would count as a new version of the template, and that replaces the machine.
+            # Other tags would create a template version, which replaces the machine.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["tags"]),
         )
         return ec2.Instance(
@@ -116,11 +116,11 @@ class HeadNode(pulumi.ComponentResource):
             associate_public_ip_address=False,
             user_data_base64=args["user_data"],
             user_data_replace_on_change=True,
-            # Hop limit 1: who asks is on the machine itself, or in a container on its network.
+            # Hop limit 1: only the machine itself, or a container on its network, gets an answer.
             metadata_options=ec2.InstanceMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
             ),
-            # EC2 moves the machine to sound hardware by itself, with the same address.
+            # EC2 moves the machine to healthy hardware by itself, with the same address.
             maintenance_options=ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
             instance_initiated_shutdown_behavior="stop",
             tags=tags,
@@ -142,24 +142,24 @@ class InterfacePlan:
 
 
 def plan_interfaces(machine: MachineType) -> tuple[InterfacePlan, ...]:
-    """The interfaces a launch template must declare for `machine`; one plain ENA where it has no EFA."""
+    """The interfaces of a launch template for `machine`; one plain ENA without EFA."""
     if not isinstance(machine.fabric, EfaFabric):
         return (InterfacePlan(0, 0, "interface"),)
-    return tuple(interface for run in machine.fabric.layout.value for interface in _on_cards(run))
+    return tuple(interface for run in machine.fabric.layout.value for interface in _card_interfaces(run))
 
 
 def count_efa(machine: MachineType) -> int:
-    """The EFA interfaces among those planned."""
+    """The number of planned EFA interfaces."""
     return sum(interface.interface_type == "efa-only" for interface in plan_interfaces(machine))
 
 
 def efa_nccl(machine: MachineType) -> dict[str, str]:
-    """By which NCCL takes EFA, or fails; empty for a machine without."""
+    """Make NCCL use EFA or fail; empty for a machine without it."""
     return {"NCCL_NET": AWS_NCCL_NET} if count_efa(machine) else {}
 
 
 def count_lustre_efa(machine: MachineType) -> int:
-    """How many of them AWS's script gives to an FSx for Lustre client, and so has to bring up; 0 without EFA."""
+    """How many interfaces AWS's script gives to an FSx for Lustre client, and so must bring up; 0 without EFA."""
     if not isinstance(machine.fabric, EfaFabric):
         return 0
     interfaces = load().lustre["aws"].efa_client_interfaces.value
@@ -167,16 +167,12 @@ def count_lustre_efa(machine: MachineType) -> int:
     return min(interfaces.get(machine.name, usual), count_efa(machine))
 
 
-def _on_cards(run: CardRun) -> tuple[InterfacePlan, ...]:
+def _card_interfaces(run: CardRun) -> tuple[InterfacePlan, ...]:
     return tuple(
-        InterfacePlan(card, index, _interface_type(device))
+        InterfacePlan(card, index, "interface" if device == "ena" else "efa-only")
         for card in range(run.first, run.last + 1)
         for index, device in enumerate(run.devices)
     )
-
-
-def _interface_type(device: Device) -> InterfaceType:
-    return "interface" if device == "ena" else "efa-only"
 
 
 _Market = ec2.LaunchTemplateInstanceMarketOptionsArgs | None
@@ -185,9 +181,8 @@ _Target = ec2.LaunchTemplateCapacityReservationSpecificationArgs | None
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung and machine type it comes from. `root_device_name` is the
-    image's own: under another name the node would get a second disk beside a small first. `reads_tags`: of itself, from
-    its metadata.
+    """Settings of all nodes of a pool, for any rung and machine type. `root_device_name` is the image's own: another
+    name would add a second disk beside a small first one. `reads_tags`: its own, from its metadata.
     """
 
     image_id: pulumi.Input[str]
@@ -202,12 +197,12 @@ class NodeLaunch:
 
 
 def price_text(usd_per_hour: float | None) -> str | None:
-    """A price cap as EC2 takes it, unrounded; None leaves it at the on-demand price."""
+    """A price cap as EC2 takes it, unrounded; None means the on-demand price."""
     return None if usd_per_hour is None else f"{usd_per_hour:.10g}"
 
 
 def launch_market(rung: RungPlan, purchased: pulumi.Input[str] | None = None) -> tuple[_Market, _Target]:
-    """Market options and reservation target, None where the rung has none. `purchased`: id of the block bought here."""
+    """Market options and reservation target, None if the rung has none. `purchased`: id of the block bought here."""
     market: _Market = None
     target: _Target = None
     if rung.market_type == "spot":
@@ -240,7 +235,7 @@ def launch_template(
     placement: ec2.PlacementGroup | None,
     opts: pulumi.ResourceOptions,
 ) -> ec2.LaunchTemplate:
-    """A template for one machine type. `market` is (None, None) where a mixed group or a fleet names the market."""
+    """A template for one machine type. `market` is (None, None) if a mixed group or a fleet names the market."""
     options, reservation = market
     tags = {**launch.tags, "Name": name}
     return ec2.LaunchTemplate(
@@ -256,7 +251,7 @@ def launch_template(
         block_device_mappings=[
             root_volume(launch.root_device_name, launch.root_volume_gib, launch.kms_key_arn, ROOT_MIBPS)
         ],
-        # Hop limit 1: root alone asks, on the machine itself.
+        # Hop limit 1: only root on the machine itself gets an answer.
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
             http_endpoint="enabled",
             http_tokens="required",
@@ -291,8 +286,8 @@ def _network_interfaces(
 def root_volume(
     device_name: str, size_gib: int, kms_key_arn: pulumi.Input[str] | None, mibps: int | None = None
 ) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    """The root disk, encrypted, gone with its machine. `device_name` is the image's root device (/dev/sda1 on Ubuntu,
-    /dev/xvda on Amazon Linux), `size_gib` at least the image's own size; `mibps` None is gp3's own throughput.
+    """The root disk, encrypted, deleted with its machine. `device_name` is the image's root device (/dev/sda1 on
+    Ubuntu, /dev/xvda on Amazon Linux), `size_gib` at least the image's size; `mibps` None is gp3's default throughput.
     """
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
         device_name=device_name,
@@ -310,7 +305,7 @@ def root_volume(
 def mixed_instances(
     rung: RungPlan, templates: Mapping[str, ec2.LaunchTemplate]
 ) -> autoscaling.GroupMixedInstancesPolicyArgs:
-    """Several machine types in one group, all of them on the rung's market, in the order they were written."""
+    """Several machine types in one group, all on the rung's market, in the configured order."""
     spot = rung.market_type == "spot"
     versions = {name: (template.id, template.latest_version.apply(str)) for name, template in templates.items()}
     first_id, first_version = next(iter(versions.values()))

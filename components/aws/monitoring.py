@@ -1,4 +1,4 @@
-"""NodeLogs and Observability: log group, metrics out of the trainer's lines, alarms, dashboard and SNS topics."""
+"""NodeLogs and Observability: log groups, metrics from log lines, alarms, dashboard and SNS topics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,15 +39,13 @@ COLUMNS = 24
 PERIOD_SEC = 60
 BUDGETS_PAGE = "https://console.aws.amazon.com/costmanagement/home#/budgets"
 _COUNTED = ("Interruptions", "Checkpoints", "NodesGivenUp", "LaunchesHeld", "JobsEndedBadly", "RecordsAtRisk")
-# What CloudWatch Logs offers, up to two years.
+# Retention periods of CloudWatch Logs, up to two years.
 RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
 INTERRUPTIONS_PER_HOUR = 3
 
 
 def topic_policy(topic_arn: str, service: str, source: str) -> dict[str, Any]:
-    """Only `service` may publish, and only for what matches `source`, an ARN with `{partition}` and `{account}` for the
-    topic's own.
-    """
+    """Let only `service` publish for `source`, an ARN with the topic's own `{partition}` and `{account}`."""
     account = get_account(topic_arn)
     sender = source.format(partition=get_partition(topic_arn), account=account)
     return {
@@ -78,7 +76,7 @@ def declare_topic(
     opts: pulumi.ResourceOptions,
     emails: Sequence[str] = (),
 ) -> sns.Topic:
-    """Declares the topic, its policy, and a subscription for each address, whose owner has to confirm it once."""
+    """Declare the topic, its policy, and a subscription per address, whose owner must confirm it once."""
     topic = sns.Topic(name, kms_master_key_id=kms_key_arn, tags=tags, opts=opts)
     policy = topic.arn.apply(lambda arn: topic_policy(arn, service, source))
     sns.TopicPolicy(name, arn=topic.arn, policy=pulumi.Output.json_dumps(policy), opts=opts)
@@ -88,21 +86,15 @@ def declare_topic(
 
 
 Widget = dict[str, Any]
-# Width, height and what the widget is, before it has a place.
+# Width, height and content of a widget before it has a position.
 Sized = tuple[int, int, Widget]
 
 
 def plan_dashboard(
     stack: str, region: str, log_group: str, groups: Sequence[str], alarm_arns: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body, as CloudWatch's PutDashboard wants it once it is JSON.
-
-    Args:
-        stack: name of the stack; its metrics are in the namespace `Gangway/<stack>`.
-        region: of every widget. A dashboard itself belongs to no region.
-        log_group: of the stack.
-        groups: names of the Auto Scaling groups, in the order of the rungs.
-        alarm_arns: alarms whose state is shown on top.
+    """The dashboard's body for PutDashboard, before JSON encoding. `region` is every widget's, a dashboard has none;
+    `alarm_arns` are shown at the top.
     """
     trainer = f"{NAMESPACE}/{stack}"
     widgets = [
@@ -127,11 +119,11 @@ def plan_dashboard(
             period_sec=300,
         ),
     ]
-    return {"start": "-PT6H", "periodOverride": "inherit", "widgets": list(_placed(widgets))}
+    return {"start": "-PT6H", "periodOverride": "inherit", "widgets": list(_layout(widgets))}
 
 
-def _placed(widgets: Iterable[Sized]) -> Iterator[Widget]:
-    """Fills rows from the left; a widget that no longer fits begins the next row."""
+def _layout(widgets: Iterable[Sized]) -> Iterator[Widget]:
+    """Fill rows from the left; a widget that no longer fits starts the next row."""
     x = y = tallest = 0
     for width, height, widget in widgets:
         if x + width > COLUMNS:
@@ -205,10 +197,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability. `steps_alarm_minutes` has to be longer than a node needs from boot to the first
-    statistics line (image pull, data preparation) and than two ticks lie apart; left out where the job tells of no
-    steps. `expect_gpu`: whether idle GPUs are worth an alarm. `emails` hear of every alarm, once each has confirmed
-    its address. `interruptions_per_hour` (3): above it, an alarm tells so.
+    """Inputs of Observability. `steps_alarm_minutes` must exceed both the time from a node's boot to the first
+    statistics line (image pull, data preparation) and the time between two ticks; omit it for a job without steps.
+    `expect_gpu`: alarm on idle GPUs. `emails` get every alarm, once each address is confirmed. `interruptions_per_hour`
+    (3): alarm above it.
     """
 
     stack: str
@@ -224,16 +216,14 @@ class ObservabilityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """One metric out of log lines.
+    """One metric from log lines.
 
     Attributes:
-        metric: its name.
-        pattern: which lines count. The grammar knows NOT EXISTS but no EXISTS; a comparison with a number stands for
-            it, and a null is no number.
-        value: a constant for each line, or a field of it.
-        unit: CloudWatch's word for it.
-        default_value: for minutes with lines but none that counts; None leaves gaps, which an average needs.
-        of_nodes: whether it is what nodes say, in their own log group, and not the trainer.
+        pattern: selects lines. The grammar has NOT EXISTS but no EXISTS; a comparison with a number replaces it, and
+            null is no number.
+        value: a constant per line, or a field of it.
+        default_value: for minutes without matching lines; None leaves gaps, which an average needs.
+        of_nodes: from the nodes' own log group, not the trainer's.
     """
 
     metric: str
@@ -245,7 +235,7 @@ class FilterPlan:
 
 
 def log_group_name(stack: str) -> str:
-    """Where the nodes of `stack` write, for Docker's awslogs driver.
+    """The log group of the nodes of `stack`, for Docker's awslogs driver.
 
     >>> log_group_name("demo")
     '/gangway/demo'
@@ -254,7 +244,7 @@ def log_group_name(stack: str) -> str:
 
 
 def plan_filters() -> list[FilterPlan]:
-    """The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
+    """The metrics from the lines of the trainer and of the nodes' scripts."""
 
     def statistics(key: str) -> str:
         return f"{{ ($.event NOT EXISTS) && ($.{key} >= 0) }}"
@@ -265,23 +255,23 @@ def plan_filters() -> list[FilterPlan]:
         FilterPlan("GpuUtilisation", statistics("gpu_utilisation"), "$.gpu_utilisation", "None"),
         FilterPlan("Interruptions", '{ $.event = "interrupt" }', "1", "Count", "0"),
         FilterPlan("Checkpoints", '{ $.event = "checkpoint" }', "1", "Count", "0"),
-        _said("NodesGivenUp", '{ $.event = "node-given-up" }'),
-        _said("LaunchesHeld", '{ $.event = "launches-held" }'),
-        _said(
+        _count_event("NodesGivenUp", '{ $.event = "node-given-up" }'),
+        _count_event("LaunchesHeld", '{ $.event = "launches-held" }'),
+        _count_event(
             "RecordsAtRisk",
             '{ ($.event = "head-not-ready") || ($.event = "record-not-put") || ($.event = "end-not-told") }',
         ),
-        _said("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }'),
+        _count_event("JobsEndedBadly", '{ ($.event = "job-ended") && ($.exit_status != 0) }'),
     ]
 
 
-def _said(metric: str, pattern: str) -> FilterPlan:
-    """How often nodes said so."""
+def _count_event(metric: str, pattern: str) -> FilterPlan:
+    """Count a node event."""
     return FilterPlan(metric, pattern, "1", "Count", "0", of_nodes=True)
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses days that are none of RETENTION_DAYS; the InputError's fix names the next longer one."""
+    """Check the retention. InputError: not in RETENTION_DAYS; the fix names the next longer one."""
     if days not in RETENTION_DAYS:
         longer = next((offered for offered in RETENTION_DAYS if offered > days), RETENTION_DAYS[-1])
         raise InputError(
@@ -294,9 +284,7 @@ def check_retention(days: int, place: str = "retention_days") -> None:
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log groups of one stack: of its job's lines, which are the outputs, and beside it (`events_group`) of what
-    its nodes say; and the metrics that are read out of them.
-    """
+    """A stack's log groups, of the job's lines (the outputs) and of the nodes' events, and their metrics."""
 
     log_group_name: pulumi.Output[str]
     log_group_arn: pulumi.Output[str]
@@ -398,7 +386,7 @@ class Observability(pulumi.ComponentResource):
         parts = pulumi.Output.all(*[alarms[name].arn for name in plan.parts])
         return cloudwatch.CompositeAlarm(
             f"{self._name}-{plan.name}",
-            # Pulumi makes up no name for this type.
+            # Pulumi generates no name for this type.
             alarm_name=f"gangway-{self._args['stack']}-{plan.name}",
             alarm_description=plan.description,
             alarm_rule=parts.apply(lambda arns: " AND ".join(f"ALARM({alarm_rule_text(arn)})" for arn in arns)),

@@ -1,4 +1,4 @@
-"""TrainingNetwork: private subnets that reach AWS services and that nothing reaches; security groups and flow logs."""
+"""TrainingNetwork: private subnets with access to AWS services but none from outside; security groups and flow logs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -45,28 +45,23 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "endpoints": "HTTPS from the VPC to the interface endpoints",
     }
 )
-"""The groups and their descriptions, which EC2 keeps for good."""
+"""The groups and their descriptions, which EC2 cannot change."""
 
-# FSx for Lustre user guide, "File system access control with Amazon VPC": the ports between file servers and clients,
-# which both sides open.
+# FSx for Lustre user guide, "File system access control with Amazon VPC": ports between file servers and clients,
+# opened by both sides.
 LUSTRE_PORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"lustre-988": (988, 988), "lustre-1018-1023": (1018, 1023)}
 )
 KEPT_DAYS = 30
-# One record a flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
+# One record per flow and ten minutes; EC2's other choice, one minute, writes ten times as much.
 AGGREGATION_SEC = 600
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom. Each end is a group of ours or an address range.
-
-    Attributes:
-        name: tells it from the others between the same two.
-        source: who opens the connection.
-        target: who answers it.
-        protocol: -1 for every protocol.
-        ports: first and last port of the target; None for every port.
+    """An allowed connection. Each end is a group of ours or an address range. `name`: unique between the same two ends;
+    `source`: opens the connection; `target`: accepts it; `protocol`: -1 for every protocol; `ports`: first and last
+    port of the target; None for every port.
     """
 
     name: str
@@ -92,9 +87,9 @@ class RulePlan:
 def plan_flows(
     cidr: str, head: HeadPortsArgs | None, endpoints: bool, slurm: SlurmPortsArgs | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass. The fabric's flow to itself also covers Lustre between workers and file servers."""
+    """All allowed connections. The fabric's flow to itself also covers Lustre between workers and file servers."""
     flows = [
-        # EFA passes only where the group names itself in both directions, also beside a rule for 0.0.0.0/0.
+        # EFA needs the group to name itself in both directions, even beside a rule for 0.0.0.0/0.
         Flow("self", "fabric", "fabric"),
         Flow("out", "fabric", ANYWHERE),
     ]
@@ -126,9 +121,7 @@ def plan_flows(
 
 
 def plan_rules(flows: Iterable[Flow]) -> tuple[RulePlan, ...]:
-    """The rules that let `flows` pass: egress where a group of ours opens, ingress where one answers. Egress to one
-    group stands also beside a group's way out to everywhere: a flow is whole by itself.
-    """
+    """The rules that allow `flows`: egress at sources, ingress at targets. Each flow keeps its own egress rule."""
     return tuple(
         RulePlan(group, direction, flow.name, peer, flow.protocol, *(flow.ports or (None, None)))
         for flow in flows
@@ -144,9 +137,7 @@ def declare_groups(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> dict[str, pulumi.Output[str]]:
-    """Declares the groups that `rules` speak of. Returns group -> its id, known only when all its rules stand: a file
-    system or a node that came earlier would fail.
-    """
+    """Declare the groups -> ids, known only once all rules exist: an earlier file system or node would fail."""
     groups = {
         key: ec2.SecurityGroup(
             f"{name}-{key}",
@@ -185,7 +176,7 @@ def _declare(
 
 
 def delivery_trust(account: str, region: str) -> dict[str, Any]:
-    """Who may take the role: the flow log service, for this account's flow logs and nobody else's."""
+    """Let the flow log service assume the role, for this account's flow logs only."""
     condition = {
         "StringEquals": {"aws:SourceAccount": account},
         "ArnLike": {"aws:SourceArn": f"arn:{partition_in(region)}:ec2:{region}:{account}:vpc-flow-log/*"},
@@ -194,7 +185,7 @@ def delivery_trust(account: str, region: str) -> dict[str, Any]:
 
 
 def delivery_policy(log_group_arn: str) -> dict[str, Any]:
-    """Writing to the one group; the two questions are asked before each delivery."""
+    """Let it write to the one group; it asks both questions before each delivery."""
     actions = ["logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams", "logs:PutLogEvents"]
     return document([allow("Deliver", actions, f"{log_group_arn}:*")])
 
@@ -207,7 +198,7 @@ def declare_flow_logs(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Declares the log group, the role and the flow log of a whole VPC."""
+    """Declare the log group, the role and the flow log of a whole VPC."""
     label = f"{name}-flow-logs"
     group = cloudwatch.LogGroup(label, retention_in_days=KEPT_DAYS, kms_key_id=kms_key_arn, tags=tags, opts=opts)
     trust = group.arn.apply(lambda arn: delivery_trust(get_account(arn), region))
@@ -227,12 +218,12 @@ def declare_flow_logs(
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, zones of the private subnets, way out, tags. `head`, or `slurm` in its
-    place, makes a security group for a head node and a private DNS zone `<name>.gangway.internal`. `s3_bucket_arns`
-    closes the way to every other bucket (but for ECR's layers and Amazon Linux's packages); left out, any bucket can be
-    reached. The other endpoints let pass what machines call in their own account, and images from `repository_arn`,
-    which may be another account's; left out, from all of their own. Without a NAT gateway the resolver answers no names
-    but those that are needed, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is false.
+    """Inputs of TrainingNetwork. `head`, or else `slurm`, creates a security group for a head node and a private DNS
+    zone `<name>.gangway.internal`. `s3_bucket_arns` closes all other buckets (except for ECR's layers and Amazon
+    Linux's packages); by default all are open. The other endpoints allow the machines' calls in their own account, and
+    images from `repository_arn`, possibly of another account; by default from all of their own. Without a NAT gateway
+    the resolver answers only needed names, unless `dns_firewall` is false. Flow logs are kept unless `flow_logs` is
+    false.
     """
 
     cidr: str
@@ -265,9 +256,9 @@ def plan_network(cidr: str, num_zones: int, place: str = "gangway:network.cidr")
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A VPC with private subnets, a way out, and the security group EFA needs. `private_subnet_ids` wait for the way
-    out: a machine in them can reach it from its first second to its last. `head_security_group_id` and
-    `private_zone_id` are empty without a head node.
+    """A VPC with private subnets, routes, and the security group for EFA. `private_subnet_ids` wait for the routes, so
+    that machines have them all their life. `head_security_group_id` and `private_zone_id` are empty without a head
+    node.
     """
 
     vpc_id: pulumi.Output[str]
@@ -346,7 +337,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return subnets, ties
 
     def _security_groups(self) -> dict[str, pulumi.Output[str]]:
-        """Our groups, and the VPC's default group emptied: what is started without a group reaches nothing."""
+        """Our groups, and the VPC's default group without rules: whatever uses it reaches nothing."""
         ec2.DefaultSecurityGroup(
             f"{self._name}-default", vpc_id=self._vpc.id, tags=self._tags("default"), opts=self._child
         )
@@ -358,7 +349,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return f"{self._name}.gangway.internal"
 
     def _zone(self) -> route53.Zone:
-        """Names that only this VPC resolves, so that workers find the head node wherever it has been restarted."""
+        """A zone of this VPC only, so that workers find a replaced head node by name."""
         return route53.Zone(
             f"{self._name}-private",
             name=self._zone_name(),
@@ -377,7 +368,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return pulumi.Output.json_dumps(policy)
 
     def _endpoint_policy(self, service: str) -> pulumi.Output[str]:
-        """The account is the VPC's own, which its ARN tells."""
+        """The policy for the VPC's own account, taken from its ARN."""
         known = pulumi.Output.all(self._vpc.arn, self._args.get("repository_arn"))
         return pulumi.Output.json_dumps(
             known.apply(lambda arns: endpoint_policy(service, get_account(arns[0]), arns[1]))
@@ -431,7 +422,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
 
     def _nat(self, plan: NetworkPlan, routes: ec2.RouteTable) -> list[pulumi.CustomResource]:
-        """The way through a NAT gateway, to which the only public address of the network belongs."""
+        """The route through a NAT gateway with the network's only public address."""
         name, tags, child = self._name, self._tags("nat"), self._child
         gateway = ec2.InternetGateway(f"{name}-nat", vpc_id=self._vpc.id, tags=tags, opts=child)
         public = ec2.Subnet(

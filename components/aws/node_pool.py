@@ -47,25 +47,23 @@ __all__ = [
 
 
 START_MARGIN = timedelta(minutes=30)
-"""Nearer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
+"""Closer to the start than this, a group is declared open, and EC2 may refuse its launches until then.
 
-AWS refuses an action for the past, and between the program's clock and the action's turn lies the rest of an `up`.
+AWS refuses an action for the past, and the rest of an `up` lies between the program's clock and the action.
 """
 LIFECYCLE_HOOK = "gangway-terminate"
-"""The hook's name on every group: a node completes it by this name."""
+"""The hook's name on every group, which a node needs to complete it."""
 TERMINATION_HEARTBEAT_SEC = 300
-"""How long a group waits for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
+"""Wait for a leaving node: enough for the trainer's last checkpoint, more than spot's two minutes."""
 DELETE_TIMEOUT = "40m"
-"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which takes long to end a large GPU machine."""
-# Of Ubuntu, which the Deep Learning AMI that a stack uses is made of.
+"""How long `destroy` waits for a group's nodes: the hook, and then EC2, which ends large GPU machines slowly."""
+# Of Ubuntu, the base of the Deep Learning AMI of a stack.
 ROOT_DEVICE = "/dev/sda1"
 
 
 @dataclass(frozen=True)
 class GroupSize:
-    """How many nodes one group may hold. `wanted` None: the fill alarm decides, or a queue; `opens_at`: closed until
-    then, None if open; `least`: below which nobody takes it.
-    """
+    """A group's size limits. `wanted` None: set by an alarm or queue; `opens_at`: closed until then, None if open."""
 
     most: int
     wanted: int | None
@@ -74,30 +72,30 @@ class GroupSize:
 
     @property
     def most_now(self) -> int:
-        """What to declare as the group's maximum."""
+        """The group's maximum to declare."""
         return self.most if self.opens_at is None else 0
 
     @property
     def least_now(self) -> int:
-        """What to declare as the group's minimum."""
+        """The group's minimum to declare."""
         return self.least if self.opens_at is None else 0
 
     @property
     def wanted_now(self) -> int | None:
-        """What to declare as the group's desired number."""
+        """The group's desired size to declare."""
         return self.wanted if self.opens_at is None or self.wanted is None else 0
 
 
 def plan_sizes(
     rungs: Sequence[RungPlan], num_nodes_min: int, num_nodes_max: int, now: datetime, by_queue: bool = False
 ) -> tuple[GroupSize, ...]:
-    """The size of each rung's group: the first holds all nodes, the others wait empty and may grow to the minimum.
-    Where a queue sizes them, the first keeps the minimum, and each may grow to the maximum.
+    """The size of each rung's group: the first holds all nodes, the others start empty and may grow to the minimum.
+    With a queue, the first keeps the minimum, and each may grow to the maximum.
     """
     return tuple(
         GroupSize(
             most=num_nodes_min if position and not by_queue else num_nodes_max,
-            # Below the first rung the scaling policy owns the number: a declared one would empty the rung on each `up`.
+            # Below the first rung the scaling policy owns the size: declaring it would empty the rung on each `up`.
             wanted=None if position or by_queue else num_nodes_max,
             opens_at=opens_at if opens_at is not None and now + START_MARGIN < opens_at else None,
             least=num_nodes_min if by_queue and not position else 0,
@@ -113,16 +111,16 @@ def declare_hours(
     stops_at: datetime | None,
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """The actions that open a group at its time, and empty it at `stops_at`. Without a recurrence each runs once."""
+    """Declare the actions that open a group at its time, and empty it at `stops_at`. Each runs once."""
 
     def act(resource: str, action: str, time: datetime, most: int, wanted: int, least: int = 0) -> None:
         autoscaling.Schedule(
             resource,
             scheduled_action_name=action,
-            # Its name, and what the bill knows the group by.
+            # The name, by which the cost model finds the group.
             autoscaling_group_name=group.id,
             start_time=time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            # All three: the provider takes 0 for what is left out.
+            # All three: the provider sends 0 for an omitted one.
             min_size=least,
             max_size=most,
             desired_capacity=wanted,
@@ -132,13 +130,13 @@ def declare_hours(
     if size.opens_at is not None:
         act(f"{name}-start", f"{name}-start", size.opens_at, size.most, size.wanted or size.least, size.least)
     if stops_at is not None:
-        # A maximum of 0 too, so that nothing asks for nodes of a block that is over.
+        # A maximum of 0 too, so that nothing requests nodes of an expired block.
         act(name, f"{name}-stop", stops_at, 0, 0)
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as `components.core.capacity` says.
-    `starts_at` and `ends_at` are ISO 8601 with their zone, such as 2026-07-01T11:30:00Z.
+    """One rung: `kind` is capacity-block, reservation, spot or on-demand; the rest as in `components.core.capacity`.
+    `starts_at` and `ends_at` are ISO 8601 with a zone, such as 2026-07-01T11:30:00Z.
     """
 
     kind: str
@@ -156,9 +154,7 @@ class CapacityRungArgs(TypedDict):
 
 
 class RungNodesArgs(TypedDict):
-    """What the nodes of one rung have of their own: `user_data` in place of the pool's, base64; `group_tags`, which the
-    rung's group carries besides, for whoever sets its size.
-    """
+    """A rung's `user_data` instead of the pool's, base64, and `group_tags` for the program that sizes the group."""
 
     user_data: pulumi.Input[str]
     group_tags: dict[str, str]
@@ -166,13 +162,12 @@ class RungNodesArgs(TypedDict):
 
 class EfaNodePoolArgs(TypedDict):
     """Inputs of EfaNodePool. `user_data` is base64; `image_id` may be an SSM reference (`resolve:ssm:...`).
-    `root_device_name` is the image's own: /dev/sda1 (the default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
-    encrypts the root disks instead of AWS's own key; its policy must let Auto Scaling's role use it. `zones` names the
-    zone of each of `subnet_ids`, the cluster's own first; rungs that name zones need it. `block_stop_lead_minutes`
-    (10): how long before EC2 would end a block's nodes the group is emptied. `sized_by_queue` leaves the sizes
-    to a program that has a queue of jobs, such as a cluster autoscaler, where else each group is filled with what those
-    above it lack. `rungs` gives each rung, in their order, what is its own. `named_by_tag`: a machine reads its own
-    tags, by one of which it learns who it is; where a group shrinks, the newest goes first.
+    `root_device_name` is the image's own: /dev/sda1 (default) on Ubuntu, /dev/xvda on Amazon Linux. `kms_key_arn`
+    encrypts the root disks instead of AWS's own key; its policy must allow Auto Scaling's role. `zones` names the zone
+    of each of `subnet_ids`, the cluster's first; required if rungs name zones. `block_stop_lead_minutes` (10): how long
+    before EC2 ends a block's nodes the group is emptied. `sized_by_queue` leaves the sizes to a cluster autoscaler or
+    similar; by default each group is filled with what those above it lack. `rungs`: settings per rung. `named_by_tag`:
+    a machine reads its name from its own tags; a shrinking group removes the newest first.
     """
 
     machine_type: str
@@ -197,7 +192,7 @@ class EfaNodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists. Each rung has its `machines` and its group's `sizes`."""
+    """The planned resources. Each rung has its `machines` and its group's `sizes`."""
 
     machine: MachineType
     interfaces: tuple[InterfacePlan, ...]
@@ -207,14 +202,12 @@ class NodePoolPlan:
 
     @property
     def placement_group(self) -> bool:
-        """Whether any rung may use a cluster placement group of our own."""
+        """Whether any rung may use our cluster placement group."""
         return self.machine.fabric is not None and any(rung.placement_group for rung in self.rungs)
 
 
 def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
-    """Compiles the arguments; `now` tells which blocks have begun. InputError: unknown machine type, bad id, missing
-    zone.
-    """
+    """Compile the arguments; `now` opens blocks. InputError: unknown machine type, bad id, missing zone."""
     machine = load().machine(args["machine_type"], "machine_type")
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, machine, "capacity")
@@ -230,22 +223,21 @@ def plan_node_pool(args: EfaNodePoolArgs, now: datetime) -> NodePoolPlan:
 
 
 def _last_checkpoint() -> autoscaling.GroupInitialLifecycleHookArgs:
-    """Holds a leaving node until it has saved. Part of the group, as a hook of its own would be destroyed before it;
-    the provider adds it before it asks for nodes, and takes no later change of it.
+    """Holds a leaving node until it has saved. Inline in the group: a separate hook would be destroyed first. The
+    provider adds it before it requests nodes, and ignores later changes.
     """
     return autoscaling.GroupInitialLifecycleHookArgs(
         name=LIFECYCLE_HOOK,
         lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
         heartbeat_timeout=TERMINATION_HEARTBEAT_SEC,
-        # The node goes in the end, whether it answered or not.
+        # The node is ended after the wait, with or without its answer.
         default_result="CONTINUE",
     )
 
 
 class EfaNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for EFA, filled from the capacity ladder in its order. `destroy` waits for the nodes' last
-    checkpoints. What they need for that has to stand until then: give values that wait for it
-    (`components.core.dependencies`), as NodeIdentity and TrainingNetwork do.
+    """GPU nodes with EFA, filled from the capacity ladder in order. `destroy` waits for the nodes' last checkpoints:
+    pass values that outlive them (`components.core.dependencies`), as NodeIdentity and TrainingNetwork provide.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -266,7 +258,7 @@ class EfaNodePool(pulumi.ComponentResource):
             suffix = f"{position}-{rung.kind}"
             mine = self._launch_templates(suffix, rung, machines, self._user_data(position))
             group = self._group(suffix, size, rung, mine, self._group_tags(position))
-            declare_hours(f"{name}-{suffix}", group, size, self._stops_at(rung), self._child)
+            declare_hours(f"{name}-{suffix}", group, size, self._stop_time(rung), self._child)
             if position and not args.get("sized_by_queue", False):
                 fallback.fill_behind(suffix, group, above=list(groups))
             templates += mine.values()
@@ -299,7 +291,7 @@ class EfaNodePool(pulumi.ComponentResource):
     def _launch_templates(
         self, suffix: str, rung: RungPlan, machines: Sequence[MachineType], user_data: pulumi.Input[str]
     ) -> dict[str, ec2.LaunchTemplate]:
-        """A template for each machine type: their network interfaces differ, and no override can change those."""
+        """One template per machine type: their network interfaces differ, and overrides cannot change those."""
         launch = NodeLaunch(
             image_id=self._args["image_id"],
             root_device_name=self._args.get("root_device_name", ROOT_DEVICE),
@@ -328,8 +320,8 @@ class EfaNodePool(pulumi.ComponentResource):
         }
 
     def _purchase(self, rung: RungPlan) -> pulumi.Output[str] | None:
-        """Buys the rung's block, which stays when the stack goes: nothing gives the money back. Named by its offering:
-        a ladder in another order must not buy again what is there.
+        """Buy the rung's block, retained for lack of a refund. Named by offering: a reordered ladder must not buy
+        again.
         """
         if rung.purchase is None:
             return None
@@ -361,14 +353,14 @@ class EfaNodePool(pulumi.ComponentResource):
             if only is None
             else autoscaling.GroupLaunchTemplateArgs(id=only.id, version=only.latest_version.apply(str)),
             mixed_instances_policy=None if only is not None else mixed_instances(rung, templates),
-            # Capacity may take hours to come: `up` declares it and does not wait.
+            # Capacity may take hours: `up` does not wait.
             wait_for_capacity_timeout="0",
-            # Off: the nodes handle the interruption notice themselves, and a rebalance would replace workers that may
-            # well go on for hours, in the middle of a run.
+            # Off: nodes handle the interruption notice themselves, and a rebalance would replace workers in the middle
+            # of a run that may continue for hours.
             capacity_rebalance=False,
             # Rebalancing between zones would end healthy workers in the middle of a run.
             suspended_processes=["AZRebalance"],
-            # One that came too late to be named, rather than one with a job.
+            # Rather a node that came too late to be named than one with a job.
             termination_policies=["NewestInstance"] if self._args.get("named_by_tag", False) else None,
             initial_lifecycle_hooks=[_last_checkpoint()],
             enabled_metrics=[autoscaling.Metric.GROUP_IN_SERVICE_INSTANCES, autoscaling.Metric.GROUP_DESIRED_CAPACITY],
@@ -380,14 +372,14 @@ class EfaNodePool(pulumi.ComponentResource):
         )
 
     def _subnets(self, rung: RungPlan) -> pulumi.Input[list[str]]:
-        """The subnets of the rung's zones; of the cluster's own zone where it names none."""
+        """The subnets of the rung's zones, by default of the cluster's zone."""
         zones = self._args.get("zones")
         if zones is None:
             return self._args["subnet_ids"]
         places = [zones.index(zone) for zone in rung.zones or zones[:1]]
         return pulumi.Output.from_input(self._args["subnet_ids"]).apply(lambda ids: [ids[place] for place in places])
 
-    def _stops_at(self, rung: RungPlan) -> datetime | None:
+    def _stop_time(self, rung: RungPlan) -> datetime | None:
         """When a block's group is emptied: before EC2 ends its nodes."""
         if rung.ends_at is None:
             return None

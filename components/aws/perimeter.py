@@ -1,6 +1,4 @@
-"""What an AWS network without a NAT gateway lets out: the services it has doors to, the policy of each door, and the
-names that its resolver answers.
-"""
+"""Egress of an AWS network without a NAT gateway: its endpoints, their policies, and the names its resolver answers."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
@@ -45,32 +43,32 @@ ENDPOINT_SERVICES: Mapping[str, str] = MappingProxyType(
         "ssmmessages": "Session Manager",
     }
 )
-"""What machines call, each over an interface endpoint that costs by the hour, and for what.
+"""The services that machines call, each by an interface endpoint billed per hour, and their uses.
 
-S3 has a free gateway endpoint instead. Not EC2: only Prometheus on the head node asks it, to find the workers, and
-Prometheus comes from outside AWS and so runs only where there is a NAT gateway. Not KMS: S3 and EBS call it themselves.
+S3 has a free gateway endpoint. Not EC2: only Prometheus on the head node calls it, and runs only with a NAT gateway,
+since its image is outside AWS. Not KMS: S3 and EBS call it themselves.
 """
 
 EVERYTHING = "*."
-# The first place among a VPC's rule groups: AssociateFirewallRuleGroup takes what lies between 100 and 9900.
+# The first position of a VPC's rule groups: AssociateFirewallRuleGroup takes values between 100 and 9900.
 PRIORITY = 101
 
 
 def endpoint_policy(service: str, account: str, repository_arn: str | None = None) -> dict[str, Any]:
-    """What passes the interface endpoint of `service`: the calls that our machines' roles allow, by identities of
-    `account`, on what is the account's. `repository_arn`: the only one that images are pulled from, which may be
-    another account's; None for all of the account's.
+    """The policy of an interface endpoint: the calls that our machines' roles allow, by identities of `account` on
+    resources of `account`. `repository_arn`: the only source of images, possibly of another account; None for all of
+    the account's.
 
-    An endpoint's policy grants nothing: it is the most that gets through. AWS's own examples bind both ends by such
-    keys (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies), and ECR's user guide has one policy on
-    both of its endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints"). Systems Manager's three
-    get one in awslabs/landing-zone-accelerator-on-aws. aws:ResourceAccount is asked for only where an action names a
-    resource: IAM's user guide promises it for "most".
+    An endpoint's policy grants nothing: it is the upper limit. AWS's examples restrict both ends by these keys
+    (aws-samples/data-perimeter-policy-examples, vpc_endpoint_policies); ECR's user guide has one policy for both of its
+    endpoints ("Create a VPC endpoint policy for your Amazon ECR VPC endpoints"); Systems Manager's three have one in
+    awslabs/landing-zone-accelerator-on-aws. aws:ResourceAccount is checked only for actions with a resource: IAM's user
+    guide promises it for "most".
     """
     own = {"aws:PrincipalAccount": account}
     both = {**own, "aws:ResourceAccount": account}
     prefix = f"{service.partition('.')[0]}:"
-    # They name nothing that could be somebody else's: who asks, asks for himself, in his own account.
+    # These name no resource: they act in the caller's own account.
     statements = [_pass("OwnCallers", [action for action in OPEN_RESOURCES if action.startswith(prefix)], "*", own)]
     match service:
         case "autoscaling":
@@ -88,10 +86,9 @@ def endpoint_policy(service: str, account: str, repository_arn: str | None = Non
 
 
 def s3_endpoint_policy(region: str, bucket_arns: list[str], account: str) -> dict[str, Any]:
-    """Opens the S3 gateway to `account`'s own identities for these buckets of its own; and to everybody, for reading
-    alone, for those of AWS that a machine reads without an identity of ours: ECR's, from which Docker has layers by
-    presigned links, and Amazon Linux 2023's packages, among them the Lustre client. The buckets' and roles' own
-    policies decide the rest.
+    """Open the S3 gateway to `account`'s identities for these buckets of its own, and to everybody, read-only, for
+    AWS's buckets that a machine reads without our identities: ECR's layers by presigned links, and Amazon Linux 2023's
+    packages with the Lustre client. Bucket and role policies decide the rest.
     """
     buckets = f"arn:{partition_in(region)}:s3:::"
     own = {"aws:PrincipalAccount": account, "aws:ResourceAccount": account}
@@ -111,22 +108,21 @@ def _pass(sid: str, actions: Sequence[str], resource: Any, equal: Mapping[str, s
 
 
 def answered_names(region: str, cidr: str, zone: str | None) -> tuple[str, ...]:
-    """The names that machines may look up, as DNS Firewall keeps them, with the root's dot (without it every refresh
-    finds a difference: hashicorp/terraform-provider-aws#23543): those of the endpoints, of S3 and FSx in `region`, of
-    the machines themselves, and of their private `zone`, where there is one. AWS answers all of them: no question gets
-    to a name server that somebody else reads.
+    """The names that machines may look up, for DNS Firewall, with the root's dot (without it every refresh finds a
+    difference: hashicorp/terraform-provider-aws#23543): endpoints, S3 and FSx in `region`, the machines, and their
+    private `zone` if any. AWS answers them all, so no query reaches a name server of a third party.
     """
     suffix = f"{region}.amazonaws.com{'.cn' if partition_in(region) == 'aws-cn' else ''}"
     # `ecr.dkr` is the endpoint's service and `dkr.ecr` the host's name, which begins with the account.
     hosts = [".".join(reversed(service.split("."))) for service in ENDPOINT_SERVICES]
     own = ["*.dkr.ecr" if host == "dkr.ecr" else host for host in hosts]
-    # Amazon Linux asks for its packages by the dual-stack name.
+    # Amazon Linux fetches its packages by the dual-stack name.
     own += ["s3", "*.s3", "*.s3.dualstack", "*.fsx"]
     inside = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
     high, low, *_ = str(IPv4Network(cidr).network_address).split(".")
     names = [
         *(f"{host}.{suffix}" for host in own),
-        # What older command lines of AWS take for that region's S3.
+        # Older AWS command lines use this for that region's S3.
         *(["s3.amazonaws.com", "*.s3.amazonaws.com"] if region == "us-east-1" else []),
         f"*.{inside}",
         f"*.{low}.{high}.in-addr.arpa",
@@ -142,8 +138,8 @@ def declare_dns_firewall(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Declares that the VPC's resolver answers these names and, of all others, that there are none. Returns what a
-    machine has to wait for. Where the firewall itself fails, the resolver answers nothing, which is AWS's default.
+    """Have the VPC's resolver answer only these names. Returns what a machine has to wait for. If the firewall itself
+    fails, the resolver answers nothing, AWS's default.
     """
     group = route53.ResolverFirewallRuleGroup(f"{name}-dns", tags={**tags, "Name": f"{name}-dns"}, opts=opts)
     rules: list[pulumi.CustomResource] = []
@@ -157,12 +153,12 @@ def declare_dns_firewall(
             priority=priority * 100,
             action="BLOCK" if refused else "ALLOW",
             block_response="NXDOMAIN" if refused else None,
-            # Where a name of AWS's is another name for one of AWS's own, S3's or an endpoint's, that is AWS's choice.
+            # If an AWS name is an alias of another AWS name, that is AWS's choice.
             firewall_domain_redirection_action=None if refused else "TRUST_REDIRECTION_DOMAIN",
             opts=opts,
         )
         rules.append(rule)
-    # Whole from its first second: with the second rule alone nothing would be answered.
+    # With the second rule alone nothing would be answered.
     whole: pulumi.Output[str] = after(group.id, *rules)
     return route53.ResolverFirewallRuleGroupAssociation(
         f"{name}-dns",

@@ -1,4 +1,4 @@
-"""What the catalogue and AWS itself say of machine types and their prices."""
+"""The cost of the AWS resources, and a check of the catalogue's machine types against EC2."""
 
 import math
 import re
@@ -27,24 +27,24 @@ Answer = Mapping[str, Any]
 Value = str | int | float | None
 
 QUEUE_TAG = ("gangway:sized-by", "queue")
-"""On a group whose size a queue of jobs sets."""
+"""Tag of a group that a queue of jobs sizes."""
 GP3_MIBPS = 125
-"""What a gp3 volume has without paying for more (Amazon EBS user guide, "General Purpose SSD volumes")."""
+"""Throughput of a gp3 volume without extra cost (Amazon EBS user guide, "General Purpose SSD volumes")."""
 NOTHING_PAID: Mapping[str, PriceQuote] = MappingProxyType({})
 _PERFORMANCE = re.compile(r"(?:Up to )?(?:(\d+)x )?([\d.]+) Gigabit$")
 
 
 class Ec2Client(Protocol):
-    """What is used of `boto3.client("ec2")`."""
+    """The part of `boto3.client("ec2")` that is used here."""
 
     def get_paginator(self, operation_name: str) -> Any:
-        """As boto3 has it."""
+        """As in boto3."""
         ...
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A field on which the catalogue and EC2 do not agree; None in `catalogue` is one it does not know."""
+    """A field on which the catalogue and EC2 disagree; `catalogue` is None if unknown there."""
 
     machine_type: str
     field: str
@@ -52,14 +52,12 @@ class Difference:
     live: Value
 
     def to_json(self) -> dict[str, Value]:
-        """Plain JSON data."""
+        """The difference as plain JSON data."""
         return asdict(self)
 
 
 def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
-    """Every instance type of the client's region, about ten requests. InputError: no credentials, or EC2 cannot be
-    reached or refuses; `place` is the option that asked for it.
-    """
+    """Every instance type of the region, about ten requests. InputError at `place`: EC2 is unreachable or refuses."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -76,9 +74,7 @@ def fetch_types(client: Ec2Client, place: str) -> list[Answer]:
 
 
 def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[Difference]:
-    """Where the catalogue's AWS machines and `answer` disagree, and the accelerated EFA types it lacks. A field that
-    the answer leaves out, and a type that its region does not offer, are no differences.
-    """
+    """Differences between the catalogue and `answer`, and missing EFA types; omitted fields and types do not count."""
     live = {row["InstanceType"]: row for row in answer}
     known = {machine.name: machine for machine in machines if machine.provider == "aws"}
     found = [
@@ -89,7 +85,7 @@ def compare(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[D
 
 
 def not_offered(machines: Iterable[MachineType], answer: Sequence[Answer]) -> list[str]:
-    """The catalogue's AWS machines that the answer's region does not have."""
+    """The catalogue's AWS machines that the answer's region lacks."""
     offered = {row["InstanceType"] for row in answer}
     return [machine.name for machine in machines if machine.provider == "aws" and machine.name not in offered]
 
@@ -161,7 +157,7 @@ def _spans(counted: Sequence[tuple[int, int | None]]) -> str:
 
 
 def _gbps(performance: str) -> float | None:
-    """`8x 100 Gigabit` -> 800; words such as `High` say no number."""
+    """`8x 100 Gigabit` -> 800; None for words such as `High`."""
     match = _PERFORMANCE.match(performance)
     return int(match[1] or 1) * float(match[2]) if match else None
 
@@ -173,9 +169,7 @@ def _trains_over_efa(row: Answer) -> bool:
 def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, paid: Mapping[str, PriceQuote] = NOTHING_PAID
 ) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first. `paid`: by a group's name, what the owner of its capacity block
-    paid for a node's hour.
-    """
+    """The bill of `resources` in `region`, nodes first. `paid`: price of an owned block's node-hour, by group."""
     return [
         *_nodes(resources, catalog, region, paid),
         *_surroundings(resources, catalog, region),
@@ -188,7 +182,7 @@ def _nodes(
 ) -> Iterable[CostComponent]:
     templates, opened = _templates(resources), _opened_sizes(resources)
     groups = [one for one in resources if one.type == "aws:autoscaling/group:Group"]
-    # Of those that a queue sizes the first is filled first, with all nodes when there is work for them.
+    # The first group that a queue sizes holds all nodes when there is work.
     first = next((group for group in groups if _is_sized_by_queue(group)), None)
     for group in groups:
         standby = group.inputs.get("desiredCapacity") is None and group is not first
@@ -209,14 +203,14 @@ def _group(
     cap_usd = _spot_cap(group, offers[0]) if market == "spot" else None
     machine_types = [template.inputs["instanceType"] for template in offers]
     desired = group.inputs.get("desiredCapacity")
-    # A group that is still closed costs its price as soon as it opens.
+    # A closed group costs its price as soon as it opens.
     num_nodes = opened.get(group.id) or int(group.inputs["maxSize"] if desired is None else desired or 0)
     disk, more_mibps = _root_gib(offers[0]), _root_mibps(offers[0]) - GP3_MIBPS
     prices = [
         _node_price(group.name, market, name, num_nodes, catalog, region, standby, cap_usd, paid)
         for name in machine_types
     ]
-    # Which type will launch nobody knows beforehand: one without a price leaves it open, else the dearest counts.
+    # The type that will launch is unknown: if one has no price the result is unknown, else the most expensive counts.
     dearest = max(prices, key=lambda price: math.inf if price.hourly is None else price.hourly)
     highest = max((price.price_high or price.price or 0.0) for price in prices)
     yield dearest if dearest.price is None or highest <= dearest.price else replace(dearest, price_high=highest)
@@ -239,13 +233,13 @@ def _templates(resources: Sequence[Declared]) -> dict[str, Declared]:
 
 
 def _opened_sizes(resources: Sequence[Declared]) -> dict[str, int]:
-    """By a group's id, how many nodes it may hold once a scheduled action has opened it."""
+    """Nodes per group id after a scheduled action has opened it."""
     schedules = [r.inputs for r in resources if r.type == "aws:autoscaling/schedule:Schedule"]
     return {inputs["autoscalingGroupName"]: int(inputs["maxSize"]) for inputs in schedules if inputs["maxSize"]}
 
 
 def _root_gib(template: Declared) -> float:
-    """The size of the root disk, which is the only one in our templates."""
+    """Size of the root disk, the only one in our templates."""
     (disk,) = template.inputs["blockDeviceMappings"]
     return float(disk["ebs"]["volumeSize"])
 
@@ -257,7 +251,7 @@ def _root_mibps(template: Declared) -> float:
 
 
 def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, list[Declared]]:
-    """The market of a group, and the templates it may launch from: several where it is mixed."""
+    """The market of a group, and its launch templates: several if it is mixed."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         template = templates[group.inputs["launchTemplate"]["id"]]
@@ -269,7 +263,7 @@ def _launches(group: Declared, templates: Mapping[str, Declared]) -> tuple[str, 
 
 
 def _spot_cap(group: Declared, template: Declared) -> float | None:
-    """What a node's hour on spot may cost at most; None where the price on demand is the limit."""
+    """Price cap of a spot node-hour; None for the on-demand price."""
     mixed = group.inputs.get("mixedInstancesPolicy")
     if mixed is None:
         cap = (template.inputs["instanceMarketOptions"].get("spotOptions") or {}).get("maxPrice")
@@ -293,7 +287,7 @@ def _node_price(
     if market == "capacity-block" and paid is not None:
         return price_line(f"{label}, paid before", num_nodes, paid, kind=market, standby=standby)
     if market == "capacity-block":
-        # No rate of an hour: whoever multiplies prices would count again what the purchase has paid.
+        # No hourly rate: it would count the purchase again.
         why = f"a capacity block's hours are paid when it is bought{_paid(catalog, machine_type, region)}"
         return CostComponent(f"{label}, paid before", "hours", num_nodes, None, 0.0, why, "", "", standby)
     quote = catalog.price(machine_type, region, "spot" if market == "spot" else "on-demand")
@@ -301,7 +295,7 @@ def _node_price(
 
 
 def _paid(catalog: Catalog, machine_type: str, region: str) -> str:
-    """What was paid for a node's hour, where the catalogue knows it; no bill of a block that somebody owns is known."""
+    """The catalogue's price of a node-hour in a block, if any; the bill of an owned block is unknown."""
     quote = catalog.price(machine_type, region, "capacity-block")
     if quote is None:
         return "; the catalogue has no price of one"
@@ -312,7 +306,7 @@ def _paid(catalog: Catalog, machine_type: str, region: str) -> str:
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     templates = _templates(resources)
     for resource in resources:
-        yield from of_resources(_one(resource, templates, catalog, region), resource)
+        yield from of_resources(_price_resource(resource, templates, catalog, region), resource)
     interfaces = [
         resource
         for resource in resources
@@ -331,7 +325,7 @@ def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) 
         yield from of_resources([from_service("names of the DNS firewall", price, names, region)], *lists)
 
 
-def _one(
+def _price_resource(
     resource: Declared, templates: Mapping[str, Declared], catalog: Catalog, region: str
 ) -> Iterable[CostComponent]:
     def of_service(label: str, service: str) -> CostComponent:
@@ -357,9 +351,7 @@ def _one(
 
 
 def _monitoring(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """CloudWatch, a line for each of its prices: each resource costs little, and there are many. An alarm costs by the
-    metrics that its expression looks at; a metric counts from its first point.
-    """
+    """CloudWatch, one line per price. An alarm is billed by its expression's metrics, a metric from its first point."""
 
     def line(label: str, service: str, kind: str, each: Callable[[Declared], int]) -> Iterable[CostComponent]:
         found = [one for one in resources if one.type == f"aws:cloudwatch/{kind}"]
@@ -380,7 +372,7 @@ def _one_each(_resource: Declared) -> int:
 
 
 def _get_metrics(alarm: Declared) -> int:
-    """Metrics that an alarm looks at; one where it has no expression."""
+    """Number of an alarm's metrics; one without an expression."""
     return sum("metric" in query for query in alarm.inputs.get("metricQueries") or ()) or 1
 
 
@@ -408,7 +400,7 @@ def _instance(resource: Declared, template: Declared, catalog: Catalog, region: 
 
 
 def _node_group(resource: Declared, template: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """Machines of one type, whose number nobody changes."""
+    """A fixed number of machines of one type."""
     machine_type, disk = template.inputs["instanceType"], _root_gib(template)
     number = int(resource.inputs["scalingConfig"]["desiredSize"])
     label = f"{resource.name}: {number} x {machine_type}, on-demand"
@@ -418,7 +410,7 @@ def _node_group(resource: Declared, template: Declared, catalog: Catalog, region
 
 
 def _plain_machines(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
-    """Without accelerators, whose prices are services of the catalogue."""
+    """Machines without accelerators, priced as services of the catalogue."""
     service = f"instance-{machine_type}"
     if service in catalog.get_services("aws"):
         return from_service(label, catalog.service_price("aws", region, service), number, region)

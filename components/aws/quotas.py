@@ -1,5 +1,6 @@
-"""The Service Quotas that a stack on AWS counts against: vCPUs of its machines by family and market, capacity blocks,
-the network, and the file system. Facts are in `components/catalog/aws/quotas.yaml`. Pure.
+"""A stack's Service Quotas on AWS: vCPUs by family and market, capacity blocks, network, file system. Pure.
+
+The facts are in `components/catalog/aws/quotas.yaml`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ class ServiceQuota(Frozen):
 
 
 class MarketQuotas(Frozen):
-    """Codes for vCPUs, of the machine types that begin with `letters` and a digit."""
+    """Codes of the vCPU quotas for machine types that begin with `letters` and a digit."""
 
     letters: tuple[str, ...]
     on_demand: str
@@ -44,15 +45,9 @@ class MarketQuotas(Frozen):
 
 
 class Quotas(Frozen):
-    """The table.
-
-    Attributes:
-        quotas: by code.
-        instances: which of them count a machine's vCPUs.
-        former_spot: by family such as `p5en`: what counted its spot machines until AWS joined two quotas.
-        blocks: by family: vCPUs of capacity blocks that are active at a time.
-        lustre: by deployment of a file system.
-        helper_vcpus: of machine types that run no jobs.
+    """The table. `instances`: those that count a machine's vCPUs; `former_spot`: by family such as `p5en`: counted its
+    spot machines until AWS merged two quotas; `blocks`: by family: vCPUs of concurrently active capacity blocks;
+    `lustre`: by deployment of a file system; `helper_vcpus`: of machine types that run no jobs.
     """
 
     quotas: Mapping[str, ServiceQuota]
@@ -63,16 +58,14 @@ class Quotas(Frozen):
     helper_vcpus: Mapping[str, Fact[int]]
 
     def market(self, machine_type: str) -> MarketQuotas | None:
-        """The codes for the vCPUs of a machine type; None for a family that the table does not have, as of a machine
-        that the user has added to the catalogue.
-        """
+        """The vCPU quota codes of a machine type; None for a family outside the table, such as a user's own machine."""
         letters = "".join(takewhile(str.isalpha, machine_type))
         return next((row for row in self.instances if letters in row.letters), None)
 
 
 @cache
 def load_quotas() -> Quotas:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(components.catalog.__file__).with_name("aws") / "quotas.yaml")
     helpers = tables.pop("helper_vcpus")
     source = sources[helpers.pop("source")]
@@ -83,19 +76,19 @@ def load_quotas() -> Quotas:
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """The region of a stack, and its number of nodes at most."""
+    """The region of a stack, and its maximum number of nodes."""
 
     region: str
     num_nodes: int
 
     def need(self, path: str, code: str, amount: int, unit: str = "", users: str = "", note: str = "") -> QuotaNeed:
-        """An amount of one quota."""
+        """A need of one quota."""
         quota = load_quotas().quotas[code]
         name, command = f"{code} ({quota.name.value})", f"aws service-quotas get-service-quota {self._which(code)}"
         return QuotaNeed(path, amount, unit, name, self.region, users, f"{command} --query Quota.Value", note)
 
     def request(self, code: str, amount: int) -> str:
-        """The command that asks for a higher limit."""
+        """The command that requests a higher limit."""
         return f"aws service-quotas request-service-quota-increase {self._which(code)} --desired-value {amount}"
 
     def _which(self, code: str) -> str:
@@ -103,9 +96,7 @@ class QuotaContext:
 
 
 def ladder_quotas(rungs: Sequence[AnyRung], machine: MachineType, context: QuotaContext) -> Iterable[Finding]:
-    """Of vCPUs: each quota once, at the rung that needs most of it, since all rungs together hold one rung's nodes; and
-    why a rung needs none. The ladder has passed `check_ladder`.
-    """
+    """Needed vCPUs by quota, at the rung with the largest need (rungs replace each other), or why there are none."""
     found: dict[str, QuotaNeed | Finding] = {}
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
@@ -118,7 +109,7 @@ def ladder_quotas(rungs: Sequence[AnyRung], machine: MachineType, context: Quota
 
 
 def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaContext) -> QuotaNeed | Finding:
-    """What one machine type of a rung counts against, or why it counts against nothing."""
+    """The quota of one machine type of a rung, or why there is none."""
     table, family = load_quotas(), machine.name.partition(".")[0]
     market, users = table.market(machine.name), count_nodes(context.num_nodes)
     if market is None:
@@ -149,7 +140,7 @@ def _rung_quota(rung: AnyRung, machine: MachineType, path: str, context: QuotaCo
 
 
 def helper_quota(path: str, machine_type: str, number: int, users: str, context: QuotaContext) -> Finding:
-    """Of machines on demand that run no jobs."""
+    """The quota of on-demand machines that run no jobs."""
     table = load_quotas()
     market, vcpus = table.market(machine_type), table.helper_vcpus.get(machine_type)
     if market is None or vcpus is None:
@@ -158,7 +149,7 @@ def helper_quota(path: str, machine_type: str, number: int, users: str, context:
 
 
 def network_quotas(machine: MachineType, egress: Egress, context: QuotaContext) -> Iterable[Finding]:
-    """Of the VPC, its way out, and the interfaces of nodes with EFA."""
+    """The quotas of the VPC, its egress, and the interfaces of EFA nodes."""
     yield context.need("gangway:network", "L-F678F1CE", 1).finding()
     if egress is Egress.NAT:
         for code in ("L-FE5A380F", "L-0263D0A3"):
@@ -169,6 +160,6 @@ def network_quotas(machine: MachineType, egress: Egress, context: QuotaContext) 
 
 
 def storage_quota(deployment: str, capacity_gib: int, context: QuotaContext) -> Finding:
-    """Of the file system's capacity."""
+    """The quota of the file system's capacity."""
     code = load_quotas().lustre[deployment]
     return context.need("gangway:storage.capacity_gib", code, capacity_gib, "GiB").finding()

@@ -1,10 +1,10 @@
-"""ImageRegistry: the ECR repository of the trainer's image. Each push is scanned; tags are immutable but for our own.
+"""ImageRegistry: the ECR repository of the trainer's image. Pushes are scanned; tags are immutable except for ours.
 
-Our own are all that `up` pushes (the build cache's and the content tags): after an `up` interrupted between push and
-state the same content is built again with another digest; ECR would refuse it (moby/buildkit#3776), and every `up`
-would fail until somebody deletes the tag. Nodes, launch templates and run records name images by digest; an untagged
-digest is kept for UNTAGGED_DAYS more. The images go with the stack, as each can be built again from a run record's
-commit and lock; `pulumi state protect` keeps them.
+Ours are all that `up` pushes (the build cache's and the content tags): after an `up` interrupted between push and state
+the same content gets another digest, which ECR would refuse at every `up` until the tag is deleted
+(moby/buildkit#3776). Nodes, launch templates and run records use digests; an untagged digest is kept for UNTAGGED_DAYS.
+The images are deleted with the stack, as each can be rebuilt from a run record's commit and lock; `pulumi state
+protect` keeps them.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -28,7 +28,7 @@ class ImageRegistryArgs(TypedDict):
 
 
 def lifecycle_policy() -> dict[str, Any]:
-    """What is dropped: untagged images after two weeks, and all but the newest. ECR wants the rule for any tag last."""
+    """Drop untagged images after two weeks, and all but the newest. ECR wants the rule for any tag last."""
     untagged = {"tagStatus": "untagged", "countType": "sinceImagePushed", "countUnit": "days"}
     newest = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": KEPT_IMAGES}
     rules = [

@@ -1,4 +1,4 @@
-"""AWS resource types by retention class: which hold data that outlives a `destroy`, and which protect or decrypt it."""
+"""AWS resource types by retention class."""
 
 from components.core.retention import Retention, get_types
 

@@ -1,4 +1,4 @@
-"""SecretParameter: a key of a stack's in AWS's Parameter Store, which the roles of its machines alone may read."""
+"""SecretParameter: a stack's key in AWS's Parameter Store, readable only by its machines' roles."""
 
 from typing import NotRequired, TypedDict
 
@@ -12,9 +12,7 @@ __all__ = ["SecretParameter", "SecretParameterArgs", "parameter_name"]
 
 
 class SecretParameterArgs(TypedDict):
-    """Inputs of SecretParameter. `pem` is of `components.core.member_key` or `.signing_key`; without `kms_key_arn`
-    AWS's own key for parameters encrypts it. `what`: one of KEY_USES.
-    """
+    """Inputs of SecretParameter. `kms_key_arn` replaces AWS's own key. `what`: one of KEY_USES, whose key `pem` is."""
 
     what: str
     pem: pulumi.Input[str]
@@ -24,7 +22,7 @@ class SecretParameterArgs(TypedDict):
 
 
 def parameter_name(stack: str, what: str) -> str:
-    """What nodes ask for.
+    """The parameter's name, as nodes request it.
 
     >>> parameter_name("demo", "member-key")
     '/gangway/demo/member-key'
@@ -51,6 +49,6 @@ class SecretParameter(pulumi.ComponentResource):
             tags=args["tags"],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        # Whoever takes the name waits until it can be read.
+        # Consumers of the name wait until the parameter is readable.
         self.name, self.arn = after(parameter.name, parameter), parameter.arn
         self.register_outputs({"name": self.name, "arn": self.arn})

@@ -1,6 +1,4 @@
-"""SlurmIdentity: what the machines of a Slurm may do. The controller sizes the stack's groups, and names and ends their
-machines; nothing more.
-"""
+"""SlurmIdentity: permissions of Slurm machines. The controller sizes the stack's groups, names and ends machines."""
 
 from typing import Any, NotRequired, TypedDict
 
@@ -23,19 +21,18 @@ from components.aws.identity import (
 __all__ = ["NODE_TAG", "SlurmIdentity", "SlurmIdentityArgs", "slurm_head_policy", "slurm_node_policy"]
 
 NODE_TAG = "gangway:slurm-node"
-"""By which a machine knows which node it is (images.node.aws.slurm_scaler)."""
+"""Tag with a machine's Slurm node name (images.node.aws.slurm_scaler)."""
 SIZE_ACTIONS = (
     "autoscaling:SetDesiredCapacity",
     "autoscaling:TerminateInstanceInAutoScalingGroup",
 )
 NODE_GROUP_ACTIONS = tuple(action for action in GROUP_ACTIONS if action != "autoscaling:SuspendProcesses")
-"""A node's word about itself. Nothing ends a queue for all."""
+"""A node's actions on its own group, without those that end a queue for all."""
 
 
 class SlurmIdentityArgs(TypedDict):
-    """Inputs of SlurmIdentity. `role`: head or node; `munge_key_arn`: the parameter with the cluster's key, which both
-    read; `kms_key_arn`: by which it is encrypted, where that is the stack's own; `log_group_arn`: to whose events nodes
-    write.
+    """Inputs of SlurmIdentity. `role`: head or node; `munge_key_arn`: the parameter with the cluster's key, read by
+    both; `kms_key_arn`: the stack's key that encrypts it, if any; `log_group_arn`: nodes write to its events.
     """
 
     role: str

@@ -1,13 +1,14 @@
-"""The Lambda function that ends a stack's nodes when its budget is used up; `components.aws.budget` uploads it.
-Suspending comes first: the ladder's own alarms would else fill the next rung while this one empties. To go on
-afterwards: raise the budget, then `pulumi up --refresh`, which puts sizes and processes back as declared.
+"""The Lambda function that ends a stack's nodes when its budget is exceeded; `components.aws.budget` uploads it.
+
+It suspends first: otherwise the ladder's alarms would fill the next rung while this one empties. To continue, raise the
+budget, then `pulumi up --refresh` to restore sizes and processes.
 """
 
 import os
 
 
 def handler(event: object, context: object) -> list[str]:
-    """Sets every Auto Scaling group whose tag gangway:stack is STACK to zero, and returns their names."""
+    """Set every Auto Scaling group whose tag gangway:stack is STACK to zero, and return their names."""
     import boto3
 
     client = boto3.client("autoscaling")

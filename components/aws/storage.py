@@ -1,4 +1,4 @@
-"""LustreFileSystem (FSx for Lustre linked to S3) and RunBucket, where checkpoints and run records outlive the nodes."""
+"""LustreFileSystem (FSx for Lustre linked to S3), and RunBucket for checkpoints and run records."""
 
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
@@ -25,9 +25,9 @@ __all__ = [
     "bucket_policy",
     "plan_lustre",
 ]
-# Links to S3 need Lustre 2.12 or newer, and a scratch file system would get 2.10; metadata configuration needs 2.15.
+# Links to S3 need Lustre 2.12 or newer, and a scratch file system defaults to 2.10; metadata configuration needs 2.15.
 LUSTRE_VERSION = "2.15"
-# Sunday, 03:00 UTC. Left open, FSx chooses a window by itself, and a run loses its file system for minutes in it.
+# Sunday, 03:00 UTC. By default FSx chooses a window, in which a run loses its file system for minutes.
 MAINTENANCE_START = "7:03:00"
 LOG_DAYS = 30
 NONCURRENT_DAYS = 30
@@ -40,9 +40,8 @@ class LustrePlan:
 
     Attributes:
         deployment_type: PERSISTENT_2 or SCRATCH_2.
-        capacity_gib: size.
         throughput_mbps_per_tib: the tier; None on scratch, where it is fixed and may not be sent.
-        efa: whether clients reach it over EFA (and GPUDirect Storage); settled at creation.
+        efa: access over EFA (and GPUDirect Storage); fixed at creation.
         metadata_mode: AUTOMATIC or USER_PROVISIONED; None on scratch, which has no such setting.
         metadata_iops: only with USER_PROVISIONED.
     """
@@ -66,9 +65,7 @@ def plan_lustre(
     customer_key: bool = False,
     region: str = "",
 ) -> LustrePlan:
-    """Checks size, tier and combination; InputError names the nearest, with its price in `region`. `metadata_iops` None
-    lets FSx choose them by size.
-    """
+    """Check a file system. InputError: nearest values, with price in `region`. `metadata_iops` None: FSx chooses."""
     offer = load().lustre["aws"]
     if deployment == LustreDeployment.SCRATCH:
         _check_scratch(offer, place, throughput_mbps_per_tib, efa, metadata_iops, customer_key)
@@ -78,7 +75,7 @@ def plan_lustre(
     tier = check_tier(place, "FSx for Lustre", offer.throughput_mbps_per_tib.value, throughput_mbps_per_tib)
     _check_size(offer, place, capacity_gib, tier, region, efa=efa)
     _check_metadata(offer, place, metadata_iops)
-    # A file system made without a metadata configuration can never get one, and AUTOMATIC is in the price.
+    # A file system created without a metadata configuration can never get one, and AUTOMATIC is included in the price.
     mode = "AUTOMATIC" if metadata_iops is None else "USER_PROVISIONED"
     return LustrePlan(offer.deployment_type.value, capacity_gib, tier, efa, mode, metadata_iops)
 
@@ -117,9 +114,7 @@ def _check_scratch(
 
 
 def _check_size(offer: LustreOffer, place: str, capacity_gib: int, tier: int | None, region: str, *, efa: bool) -> None:
-    """Plain file systems come in one small size and multiples of a step; with EFA only in multiples of the tier's.
-    `tier`: None of a scratch file system.
-    """
+    """Valid: one small size and multiples of a step; with EFA, multiples of the tier's. `tier`: None for scratch."""
     sizes = fsx_sizes_around(offer, tier, efa, capacity_gib)
     if capacity_gib in sizes:
         return
@@ -152,12 +147,12 @@ def _check_metadata(offer: LustreOffer, place: str, metadata_iops: int | None) -
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` that appears under /data; `runs` one that /runs
-    is kept equal with. `export_wait_minutes`, with `region`: `destroy` first runs an export of /runs, and waits for it
-    so long (`components.aws.last_export`); without it what was written last may be lost. For programs in Python alone:
-    a dynamic provider is one. `efa`, `deployment` and the security group are settled at creation: changing one replaces
-    the file system. The group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from
-    itself: the fabric group does both.
+    """Inputs of LustreFileSystem. `source` is an `s3://bucket/prefix` mounted as /data; `runs` one synchronised with
+    /runs. `export_wait_minutes`, with `region`: `destroy` first exports /runs and waits this long
+    (`components.aws.last_export`, a dynamic provider, so only in Python programs); without it the last writes may be
+    lost. `efa`, `deployment` and the security group are fixed at creation: changing one replaces the file system. The
+    group must admit ports 988 and 1018-1023 from the nodes, and with `efa` everything from itself: the fabric group
+    does both.
     """
 
     capacity_gib: int
@@ -199,15 +194,15 @@ class LustreFileSystem(pulumi.ComponentResource):
         file_system = self._file_system(plan)
         links: list[pulumi.CustomResource] = []
         if source := args.get("source"):
-            # Nothing goes back: a job that deletes a file must not delete the team's data set.
+            # Import only: a job that deletes a file must not delete the team's data set.
             links.append(self._link("data", file_system, source, imports=["NEW", "CHANGED", "DELETED"], exports=[]))
         if (runs := args.get("runs")) is not None:
-            # Deletions stay here: emptying the file system must not empty the archive.
+            # Deletions are not exported: emptying the file system must not empty the archive.
             links.append(self._link("runs", file_system, runs, imports=["NEW", "CHANGED"], exports=["NEW", "CHANGED"]))
             if (minutes := args.get("export_wait_minutes")) is not None:
                 links.append(self._last_export(file_system, links[-1], minutes))
         self.file_system_id = file_system.id
-        # Whoever mounts it finds the data there, and what it writes last is still exported.
+        # Consumers find the data there, and their last writes are exported.
         self.dns_name = after(file_system.dns_name, *links)
         self.mount_name = file_system.mount_name
         self.register_outputs(
@@ -240,15 +235,15 @@ class LustreFileSystem(pulumi.ComponentResource):
             kms_key_id=args.get("kms_key_arn"),
             log_configuration=self._log() if args.get("log") else None,
             weekly_maintenance_start_time=args.get("maintenance_start", MAINTENANCE_START),
-            # What must last is in S3, exported as it is written; scratch file systems can have no backups at all.
+            # Lasting data is in S3, exported as it is written; scratch file systems have no backups.
             automatic_backup_retention_days=0 if persistent else None,
-            # No root squash: Docker and the preparation scripts work as root, and the group lets nobody else in.
+            # No root squash: Docker and the preparation scripts run as root, and the group admits nobody else.
             tags={**args["tags"], "Name": self._name},
-            opts=self._kept_waiting(),
+            opts=self._link_options(),
         )
 
     def _log(self) -> fsx.LustreFileSystemLogConfigurationArgs:
-        """Failed imports and exports, in a log group whose name FSx wants to begin with /aws/fsx."""
+        """Failed imports and exports, in a log group that FSx requires below /aws/fsx."""
         group = cloudwatch.LogGroup(
             f"{self._name}-lustre",
             name=f"/aws/fsx/{self._name}",
@@ -259,8 +254,8 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
         return fsx.LustreFileSystemLogConfigurationArgs(level="WARN_ERROR", destination=group.arn)
 
-    def _kept_waiting(self) -> pulumi.ResourceOptions:
-        """A link reads all objects' names first: half an hour, or the provider's ten minutes for a link, may not do."""
+    def _link_options(self) -> pulumi.ResourceOptions:
+        """A link first reads all objects' names, which may exceed the provider's default of ten minutes."""
         slow = pulumi.CustomTimeouts(create="3h", update="3h", delete="2h")
         return pulumi.ResourceOptions(parent=self, custom_timeouts=slow)
 
@@ -284,12 +279,12 @@ class LustreFileSystem(pulumi.ComponentResource):
                 auto_export_policy=export_policy if exports else None,
             ),
             tags={**self._args["tags"], "Name": f"{self._name}-{folder}"},
-            opts=self._kept_waiting(),
+            opts=self._link_options(),
         )
 
 
 def bucket_policy(bucket_arn: str) -> dict[str, Any]:
-    """Refuses every request that does not come over TLS, whoever makes it."""
+    """Refuse all requests without TLS."""
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -306,8 +301,8 @@ def bucket_policy(bucket_arn: str) -> dict[str, Any]:
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256). With `keep` false its end
-    takes every version of every object with it; else S3 refuses to delete what is not empty.
+    """Inputs of RunBucket. Without `kms_key_arn` S3 encrypts with its own keys (AES256). With `keep` false deleting it
+    deletes every version of every object; else S3 refuses unless it is empty.
     """
 
     kms_key_arn: NotRequired[pulumi.Input[str] | None]
@@ -316,7 +311,7 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned bucket for run records and exported checkpoints. Nothing current ever expires."""
+    """A private, encrypted, versioned bucket for run records and checkpoints. Current versions never expire."""
 
     bucket_name: pulumi.Output[str]
     bucket_arn: pulumi.Output[str]
@@ -331,11 +326,11 @@ class RunBucket(pulumi.ComponentResource):
             # Delete the key after the bucket, or not at all if S3 refuses because there are objects.
             opts=pulumi.ResourceOptions(parent=self, depends_on=resources_of(args.get("kms_key_arn"))),
         )
-        # Its settings are deleted with the bucket, never before: a bucket that is not empty keeps them.
+        # Settings are deleted with the bucket, never before: a bucket that is not empty keeps them.
         self._child = pulumi.ResourceOptions(parent=self, deleted_with=self._bucket)
         self._private()
         self._encrypted(args.get("kms_key_arn"))
-        self._kept()
+        self._versioning()
         self.bucket_name = self._bucket.bucket
         self.bucket_arn = self._bucket.arn
         self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
@@ -370,13 +365,13 @@ class RunBucket(pulumi.ComponentResource):
         )
         rule = s3.BucketServerSideEncryptionConfigurationRuleArgs(
             apply_server_side_encryption_by_default=default,
-            # One data key for many objects: a checkpoint of a thousand parts makes few calls of KMS.
+            # One data key for many objects: a checkpoint of a thousand parts needs few KMS calls.
             bucket_key_enabled=True if kms_key_arn is not None else None,
         )
         s3.BucketServerSideEncryptionConfiguration(self._name, bucket=self._bucket.id, rules=[rule], opts=self._child)
 
-    def _kept(self) -> None:
-        """Every version is kept; only what has been overwritten or was never finished goes away in time."""
+    def _versioning(self) -> None:
+        """Every version is kept; overwritten ones and unfinished uploads expire."""
         versioning = s3.BucketVersioning(
             self._name,
             bucket=self._bucket.id,

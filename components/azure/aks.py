@@ -1,5 +1,5 @@
-"""AksCluster: an AKS cluster whose nodes have no public address, with a small pool for what keeps the queue. Its API is
-private, or answers named address ranges alone; people and pods are known by Entra ID, and there is no other account.
+"""AksCluster: an AKS cluster whose nodes have no public address, with a small system pool. Its API is private, or open
+to named address ranges; people and pods authenticate by Entra ID, without local accounts.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -14,25 +14,25 @@ __all__ = ["PODS_CIDR", "SERVICES_CIDR", "SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", 
 
 SYSTEM_MACHINE_TYPE = "Standard_D4s_v5"
 SYSTEM_NODES = (1, 3)
-"""Least and most nodes of the system's pool."""
+"""Minimum and maximum nodes of the system pool."""
 SYSTEM_DISK_GIB = 128
-# The range that no virtual network of ours can have (RFC 6598), with a /24 for each node ("Azure CNI Overlay": IP
-# address planning); services beside it.
+# A range (RFC 6598) outside all our virtual networks, with a /24 per node ("Azure CNI Overlay": IP address planning);
+# services beside it.
 PODS_CIDR, SERVICES_CIDR, DNS_ADDRESS = "100.64.0.0/13", "100.127.240.0/20", "100.127.240.10"
-# AKS documentation, "Resource naming"; the name of the API's host begins with dns_prefix.
+# AKS documentation, "Resource naming"; dns_prefix begins the API's host name.
 MAX_NAME, MAX_DNS_PREFIX = 63, 54
-# What the control plane writes that somebody will ask about; not every request ("Monitor AKS: resource logs").
+# Useful control plane logs, without one line per request ("Monitor AKS: resource logs").
 LOGS = ("kube-audit-admin", "guard", "cluster-autoscaler", "kube-controller-manager")
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 
 
 class AksClusterArgs(TypedDict):
-    """Inputs of AksCluster. `tenant_id` is the directory whose people come in, `admin_group_ids` those of it who may do
-    everything there; others by Azure's roles. `version` such as 1.36; AKS's own when left out. `idle_minutes`: a node
-    without work for so long is given back. `identity_id` is the cluster's, which may join `subnet_id` and give nodes
-    the other one, of `kubelet_identity_id`, `kubelet_client_id` and `kubelet_object_id` (AksIdentity). `api_cidrs`:
-    the API answers these ranges, such as 203.0.113.0/24, at a public name; empty (which is the default) it is private,
-    and `up` has to run where the network is reached. `workspace_id` takes the control plane's log.
+    """Inputs of AksCluster. `tenant_id` is the directory of the users; `admin_group_ids` have full access, others
+    Azure's roles. `version` such as 1.36 defaults to AKS's. `idle_minutes`: an idle node is removed after this.
+    `identity_id` is the cluster's: it may join `subnet_id` and assign nodes the identity of `kubelet_identity_id`,
+    `kubelet_client_id` and `kubelet_object_id` (AksIdentity). `api_cidrs`: ranges that may call a public API, such as
+    203.0.113.0/24; empty (default) makes it private, so that `up` must run inside the network. `workspace_id` gets the
+    control plane's log.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -55,9 +55,7 @@ class AksClusterArgs(TypedDict):
 
 
 class AksCluster(pulumi.ComponentResource):
-    """A cluster with its system's pool: those for work are AksNodePools'. `cluster_name`; `cluster_id`;
-    `oidc_issuer_url`: by which pods are known to Entra ID.
-    """
+    """A cluster with its system pool; AksNodePools adds job nodes. `oidc_issuer_url`: identifies pods to Entra ID."""
 
     cluster_name: pulumi.Output[str]
     cluster_id: pulumi.Output[str]
@@ -88,7 +86,7 @@ class AksCluster(pulumi.ComponentResource):
             location=args["location"],
             dns_prefix=shortened(self._name, MAX_DNS_PREFIX),
             kubernetes_version=args.get("version"),
-            # With an agreed availability, and room for a queue of thousands of nodes; the free tier has neither.
+            # With an uptime SLA, and for thousands of nodes; the free tier has neither.
             sku=containerservice.ManagedClusterSKUArgs(
                 name=containerservice.ManagedClusterSKUName.BASE, tier=containerservice.ManagedClusterSKUTier.STANDARD
             ),
@@ -110,7 +108,7 @@ class AksCluster(pulumi.ComponentResource):
             tags=args["tags"],
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # AKS's autoscaler owns the size of the system's pool.
+                # AKS's autoscaler owns the size of the system pool.
                 ignore_changes=["agent_pool_profiles[0].count"],
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=CREATE_TIMEOUT, delete=DELETE_TIMEOUT),
@@ -143,7 +141,7 @@ class AksCluster(pulumi.ComponentResource):
         )
 
     def _network(self) -> dict[str, Any]:
-        """Pods in a range of their own behind the nodes' addresses; the way out is the subnet's NAT gateway."""
+        """Pods have a separate range behind the nodes' addresses; egress is by the subnet's NAT gateway."""
         ranges = self._args.get("api_cidrs", [])
         private = {"enable_private_cluster": True, "enable_private_cluster_public_fqdn": False}
         return {
@@ -159,7 +157,7 @@ class AksCluster(pulumi.ComponentResource):
                 outbound_type=containerservice.OutboundType.USER_ASSIGNED_NAT_GATEWAY,
             ),
             "api_server_access_profile": containerservice.ManagedClusterAPIServerAccessProfileArgs(
-                # By it Azure's API would run commands as somebody else; people use their own access.
+                # It would let Azure's API run commands as another identity.
                 disable_run_command=True,
                 **({"authorized_ip_ranges": ranges} if ranges else private),
             ),
@@ -183,24 +181,23 @@ class AksCluster(pulumi.ComponentResource):
         }
 
     def _upkeep(self) -> dict[str, Any]:
-        """What AKS does by itself: nodes come and go with the work, and nothing is upgraded under a job that runs."""
+        """Autoscaling and upgrades: nothing is upgraded under a running job."""
         minutes = f"{self._args['idle_minutes']}m"
         return {
             "auto_scaler_profile": containerservice.ManagedClusterPropertiesAutoScalerProfileArgs(
                 scale_down_unneeded_time=minutes,
                 scale_down_unready_time=minutes,
-                # The ladder's order, which a ConfigMap in the cluster says.
+                # The ladder's order, from a ConfigMap in the cluster.
                 expander=containerservice.Expander.PRIORITY,
                 skip_nodes_with_local_storage="false",
                 skip_nodes_with_system_pods="false",
             ),
-            # Another version is for `up` to bring, when its user says so; nodes that are made anew have the newest
-            # image of theirs.
+            # Only `up` changes the version; new nodes use the newest image of it.
             "auto_upgrade_profile": containerservice.ManagedClusterAutoUpgradeProfileArgs(
                 upgrade_channel=containerservice.UpgradeChannel.NONE,
                 node_os_upgrade_channel=containerservice.NodeOSUpgradeChannel.NONE,
             ),
-            # What each namespace costs, in the bill.
+            # Costs per namespace in the bill.
             "metrics_profile": containerservice.ManagedClusterMetricsProfileArgs(
                 cost_analysis=containerservice.ManagedClusterCostAnalysisArgs(enabled=True)
             ),
@@ -215,7 +212,7 @@ class AksCluster(pulumi.ComponentResource):
             name="gangway",
             resource_uri=cluster.id,
             workspace_id=workspace,
-            # A table for each kind of line, which can be kept and paid for apart.
+            # A table per log category, each with its own retention and price.
             log_analytics_destination_type="Dedicated",
             logs=[monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True) for category in LOGS],
             opts=pulumi.ResourceOptions(parent=self),

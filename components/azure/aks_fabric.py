@@ -1,7 +1,5 @@
-"""InfiniBand in the pods of an AKS cluster: NVIDIA's network operator, which brings Mellanox' drivers and hands
-adapters to pods, and what each node is told besides; pure.
-
-As Microsoft describes it (github.com/Azure/aks-rdma-infiniband, July 2026), but for what is said here.
+"""InfiniBand in AKS pods: NVIDIA's network operator with drivers and device plugin, and settings of each node; pure.
+Follows Microsoft (github.com/Azure/aks-rdma-infiniband, July 2026) except where noted.
 """
 
 import json
@@ -13,13 +11,13 @@ from components.kubernetes.spec import GPU, INFINIBAND, JOBS, JOBS_POOL, POOL_LA
 
 __all__ = ["autoscaler_tags", "fabric_manifests", "network_operator"]
 
-# NVIDIA network operator 26.4.0, `hack/release.yaml`: the images that were released with it.
+# NVIDIA network operator 26.4.0, `hack/release.yaml`: the images released with it.
 OPERATOR, DRIVER, PLUGIN = "26.4.0", "doca3.4.0-26.04-0.8.6.0-0", "network-operator-v26.4.0"
 _REPOSITORY = "nvcr.io/nvidia/mellanox"
 _MELLANOX, _INFINIBAND_CLASS = "15b3", "0207"
 _FOUND = "feature.node.kubernetes.io/pci-15b3.present"
-"""The label that the operator goes by."""
-# Microsoft's copy of Ubuntu; what is run is the node's own.
+"""The label that the operator selects by."""
+# Microsoft's copy of Ubuntu; it runs the node's own programs.
 _SHELL_IMAGE = "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
 _BLACKLIST = "/host/etc/modprobe.d/blacklist-ofed-modules.conf"
 _RESOURCES_TAG = "k8s.io_cluster-autoscaler_node-template_resources_"
@@ -41,9 +39,9 @@ done
 
 
 def network_operator(tolerations: Sequence[Mapping[str, str]]) -> Chart:
-    """The operator, and what finds adapters. `tolerations`: of whatever may be on the jobs' nodes."""
+    """The operator and node feature discovery. `tolerations`: for the job nodes."""
     values = {
-        # Its own rule finds Ethernet adapters, too: every machine of Azure's has one, the system's as well.
+        # Its own rule also matches Ethernet adapters, which every Azure machine has.
         "nfd": {"enabled": True, "deployNodeFeatureRules": False},
         "node-feature-discovery": {"worker": {"nodeSelector": dict(JOBS), "tolerations": list(tolerations)}},
     }
@@ -52,13 +50,13 @@ def network_operator(tolerations: Sequence[Mapping[str, str]]) -> Chart:
 
 
 def fabric_manifests(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> tuple[Manifest, ...]:
-    """What the operator is to do, and a pod on each of the jobs' nodes. `pods_a_node`: that may share its adapters."""
+    """The operator's policy, and a pod per job node. `pods_a_node`: how many may share the adapters."""
     return _rule(), _policy(pods_a_node, tolerations), _node_pods(tolerations)
 
 
 def autoscaler_tags(devices: Mapping[str, int]) -> dict[str, str]:
-    """Of a pool's machines, by which the autoscaler knows what a node of it will have while there is none (kubernetes/
-    autoscaler, `azure_template.go`: a tag has _ for /). GPUs it knows by the machine's size.
+    """Pool tags by which the autoscaler knows the devices of nodes that do not exist yet, except GPUs (kubernetes/
+    autoscaler, `azure_template.go`: a tag has _ for /).
 
     >>> autoscaler_tags({"nvidia.com/gpu": 8, "rdma/infiniband": 8})
     {'k8s.io_cluster-autoscaler_node-template_resources_rdma_infiniband': '8'}
@@ -96,9 +94,9 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
             "repository": _REPOSITORY,
             "image": "doca-driver",
             "version": DRIVER,
-            # Microsoft's: without it a module that is there already may get in the driver's way.
+            # Microsoft's: otherwise a loaded module may block the driver.
             "env": [{"name": "OFED_BLACKLIST_MODULES_FILE", "value": _BLACKLIST}],
-            # No node is drained under a job for a newer driver: nodes that are made anew have it.
+            # Never drain a node with a job for a newer driver: new nodes have it.
             "upgradePolicy": {"autoUpgrade": False},
         },
         "rdmaSharedDevicePlugin": {
@@ -112,9 +110,7 @@ def _policy(pods_a_node: int, tolerations: Sequence[Mapping[str, str]]) -> Manif
 
 
 def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
-    """Of the machine's own rights: limits and modules of a node are nobody else's to set. Microsoft has pods ask for
-    IPC_LOCK in place of the limit, which is of no use to a user without a name.
-    """
+    """Privileged, to set a node's limits. IPC_LOCK, as Microsoft's pods request, does not help unprivileged users."""
     container = {
         "name": "node",
         "image": _SHELL_IMAGE,
@@ -126,7 +122,6 @@ def _node_pods(tolerations: Sequence[Mapping[str, str]]) -> Manifest:
         "nodeSelector": dict(JOBS),
         "tolerations": list(tolerations),
         "hostPID": True,
-        # It has nothing to finish.
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
     }

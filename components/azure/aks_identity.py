@@ -20,9 +20,9 @@ READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 
 
 class AksIdentityArgs(TypedDict):
-    """Inputs of AksIdentity. The cluster may join `subnet_id`, and read `disk_encryption_set_id`; its nodes pull images
-    from the registry `repository_id`. With `role_wait_sec` (0) Azure gets some time to heed the grants: from Python
-    programs alone (`components.core.settling`).
+    """Inputs of AksIdentity. The cluster may join `subnet_id` and read `disk_encryption_set_id`; its nodes pull from
+    the registry `repository_id`. `role_wait_sec` (0): wait for Azure to apply the grants, only in Python programs
+    (`components.core.settling`).
     """
 
     subscription_id: str
@@ -37,9 +37,7 @@ class AksIdentityArgs(TypedDict):
 
 
 class AksIdentity(pulumi.ComponentResource):
-    """The cluster's identity and its nodes'. `identity_id` waits for its grants, `kubelet_identity_id` for theirs; the
-    latter's `kubelet_client_id` and `kubelet_object_id` are by which Azure knows it.
-    """
+    """Identities of the cluster and its nodes. `identity_id` and `kubelet_identity_id` wait for their grants."""
 
     identity_id: pulumi.Output[str]
     kubelet_identity_id: pulumi.Output[str]
@@ -55,7 +53,7 @@ class AksIdentity(pulumi.ComponentResource):
         granted = [
             # Joins nodes and the API's address to the subnet ("Bring your own virtual network": permissions).
             control.may("subnet", NETWORK_CONTRIBUTOR, args["subnet_id"]),
-            # And gives nodes this identity.
+            # Assigns this identity to nodes.
             control.may("nodes", IDENTITY_OPERATOR, nodes.id),
         ]
         if (disks := args.get("disk_encryption_set_id")) is not None:

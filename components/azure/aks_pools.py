@@ -1,6 +1,4 @@
-"""AksNodePools: the nodes of an AKS cluster that do its users' work, a pool for each rung of the capacity ladder, from
-zero and back by AKS's own autoscaler.
-"""
+"""AksNodePools: job nodes of an AKS cluster, one pool per rung of the ladder, scaled from zero by AKS's autoscaler."""
 
 import re
 from collections.abc import Sequence
@@ -29,20 +27,19 @@ from components.kubernetes.spec import RUNG_LABEL
 __all__ = ["SPOT_TAINT", "AksNodePools", "AksNodePoolsArgs", "PoolPlan", "plan_node_pools", "pool_name"]
 
 SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
-"""That AKS gives the nodes of spot pools ("Add an Azure Spot node pool"); who is to run there tolerates it."""
-# AKS documentation, "Resource naming": lowercase letters and digits, twelve of them for Linux.
+"""AKS's taint on spot pools ("Add an Azure Spot node pool")."""
+# AKS documentation, "Resource naming": lowercase letters and digits, at most twelve for Linux.
 MAX_POOL_NAME = 12
 MAX_PODS = 64
-# Pods get their grace, which a node that is drained waits for.
+# Draining a node waits for its pods' grace period.
 DELETE_TIMEOUT = "60m"
 
 
 class AksNodePoolsArgs(TypedDict):
-    """Inputs of AksNodePools. `num_nodes_min` are always up, of the first rung; each rung grows to `num_nodes_max`.
-    `version` such as 1.36 is the cluster's. `node_labels` are by rung, beside the rung's own (`gangway.dev/rung`);
-    `node_taints` of all, as `key=value:Effect`; `node_devices` is what a node has beside CPUs and memory, of which the
-    autoscaler is told. `gpu_driver`: Install (which is the default: AKS's own) or None, for who brings NVIDIA's GPU
-    operator. `encryption_at_host` is as far as the machine type goes unless said.
+    """Inputs of AksNodePools. `num_nodes_min` are always up, in the first rung; each rung grows to `num_nodes_max`.
+    `version` such as 1.36 is the cluster's. `node_labels` are by rung, besides `gangway.dev/rung`; `node_taints` of
+    all, as `key=value:Effect`; `node_devices`: devices per node, for the autoscaler. `gpu_driver`: Install (default:
+    AKS's) or None, for NVIDIA's GPU operator. `encryption_at_host` defaults to what the machine type supports.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -65,15 +62,8 @@ class AksNodePoolsArgs(TypedDict):
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One agent pool.
-
-    Attributes:
-        name: as AKS knows it.
-        suffix: of its logical name, as `0-spot`.
-        zones: of its nodes; empty where any will do.
-        least: nodes that are always up.
-        most: nodes it grows to.
-        fields: what its scale set is told.
+    """One agent pool. `suffix`: of its logical name, as `0-spot`; `zones`: empty for any; `least`: nodes that are
+    always up; `most`: maximum nodes; `fields`: of its scale set.
     """
 
     name: str
@@ -99,7 +89,7 @@ def pool_name(position: int, kind: str) -> str:
 
 
 def plan_node_pools(args: AksNodePoolsArgs) -> tuple[AzureMachineType, tuple[PoolPlan, ...]]:
-    """Compiles the arguments. InputError: machine type, rung or number of nodes that Azure does not have."""
+    """Compile the arguments. InputError: unsupported machine type, rung or number of nodes."""
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_infiniband(machine, rungs, args["num_nodes_max"])
@@ -119,9 +109,8 @@ def plan_node_pools(args: AksNodePoolsArgs) -> tuple[AzureMachineType, tuple[Poo
 
 
 class AksNodePools(pulumi.ComponentResource):
-    """An agent pool for each rung. Nodes of one pool share an InfiniBand partition, those of two do not; and those of
-    one only where the subscription has the feature Microsoft.ContainerService/AKSInfinibandSupport, which has AKS lay
-    a pool into one placement group. `pool_names`: in the ladder's order.
+    """An agent pool per rung. Only nodes of one pool share an InfiniBand partition, and only if the subscription has
+    the feature Microsoft.ContainerService/AKSInfinibandSupport, which puts a pool into one placement group.
     """
 
     pool_names: pulumi.Output[list[str]]
@@ -132,7 +121,7 @@ class AksNodePools(pulumi.ComponentResource):
         self._machine, plans = plan_node_pools(args)
         pools: list[containerservice.AgentPool] = []
         for position, plan in enumerate(plans):
-            # One after the other: a cluster takes one change at a time ("Manage node pools": limitations).
+            # A cluster accepts one change at a time ("Manage node pools": limitations).
             pools.append(self._pool(position, plan, pools[-1:]))
         self.pool_names = pulumi.Output.all(*[pool.name for pool in pools]).apply(list)
         self.register_outputs({"pool_names": self.pool_names})
@@ -173,7 +162,7 @@ class AksNodePools(pulumi.ComponentResource):
             spot_max_price=fields.max_price,
             capacity_reservation_group_id=fields.capacity_reservation_group,
             gpu_profile=containerservice.GPUProfileArgs(driver=args.get("gpu_driver", "Install")),
-            # There is no spare machine to upgrade onto; spot pools take no such setting.
+            # There is no spare machine for upgrades; spot pools refuse the setting.
             upgrade_settings=None
             if plan.spot
             else containerservice.AgentPoolUpgradeSettingsArgs(max_surge="0", max_unavailable="1"),
@@ -185,7 +174,7 @@ class AksNodePools(pulumi.ComponentResource):
                 depends_on=list(before),
                 # AKS's autoscaler owns the size.
                 ignore_changes=["count"],
-                # A name is one pool's at a time, and so is the quota of GPUs.
+                # The old pool holds the name and the GPU quota.
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
             ),

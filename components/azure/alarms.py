@@ -1,6 +1,5 @@
-"""What wakes a person, as data: each alarm is a query in KQL over the stack's one table of lines, which returns a row
-only when something is the matter; its text says what, and what to do. A scale set's size is in no log, so each node
-says that it lives: ALIVE_EVENT, once a minute.
+"""Alarms as KQL queries over the stack's table of lines; a query returns rows only when something is wrong. A scale
+set's size is in no log, so each node sends ALIVE_EVENT once a minute.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from components.core.limits import check_steps_alarm
 __all__ = ["ALIVE_EVENT", "COLUMNS", "LOOK_EVENT", "REFUSED_EVENT", "TABLE", "AlarmPlan", "plan_alarms", "statistics"]
 
 TABLE = "Gangway_CL"
-"""The table of lines: a name of our own, and the ending that Azure asks for."""
+"""The table of lines, with the suffix that Azure requires."""
 COLUMNS: Sequence[tuple[str, str]] = (
     ("TimeGenerated", "datetime"),
     ("Node", "string"),
@@ -20,22 +19,23 @@ COLUMNS: Sequence[tuple[str, str]] = (
     ("Event", "string"),
     ("Line", "dynamic"),
 )
-"""When a line was printed, on which machine (its name, and `node` or `head`), by which unit; the `event` of what a node
-or a head says itself, else empty; and all of it: what is no JSON as `{"message": ...}`, and JSON of the job as
-`{"printed": ...}`, so that it cannot speak for its node."""
+"""Time of the line, machine and role (`node` or `head`), systemd unit, `event` of a node's or head's own message (else
+empty), and the whole line: text as `{"message": ...}`, and the job's JSON as `{"printed": ...}`, so that a job cannot
+forge events.
+"""
 ALIVE_EVENT = "alive"
-"""What every node sends once a minute as long as it runs, whatever it does."""
+"""Sent by every node once a minute."""
 LOOK_EVENT, REFUSED_EVENT = "ladder-looked", "ladder-refused"
-"""What the head says at each look after the ladder, as long as a job is wanted; and where Azure refuses nodes for
-another reason than that there are none to be had.
+"""Sent by the head at each check of the ladder while a job is wanted, and if Azure refuses nodes for another reason
+than capacity.
 """
 GPU_IDLE_BELOW = 0.10
-# Lines are in the table some minutes after they were printed.
+# Lines reach the table some minutes late.
 DELAY_MINUTES = 5
 SLOT_MINUTES, SLOTS = 5, 18
-# The head looks after the ladder each minute: one look that fails is Azure's, a third of a quarter of an hour is not.
+# The head checks the ladder each minute: one failure is transient, a third of a quarter of an hour is not.
 LOOKS_FAILED = 5
-# Longer than a first node takes to come and to say that it lives.
+# Longer than the first node's boot to its first ALIVE_EVENT.
 NO_NODE_MINUTES = 30
 REFUSALS = 3
 _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
@@ -43,13 +43,8 @@ _LINES_OF_NODES = f'{TABLE} | where Role == "node" and Event == "{ALIVE_EVENT}"'
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
-        query: KQL; whatever it returns rings.
-        severity: of Azure: 0 critical, 1 error, 2 warning, 3 for information.
+    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
+    people; `query`: KQL; any row rings; `severity`: Azure's: 0 critical, 1 error, 2 warning, 3 informational.
     """
 
     name: str
@@ -61,9 +56,7 @@ class AlarmPlan:
 def plan_alarms(
     num_nodes: int, steps_alarm_minutes: int | None, interruptions_per_hour: int, *, expect_gpu: bool
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack; without minutes nobody waits for steps, which the job does not tell of. InputError: see
-    `check_steps_alarm`.
-    """
+    """Every alarm; `steps_alarm_minutes` None for a job without steps. InputError: see `check_steps_alarm`."""
     of_steps = []
     if steps_alarm_minutes is not None:
         check_steps_alarm(steps_alarm_minutes)
@@ -83,17 +76,17 @@ def plan_alarms(
 
 
 def statistics(field: str) -> str:
-    """Which lines are the job's statistics with that field: they have no event."""
+    """Select the job's statistics lines with that field: they have no event."""
     return f"isempty(tostring(Line.printed.event)) and isnotnull(Line.printed.{field})"
 
 
 def _steps(minutes: int) -> str:
-    """How many statistics lines there were."""
+    """Count statistics lines."""
     return f"toscalar({TABLE} | where TimeGenerated > ago({minutes}m) and {statistics('step')} | count)"
 
 
 def _no_steps(minutes: int) -> AlarmPlan:
-    """Rings when a node was there for the whole window, and still is, and no statistics line came in it."""
+    """Rings if a node was there for the whole window, and still is, without a statistics line."""
     window = minutes + DELAY_MINUTES
     return AlarmPlan(
         "no-steps",
@@ -135,9 +128,9 @@ def _interruptions(per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(num_nodes: int) -> AlarmPlan:
-    """Fewer nodes lived than wanted, in a third of the last 90 minutes: nodes that are replaced again and again are
-    there most of the time. Quiet in the first 90 minutes with nodes, for a day after a job that ended well unless
-    there are steps again, and for nodes that never came (`_no_nodes`).
+    """Fewer nodes were up than wanted, in a third of the last 90 minutes, since a node that is replaced repeatedly is
+    up most of the time. Silent in the first 90 minutes with nodes, for a day after a successful job unless there are
+    steps again, and if no node ever came (`_no_nodes`).
     """
     minutes = SLOT_MINUTES * SLOTS
     slots = f"range Slot from bin(ago({minutes}m), {SLOT_MINUTES}m) to bin(ago({2 * SLOT_MINUTES}m), {SLOT_MINUTES}m)"
@@ -161,7 +154,7 @@ def _nodes_missing(num_nodes: int) -> AlarmPlan:
 
 
 def _no_nodes() -> AlarmPlan:
-    """Scale sets are made empty, so `up` does not fail where none come; and who never lived says nothing."""
+    """Scale sets start empty, so `up` does not fail without capacity, and a missing node sends no events."""
     window = NO_NODE_MINUTES + DELAY_MINUTES
     return AlarmPlan(
         "no-nodes",
@@ -222,7 +215,7 @@ def _job_ended_badly() -> AlarmPlan:
 
 
 def _record_at_risk() -> AlarmPlan:
-    """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
+    """The head retries by itself while the workers wait, so nothing else would report it."""
     return AlarmPlan(
         "record-at-risk",
         "The head node is not ready (file system, image), it cannot look after the scale sets of the ladder, the run "

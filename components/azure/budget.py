@@ -1,6 +1,4 @@
-"""Budget: a monthly limit on the stack's tag in its resource group, with alarms, and a workflow that can stop the
-stack.
-"""
+"""Budget: a monthly limit on the stack's tag, with alarms, and a Logic Apps workflow that can stop the stack."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -37,7 +35,7 @@ __all__ = [
 
 API = "https://management.azure.com"
 COSTS_VERSION, COMPUTE_VERSION, CLUSTER_VERSION = "2023-11-01", "2024-07-01", "2024-09-01"
-# Unresolved: a copy of Microsoft's naming rules of 2020 says 80, 43 is recalled. A name that fits both.
+# Unclear: a copy of Microsoft's naming rules of 2020 says 80, 43 is recalled. A name that fits both.
 MAX_WORKFLOW_NAME = 43
 _SCHEMA = "https://schema.management.azure.com/providers/Microsoft.Logic/schemas/2016-06-01/workflowdefinition.json#"
 PARAMETERS: Mapping[str, str] = MappingProxyType(
@@ -50,26 +48,18 @@ PARAMETERS: Mapping[str, str] = MappingProxyType(
         "sets": "Array",
     }
 )
-"""What the definition is told, and of which type: ids, and dollars."""
+"""The workflow's parameters and types: ids, and dollars."""
 MAX_NOTIFICATIONS = 5
 MAX_MONTHS_AHEAD = 12
-"""How far ahead a new budget may begin ("Budgets - Create Or Update"); it may not begin before the current month."""
-# Azure takes no earlier one.
+"""Latest start of a new budget ("Budgets - Create Or Update"); the earliest is the current month."""
+# The earliest date that Azure accepts.
 EARLIEST = datetime.date(2017, 6, 1)
 
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when.
-
-    Attributes:
-        limit_usd: of costs in a month, in the currency the budget counts in.
-        tag_key: costs with this tag count.
-        tag_value: its value.
-        groups: resource ids of scale sets.
-        heads: resource ids of machines that fill them.
-        clusters: resource ids of Kubernetes clusters.
-        subscription_wide: whether costs with the tag count wherever in the subscription they are.
+    """What is stopped, and when. `limit_usd`: monthly costs, in the budget's currency; `heads`: resource ids of
+    machines that fill them; `subscription_wide`: count the tag's costs in the whole subscription.
     """
 
     limit_usd: float
@@ -84,7 +74,7 @@ class StopPlan:
 def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
     """The workflow in the language of Logic Apps."""
     rows = "body('spent')['properties']['rows']"
-    # No row, no costs. An `if` would look at what is not there all the same: it evaluates both of its sides.
+    # No row means no costs. `if` evaluates both branches and would fail.
     spent = f"@first(coalesce(first({rows}), createArray(0)))"
     return {
         "$schema": _SCHEMA,
@@ -99,12 +89,12 @@ def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
                 "expression": {"greaterOrEquals": [spent, "@parameters('limit')"]},
                 "actions": {
                     "halt_heads": _for_each("heads", {"halt": _call("POST", "@{item()}/deallocate")}),
-                    # A head that cannot be halted is no reason to leave the nodes on.
+                    # Empty the nodes even if stopping the head fails.
                     "empty_sets": {
                         **_for_each("sets", _empty_set()),
                         "runAfter": {"halt_heads": ["Succeeded", "Failed", "TimedOut"]},
                     },
-                    # All of its machines go, and its control plane; what waits in its queue waits on.
+                    # Stops all machines and the control plane; queued jobs stay queued.
                     "stop_clusters": _for_each(
                         "clusters", {"stop": _call("POST", "@{item()}/stop", version=CLUSTER_VERSION)}
                     ),
@@ -117,7 +107,7 @@ def stop_definition(tag_key: str, tag_value: str) -> dict[str, Any]:
 
 
 def _ask_costs(tag_key: str, tag_value: str) -> dict[str, Any]:
-    """Costs of this month so far: one row, the sum its first column, or no row at all."""
+    """This month's costs: one row with the sum in its first column, or no row."""
     dataset = {
         "granularity": "None",
         "aggregation": {"total": {"name": "Cost", "function": "Sum"}},
@@ -129,7 +119,7 @@ def _ask_costs(tag_key: str, tag_value: str) -> dict[str, Any]:
 
 
 def _empty_set() -> dict[str, Any]:
-    """The scale set's sku as it is, with no machine: Azure wants all of it."""
+    """Set the scale set's capacity to zero: Azure requires the whole sku."""
     sku = "@setProperty(body('read')['sku'], 'capacity', 0)"
     return {
         "read": _call("GET", "@{item()}"),
@@ -138,12 +128,12 @@ def _empty_set() -> dict[str, Any]:
 
 
 def _for_each(parameter: str, actions: dict[str, Any]) -> dict[str, Any]:
-    """The actions for each item; one that fails leaves no other undone."""
+    """The actions for each item, independent of failures."""
     return {"type": "Foreach", "foreach": f"@parameters('{parameter}')", "actions": actions}
 
 
 def _call(method: str, address: str, *, body: Any = None, version: str = COMPUTE_VERSION) -> dict[str, Any]:
-    """A call to Azure's own API. What it only accepts is not waited for: that takes rights on the subscription."""
+    """A call to Azure's API. It does not wait for accepted operations, which needs rights on the subscription."""
     inputs = {
         "method": method,
         "uri": f"{API}{address}?api-version={version}",
@@ -170,7 +160,7 @@ def declare_stop(
     *,
     wait_sec: float = 0,
 ) -> logic.Workflow:
-    """Declares the workflow, and the identity it acts as; `wait_sec` as of Grantee."""
+    """Declare the workflow and its identity; `wait_sec` as of Grantee."""
     counted = counted_in(subscription_id, resource_group_name, plan.subscription_wide)
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-stop", resource_group_name=resource_group_name, location=location, tags=tags, opts=opts
@@ -204,7 +194,7 @@ def declare_stop(
             type=logic.ManagedServiceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
         ),
         tags=tags,
-        # Started before it may act, it would stop nothing.
+        # Without its permissions the workflow would stop nothing.
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants)),
     )
 
@@ -212,7 +202,7 @@ def declare_stop(
 def counted_in(
     subscription_id: str, resource_group_name: pulumi.Input[str], subscription_wide: bool
 ) -> pulumi.Output[str]:
-    """The id of what a budget's costs are looked for in."""
+    """The id of the budget's scope."""
     if subscription_wide:
         return pulumi.Output.from_input(f"/subscriptions/{subscription_id}")
     return pulumi.Output.from_input(resource_group_name).apply(lambda name: group_id(subscription_id, name))
@@ -227,18 +217,17 @@ class BudgetAlarm:
 
     @property
     def name(self) -> str:
-        """What it is called among the budget's alarms."""
+        """Its name in the budget."""
         return f"{self.threshold_type}-{self.threshold:g}".lower().replace(".", "-")
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: when the budget is first made, of the
-    current one or of one of the next twelve. `tag_key` and `tag_value` select what counts; `tag_value` is the
-    stack. At `stop_at_percent` the scale sets of `group_ids` are emptied and the machines of `head_ids` halted: both
-    resource ids; the clusters of `cluster_ids` are stopped. With `subscription_wide` (false) costs with the tag count
-    wherever in the subscription they are, as those of a cluster's machines, which are in a group of its own; whoever
-    runs `up` has to be allowed to make budgets there. With `role_wait_sec` (0) Azure gets some time to know the role by
-    which that is done before it is assigned: from Python programs alone (`components.azure.identity`).
+    """Inputs of Budget. `starts_on` is the first of a month, `2026-01-01`: at creation, of this month or one of the
+    next twelve. `tag_key` and `tag_value` (the stack) select the costs. At `stop_at_percent` the scale sets of
+    `group_ids` are emptied, the machines of `head_ids` stopped (both resource ids), and the clusters of `cluster_ids`
+    stopped. `subscription_wide` (false) counts the tag in the whole subscription, such as a cluster's machines in their
+    own group, and needs the right to create budgets there. `role_wait_sec` (0): wait for Azure to know the stop's role
+    before assigning it, only in Python programs (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -262,9 +251,7 @@ class BudgetArgs(TypedDict):
 def plan_budget_alarms(
     alert_percent: Sequence[float], stop_at_percent: float | None = None, place: str = "gangway:budget.alert_percent"
 ) -> list[BudgetAlarm]:
-    """Money spent at each percentage, the stop's too, and the forecast of the whole. InputError: more than a budget
-    has.
-    """
+    """Money spent at each percentage, including the stop's, and the forecast of the whole. InputError: too many."""
     percents = sorted({*alert_percent, *([stop_at_percent] if stop_at_percent is not None else [])})
     alarms = [*(BudgetAlarm(percent, "Actual") for percent in percents), BudgetAlarm(100, "Forecasted")]
     if len(alarms) > MAX_NOTIFICATIONS:
@@ -280,7 +267,7 @@ def plan_budget_alarms(
 
 
 def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on") -> None:
-    """Refuses (InputError) what is no date, not the first of a month, or before EARLIEST."""
+    """Check the date. InputError: no date, not the first of a month, or before EARLIEST."""
     try:
         day = datetime.date.fromisoformat(starts_on)
     except ValueError:
@@ -298,7 +285,7 @@ def check_starts_on(starts_on: str, place: str = "gangway:azure.budget_starts_on
 
 
 def months_ahead(starts_on: str, today: datetime.date) -> int:
-    """How many months after this one a budget begins; below 0 for one that is past. `check_starts_on` has passed it.
+    """Months from this one to a budget's start; negative if past. `check_starts_on` has passed it.
 
     >>> months_ahead("2027-01-01", datetime.date(2026, 11, 21))
     2
@@ -308,7 +295,7 @@ def months_ahead(starts_on: str, today: datetime.date) -> int:
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly cost budget. Outputs: its name, and the id of the action group that tells people."""
+    """A monthly cost budget. Outputs: its name, and the id of the action group that notifies people."""
 
     budget_name: pulumi.Output[str]
     topic_id: pulumi.Output[str]
@@ -375,7 +362,7 @@ class Budget(pulumi.ComponentResource):
                     operator=consumption.OperatorType.GREATER_THAN_OR_EQUAL_TO,
                     threshold=alarm.threshold,
                     threshold_type=alarm.threshold_type,
-                    # The action group writes to them; without it Azure would want them here, and write twice with both.
+                    # The action group notifies them; without it Azure requires them here, with both it writes twice.
                     contact_emails=[],
                     contact_groups=[group],
                 )

@@ -1,4 +1,4 @@
-"""The capacity ladder as scale sets understand it, and what in it disagrees with the stack: zones and nodes."""
+"""The capacity ladder on scale sets, and its conflicts with the stack's zones and nodes."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ __all__ = [
 
 LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "spot", "on-demand")
-"""The kinds of rungs that Azure has: it sells no blocks of time, and queues nothing."""
+"""The kinds of rungs in Azure, which has no capacity blocks and no queue."""
 UP_TO_ON_DEMAND = -1.0
-"""The price cap that means: pay up to the on-demand price, and never evict for the price."""
+"""Price cap that means: up to the on-demand price, without evictions for the price."""
 PRICE_STEP_USD = 0.00001
-"""Azure takes five decimals of a price cap."""
+"""Price caps have five decimals."""
 
 _GROUP = re.compile(
     r"/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[-\w.()]{1,90}"
@@ -47,15 +47,14 @@ NODES = "gangway:cluster.nodes"
 
 @dataclass(frozen=True)
 class ScaleSetFields:
-    """What a rung makes of a scale set, in the API's words. Spot and a reservation exclude each other.
+    """Fields of a rung's scale set, in the API's words. Spot and a reservation exclude each other.
 
     Attributes:
-        priority: of the machines.
-        eviction_policy: spot only. Delete: a machine that is evicted costs nothing more, counts against no quota, and
-            the set's size says how many are left; Deallocate would keep its disks and its place in the quota.
-        max_price: spot only, US dollars an hour of one machine; UP_TO_ON_DEMAND without a cap.
-        capacity_reservation_group: the id of the group whose reservations are used.
-        single_placement_group: as InfiniBand wants it, and a capacity reservation does not.
+        eviction_policy: spot only. Delete: an evicted machine costs nothing, frees its quota, and leaves the set's
+            size; Deallocate would keep its disks and quota.
+        max_price: spot only, US dollars per machine-hour; UP_TO_ON_DEMAND without a cap.
+        capacity_reservation_group: id of the reservations' group.
+        single_placement_group: required by InfiniBand, excluded by a capacity reservation.
     """
 
     priority: Literal["Regular", "Spot"]
@@ -65,7 +64,7 @@ class ScaleSetFields:
     single_placement_group: bool
 
     def profile(self) -> dict[str, Any]:
-        """The fields of the set's virtual machine profile, in the spelling of Pulumi's inputs."""
+        """The fields of the set's virtual machine profile, as Pulumi inputs."""
         fields: dict[str, Any] = {"priority": self.priority}
         if self.eviction_policy is not None:
             fields["eviction_policy"] = self.eviction_policy
@@ -77,33 +76,29 @@ class ScaleSetFields:
 
 
 def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
+    """Parse a component's rung argument. Raises pydantic's ValidationError."""
     adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
     return adapter.validate_python(dict(rung))
 
 
 def plan_scale_set(rung: RungPlan, machine: AzureMachineType) -> ScaleSetFields:
-    """What a rung, which has passed `check_ladder`, makes of its scale set: all spot or not at all. No "Try & restore"
-    of evicted machines: the head refills the sets, and one of them is enough.
-    """
+    """The scale set of a checked rung: all spot or none. No "Try & restore": the head refills the sets."""
     single = machine.infiniband is not None
     if rung.interruptible:
         cap = UP_TO_ON_DEMAND if rung.max_usd_per_hour is None else _price(rung.max_usd_per_hour)
         return ScaleSetFields("Spot", "Delete", cap, None, single)
-    # A set on a reservation never lies in a single placement group. With InfiniBand that is an error of the findings:
-    # Azure reserves no such sizes.
+    # A set on a reservation is never in a single placement group. With InfiniBand the findings report an error: Azure
+    # does not reserve such sizes.
     return ScaleSetFields("Regular", None, None, rung.reservation_id, single and rung.reservation_id is None)
 
 
 def _price(cap_usd: float) -> float:
-    """A price cap in the steps Azure takes, never above what was written."""
+    """A price cap in Azure's steps, rounded down."""
     return float(Decimal(repr(cap_usd)).quantize(Decimal("0.00001"), rounding=ROUND_DOWN))
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses (InputError) what Azure would: another provider's kind, an impossible reservation group's id, several
-    machine types in one rung, or a price cap below what Azure takes.
-    """
+    """Check the ladder. InputError: unsupported kind, reservation id, several machine types, or a price cap too low."""
     check_kinds(rungs, OFFERED, "Azure", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -145,7 +140,7 @@ def check_infiniband(
     place: str = "capacity",
     nodes_place: str = "num_nodes_max",
 ) -> None:
-    """Refuses (InputError) a reservation, or more nodes than a single placement group, which InfiniBand needs."""
+    """Check the limits of InfiniBand. InputError: a reservation, or more nodes than a single placement group."""
     if machine.infiniband is None:
         return
     for index, rung in enumerate(rungs):
@@ -169,7 +164,7 @@ def check_infiniband(
 
 
 def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proximity") -> None:
-    """Refuses a proximity placement group around a single placement group. InputError: the size has InfiniBand."""
+    """Check the placement. InputError: a proximity placement group for a size with InfiniBand."""
     if wanted and machine.infiniband is not None:
         raise InputError(
             place,
@@ -181,9 +176,7 @@ def check_proximity(machine: AzureMachineType, wanted: bool, place: str = "proxi
 
 
 def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
-    """The zones of a rung's nodes, those of one scale set; `own`, the cluster's, where it names none. Empty where the
-    cluster has none either: its region has no zones, or any will do.
-    """
+    """The zones of a rung's scale set, by default `own`, the cluster's; empty if there are none, or for any."""
     zones: tuple[str, ...] = getattr(rung, "zones", ())
     zone: str | None = getattr(rung, "zone", None)
     if zone is not None:
@@ -192,7 +185,7 @@ def rung_zones(rung: AnyRung | RungPlan, own: str) -> tuple[str, ...]:
 
 
 def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
-    """The zone a ladder ties the cluster to, where its owner chose none: (zone, why). None where any zone will do."""
+    """The zone that the ladder implies if none is set, with the reason; None for any zone."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Reservation) and rung.zone is not None:
             return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
@@ -201,16 +194,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's machine type.
-        region: the cluster's region.
-        region_zones: the zones of that region; empty where it has none.
-        zone: the cluster's zone, where the file system is; empty for none.
-        nodes_zone: of scale sets whose rung names none; empty for none.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
+    """The stack's settings that a ladder must match. `region_zones`: empty for a region without zones; `zone`: the
+    cluster's, where the file system is; empty for none; `nodes_zone`: of scale sets whose rung names none; empty for
+    none; `num_nodes_min`: the fewest nodes with which the job continues; `num_nodes_max`: the requested nodes.
     """
 
     machine: AzureMachineType
@@ -223,7 +209,7 @@ class LadderContext:
 
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
-    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
     found = [
         *_same_reservation(rungs),
         *_same_rung(rungs),
@@ -243,7 +229,7 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
 def _same_reservation(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
     first: dict[str, int] = {}
     for index, rung in enumerate(rungs):
-        # Azure's ids mean the same in any case.
+        # Azure's ids are case-insensitive.
         if isinstance(rung, Reservation) and first.setdefault(rung.id.lower(), index) != index:
             yield Finding.error(
                 "capacity.same-reservation",
@@ -266,7 +252,7 @@ def _same_rung(rungs: Sequence[AnyRung]) -> Iterable[Finding]:
 
 
 def _group_size(context: LadderContext) -> Iterable[Finding]:
-    """A single placement group holds so many machines, and InfiniBand reaches no further."""
+    """InfiniBand does not reach beyond a single placement group."""
     fabric, nodes = context.machine.infiniband, context.num_nodes_max
     if fabric is None or nodes <= (usual := fabric.largest_group.value):
         return
@@ -313,7 +299,7 @@ def _own_zone(context: LadderContext) -> Iterable[Finding]:
 
 
 def _published_zones(context: LadderContext) -> tuple[str, ...]:
-    """The zones of the region that sell the machine type; empty where no list names any."""
+    """The region's zones that sell the machine type; empty if none are listed."""
     offered = context.machine.offered
     return () if offered is None else (offered.zones.value or {}).get(context.region, ())
 
@@ -333,7 +319,7 @@ def _no_such_zone(zone: str, path: str, context: LadderContext) -> Finding:
 
 
 def _zone_value(name: str, zone: str) -> str:
-    """A zone as one writes it for `zone`, or for `zones`."""
+    """A zone as written for `zone`, or for `zones`."""
     return f"'{zone}'" if name == "zone" else f"['{zone}']"
 
 
@@ -341,7 +327,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
     zones = rung_zones(rung, context.nodes_zone)
     name = "zone" if isinstance(rung, Reservation) else "zones"
     named = f"{path}.{name}"
-    # The cluster's own zone is looked at once for all rungs.
+    # The cluster's own zone is checked once for all rungs.
     strange = [zone for zone in zones if zone != context.zone and zone not in context.region_zones]
     if strange:
         yield _no_such_zone(strange[0], named, context)
@@ -370,7 +356,7 @@ def _zones(rung: AnyRung, path: str, context: LadderContext) -> Iterable[Finding
 
 
 def _ignored(rung: AnyRung, path: str) -> Iterable[Finding]:
-    """A setting of a spot rung that has no counterpart: nothing is ignored without a word."""
+    """Settings of a spot rung that Azure lacks are reported."""
     if isinstance(rung, Spot) and "allocation" in rung.model_fields_set:
         yield Finding.warning(
             "capacity.ignored-setting",

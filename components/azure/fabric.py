@@ -1,7 +1,7 @@
-"""What a node of Azure needs so that its GPUs talk over InfiniBand: adapters, image, files and NCCL's environment.
-What a size has is data (`catalog/azure/machines.yaml`, from Azure's documentation and its HPC images' scripts),
-never derived from its name. The adapters come with the size, and the scale set alone decides their partition key
-(`share_partition_key`). `NCCL_NET=IB` ends a job whose adapters are down instead of serving it over TCP.
+"""Node settings for GPU traffic over InfiniBand: adapters, image, files and NCCL's environment. Facts by size are in
+`catalog/azure/machines.yaml` (Azure's documentation and its HPC images' scripts), never derived from names. The scale
+set alone decides the partition key (`share_partition_key`). `NCCL_NET=IB` ends a job without working adapters instead
+of using TCP.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,20 +24,20 @@ __all__ = [
 ]
 
 DEVICE_PREFIX = "mlx5_ib"
-"""How the image's service azure_persistent_rdma_naming calls InfiniBand devices: mlx5_ib0, mlx5_ib1, ..."""
+"""Prefix of InfiniBand devices by the image's azure_persistent_rdma_naming: mlx5_ib0, mlx5_ib1, ..."""
 ETHERNET_PREFIX = "mlx5_an"
-"""And how it calls those of accelerated networking, which are Ethernet."""
+"""Prefix of accelerated networking's devices, which are Ethernet."""
 RDMA_RANGE = IPv4Network("172.16.0.0/16")
-"""Azure's RDMA network keeps these addresses for itself ("Set up InfiniBand")."""
+"""Reserved for Azure's RDMA network ("Set up InfiniBand")."""
 
-# The image links /opt/microsoft/ndv5/topo.xml to a file beside that folder, so a mount of less would hold a dead link.
+# /opt/microsoft/ndv5/topo.xml links to a file beside that folder, so mounting only the folder would leave a dead link.
 TOPOLOGY_DIR = "/opt/microsoft"
 NCCL_CONF = "/etc/nccl.conf"
 
 
 @dataclass(frozen=True)
 class ImageReference:
-    """A marketplace image, as a scale set names it. Its version is chosen where it is used."""
+    """A marketplace image for a scale set, without its version."""
 
     publisher: str
     offer: str
@@ -46,21 +46,16 @@ class ImageReference:
 
 @dataclass(frozen=True)
 class FabricPlan:
-    """What a node must have and what its job is told. The numbers are 0 and the names empty without InfiniBand.
+    """Requirements of a node and settings of its job. Without InfiniBand numbers are 0 and names empty.
 
     Attributes:
-        num_hcas: InfiniBand devices that must be there, each with its link up.
-        gbps_each: the rate each of them must show.
-        generation: HDR, NDR or XDR; None without InfiniBand.
-        device_prefix: with which the devices' names begin in `/sys/class/infiniband`.
-        image: the marketplace image that fits; None where there is none, and the user names an image.
-        topology_file: must be on the node, and non-empty; None where the size has none.
-        nccl_conf: variables that /etc/nccl.conf of the node must set.
-        nccl_env: environment of the job's container, beside that file.
-        volumes: of the job's container, all read-only.
-        devices: of the job's container, beside the GPUs. With any of them it also needs unlimited locked memory.
-        single_placement_group: whether the scale set must lie in one placement group.
-        kernel_modules: to be loaded on the node, so that adapters reach the GPUs' memory.
+        num_hcas: InfiniBand devices, each with its link up.
+        device_prefix: in `/sys/class/infiniband`.
+        topology_file: required non-empty file; None if the size has none.
+        nccl_conf: variables that /etc/nccl.conf must set.
+        volumes: of the container, read-only.
+        devices: of the container besides the GPUs; they need unlimited locked memory.
+        kernel_modules: for adapter access to GPU memory.
     """
 
     num_hcas: int = 0
@@ -78,21 +73,19 @@ class FabricPlan:
 
     @property
     def gbps(self) -> int:
-        """All adapters together."""
+        """Rate of all adapters."""
         return self.num_hcas * self.gbps_each
 
 
 def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> FabricPlan:
-    """What a node of `machine` needs. `own_image`: whether the user names the nodes' image: the files are mounted from
-    it all the same, and a node that lacks them is not healthy.
-    """
+    """The fabric settings of `machine`. `own_image`: a user's image needs the same files, or the node is unhealthy."""
     fabric, conf = machine.infiniband, machine.nccl_conf.value
     plain = FabricPlan(
         image=None if own_image or machine.image.value is None else ImageReference(*machine.image.value.split(":")),
         topology_file=machine.topology_file.value,
         nccl_conf=conf,
-        # NCCL meets over the first interface it likes, and it likes ib0, whose addresses nobody else knows; gloo, by
-        # which workers agree, over the one that the node's name leads to.
+        # By default NCCL could choose ib0 for its bootstrap, whose addresses only this node knows, and gloo the
+        # interface of the host name.
         nccl_env={"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"},
         volumes=tuple(Volume(source=path, target=path, read_only=True) for path in (NCCL_CONF, TOPOLOGY_DIR) if conf),
     )
@@ -104,7 +97,7 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
         gbps_each=fabric.gbps_each.value,
         generation=fabric.generation.value,
         device_prefix=DEVICE_PREFIX,
-        # By prefix, and what is excluded rather than taken: a node whose renaming came late still has its adapters.
+        # By prefix and exclusion: a node whose renaming was late still has its adapters.
         nccl_env={**plain.nccl_env, "NCCL_NET": "IB", "NCCL_IB_HCA": f"^{ETHERNET_PREFIX}"},
         devices=("/dev/infiniband",),
         single_placement_group=True,
@@ -113,16 +106,12 @@ def plan_fabric(machine: AzureMachineType, *, own_image: bool = False) -> Fabric
 
 
 def share_partition_key(scale_sets: Sequence[str]) -> bool:
-    """Whether nodes of these scale sets reach each other over InfiniBand: those of one set only ("Set up InfiniBand"),
-    so a ladder's rungs can follow one another but never run one job together.
-    """
+    """Whether nodes share InfiniBand: only within one scale set ("Set up InfiniBand"), so no job spans rungs."""
     return len(set(scale_sets)) <= 1
 
 
 def is_isolated_rung(machine: MachineType) -> bool:
-    """Whether nodes of one rung cannot train with those of another: with InfiniBand (`share_partition_key`). The head
-    then fills one rung at a time, with all nodes.
-    """
+    """Whether nodes of different rungs cannot train together (InfiniBand). The head then fills one rung at a time."""
     return isinstance(machine, AzureMachineType) and machine.infiniband is not None
 
 
@@ -135,16 +124,7 @@ def fabric_findings(
     path: str = "gangway:cluster.machine_type",
     network_path: str = "gangway:network.cidr",
 ) -> list[Finding]:
-    """What a size's fabric cannot do, will not do by itself, or does only on certain addresses.
-
-    Args:
-        machine: the size.
-        num_nodes_max: the most nodes of the job.
-        own_image: whether the user names the nodes' image.
-        network_cidr: addresses of the virtual network.
-        path: config path of the machine type.
-        network_path: config path of those addresses.
-    """
+    """Limits of a size's fabric, and the user's part. `path`, `network_path`: of machine type and `network_cidr`."""
     found = _software(machine, path) + _image(machine, own_image, path)
     if machine.infiniband is None:
         return found + _ethernet_only(machine, num_nodes_max, path)

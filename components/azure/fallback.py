@@ -1,26 +1,18 @@
-"""The ladder's order, kept by the head node: it asks Azure for the nodes of every group, the first one's too.
-
-A scale set created with nodes fails where there are none (spot: 409 SkuNotAvailable at once, seen in
-terraform-provider-azurerm's tests), and with it the whole `up`; and what is evicted is not replaced ("Azure Spot
-Virtual Machines for Virtual Machine Scale Sets": new ones come by increasing the instance count). So groups are made
-empty, and a timer on the head node fills them. Here is what it has to know (`FallbackConfig`, JSON, in the head's
-configuration); what it decides is `reconcile` of `images.node.fill_order`. Not a scheduler.
-
-Nodes of two scale sets never share an InfiniBand partition ("Set up InfiniBand"): there one group at a time is filled,
-to the most, and the next one in its place when it did not hold the minimum for the whole window (`plan_active`); after
-the last comes the first again. Over Ethernet the first group is always asked for the most, the others make up for what
-the minimum lacks (`plan_fill`). The job's least and most nodes are in tags of the scale sets: in the configuration
-another number would be another head, and its store would go from under the workers. A third one of the first set, which
-`gangway job --scale` writes, asks for another number between the two.
-
-Each `period_sec` the script counts each group's machines whose power state is running (`GET
-.../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active
-group, reads sizes and tags (`sku.capacity` of the scale set), and has `reconcile` say the new ones. It sets one by
-`PATCH` with `sku` alone: a `PUT` of the whole model would change what the next nodes are. Groups are emptied before one
-is filled. A refusal for want of capacity (AllocationFailed and its like) is no error: the next look asks again, as it
-does after any other, a quota's say, which is told as one. Machines whose provisioning failed count in the size and
-never run: it deletes them (`DELETE .../virtualMachines/ID`), which makes the size smaller. Counts are forgotten after a
-change that they decided: not when a group is asked for again. Nothing is filled for a job that has ended.
+"""Configuration of the head node's ladder script, which requests all nodes of all scale sets. A scale set created with
+nodes fails without capacity (spot: 409 SkuNotAvailable at once, seen in terraform-provider-azurerm's tests), and `up`
+with it; and evicted nodes are not replaced ("Azure Spot Virtual Machines for Virtual Machine Scale Sets"). So sets
+start empty, and a timer on the head node fills them by `reconcile` of `images.node.fill_order`. Scale sets never share
+an InfiniBand partition ("Set up InfiniBand"): there one set at a time is filled to the maximum, and the next one if it
+lacked the minimum for the whole window (`plan_active`), in a cycle. Over Ethernet the first set always gets the
+maximum, the others cover the minimum (`plan_fill`). Minimum and maximum are tags of the sets: in the configuration a
+change would replace the head and its store. A third tag of the first set, from `gangway job --scale`, requests a number
+between the two. Each `period_sec` the script counts running machines per set (`GET
+.../virtualMachineScaleSets/G/virtualMachines?$expand=instanceView`), keeps the last `window` counts and the active set,
+and reads sizes and tags. It resizes by `PATCH` with only `sku`: a `PUT` of the whole model would change later nodes.
+Sets are emptied before one is filled. Refusals for capacity (AllocationFailed and similar) are retried silently, others
+(such as quota) with an event. Machines whose provisioning failed count in the size without running: it deletes them
+(`DELETE .../virtualMachines/ID`). Counts are reset after a change that they decided. Nothing is filled for an ended
+job.
 """
 
 from collections.abc import Sequence
@@ -43,9 +35,8 @@ HEAD_ACTIONS = (
     f"{_SETS}/virtualMachines/read",
     f"{_SETS}/virtualMachines/delete",
 )
-"""What the head's identity needs for it, on the stack's resource group.
-
-Nothing on subnets, identities or keys: Azure checks those against what a request's body names, which is `sku` alone.
+"""The head's actions for it, on the stack's resource group. No actions on subnets, identities or keys: Azure checks
+those against the body, which has only `sku`.
 """
 
 
@@ -60,7 +51,7 @@ class FallbackGroup:
 
 @dataclass(frozen=True)
 class FallbackConfig:
-    """What the head needs, groups in the ladder's order. `together`: one job may have nodes of several groups."""
+    """The head's configuration, groups in ladder order. `together`: a job may span groups."""
 
     subscription_id: str
     resource_group_name: str
@@ -70,7 +61,7 @@ class FallbackConfig:
     window: int = WINDOW
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data, with the version of this contract."""
+        """The configuration as plain JSON data, with the version of this contract."""
         return {"version": CONTRACT_VERSION, **asdict(self), "groups": [asdict(group) for group in self.groups]}
 
 

@@ -40,7 +40,7 @@ __all__ = [
 
 
 IMPORTER_APP_ID = "4392ab71-2ce2-4b0d-8770-b352745c73f5"
-"""The application "HPC Cache Resource Provider", the same in every tenant; its object id is another in each."""
+"""The application "HPC Cache Resource Provider", the same in every tenant; its object id differs."""
 EXPORT_PATH = "/runs"
 # The only file system of a Managed Lustre server.
 MOUNT_NAME = "lustrefs"
@@ -50,14 +50,7 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 @dataclass(frozen=True)
 class LustrePlan:
-    """A file system Azure Managed Lustre accepts.
-
-    Attributes:
-        sku: `AMLFS-Durable-Premium-` and the tier.
-        capacity_tib: size, as Azure takes it.
-        throughput_mbps_per_tib: the tier.
-        subnet_prefix_length: of the smallest subnet it fits into, in which it is alone.
-    """
+    """A valid file system. `sku` ends in the tier; `subnet_prefix_length`: of the smallest dedicated subnet."""
 
     sku: str
     capacity_tib: int
@@ -66,7 +59,7 @@ class LustrePlan:
 
     @property
     def capacity_gib(self) -> int:
-        """Size, as stack files have it."""
+        """Size as in stack files."""
         return self.capacity_tib * GIB_PER_TIB
 
 
@@ -80,9 +73,7 @@ def plan_lustre(
     metadata_iops: int | None = None,
     region: str = "",
 ) -> LustrePlan:
-    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values, with their
-    prices in `region`.
-    """
+    """Check tier and size, and refuse FSx-only settings. InputError: the nearest values, with prices in `region`."""
     _check_foreign(place, deployment, efa, metadata_iops)
     tiers = load_amlfs_tiers()
     tier = tiers[check_tier(place, "Azure Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -106,7 +97,7 @@ def plan_lustre(
 
 
 def _why_no_larger(tier: AmlfsTier) -> str:
-    """Some tiers end where Microsoft's support begins, one where Azure no longer says what subnet it needs."""
+    """Some tiers end where Microsoft's support begins, one where Azure documents no subnet size."""
     if tier.largest_tib.value > amlfs_largest_tib(tier):
         return f" (the tier goes on to {tier.largest_tib.value} TiB, for which Azure documents no size of subnet)"
     return " (Microsoft's support makes larger ones)"
@@ -127,13 +118,13 @@ def _check_foreign(place: str, deployment: LustreDeployment, efa: bool, metadata
 
 class LustreFileSystemArgs(TypedDict):
     """Inputs of LustreFileSystem. `subnet_id` is the network's `lustre_subnet_id`. `source` is the
-    `az://account/container/prefix` behind the file system, `source_account_id` the resource id of its account and
+    `az://account/container/prefix` behind the file system, `source_account_id` its account's resource id, and
     `importer_principal_id` the object id of Azure's service principal in this tenant (`az ad sp show --id
-    IMPORTER_APP_ID --query id`), which gets its roles on the account: whoever runs `up` must be allowed to.
-    `role_wait_sec` (0) is how long Azure gets to heed these, before it looks into the container: from Python programs
-    alone (`components.core.settling`). `export_runs` copies what is below EXPORT_PATH into that container.
-    `deployment`, `efa` and `metadata_iops` are FSx's: here only to be refused. Azure maintains the servers every two
-    months or so, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). A key has to stay as it is.
+    IMPORTER_APP_ID --query id`), which gets roles on the account: `up` needs the right to grant them. `role_wait_sec`
+    (0): wait for Azure to apply these, only in Python programs (`components.core.settling`). `export_runs` copies
+    EXPORT_PATH into that container. `deployment`, `efa` and `metadata_iops` are FSx's and refused. Azure maintains the
+    servers about every two months, at `maintenance_time_utc` (03:00) on `maintenance_day` (Sunday). The key cannot
+    change.
     """
 
     subscription_id: str
@@ -159,14 +150,9 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone.
-
-    Attributes:
-        file_system_id: resource id.
-        mount_point: what clients mount: `IP@tcp:/NAME`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: NAME.
-        data_path: where the blobs of `source` appear below the mount: their own path in the container.
+    """A Managed Lustre file system in the nodes' zone. `mount_point`: `IP@tcp:/NAME`, for clients; `dns_name`: the IP
+    address in it; there is no DNS name; `mount_name`: NAME; `data_path`: the blobs of `source` below the mount: their
+    path in the container.
     """
 
     file_system_id: pulumi.Output[str]
@@ -187,7 +173,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         )
         url = args.get("source")
         source = read_blob_url(url) if url else None
-        hsm, before = self._behind(source) if source else (None, [])
+        hsm, before = self._container(source) if source else (None, [])
         file_system = self._file_system(plan, hsm, before)
         if args.get("export_runs", False):
             self._export(file_system, url)
@@ -230,14 +216,14 @@ class LustreFileSystem(pulumi.ComponentResource):
             identity=None if key is None else _identity(key),
             encryption_settings=None if key is None else _encryption(key),
             tags=args["tags"],
-            # One subnet holds one file system: the old one has to go first.
+            # A subnet holds one file system.
             opts=pulumi.ResourceOptions.merge(
                 self._child, pulumi.ResourceOptions(depends_on=before, delete_before_replace=True)
             ),
         )
 
-    def _behind(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
-        """The container behind the file system, and what has to stand before Azure looks into it."""
+    def _container(self, source: BlobUrl) -> tuple[storagecache.AmlFilesystemHsmArgs, list[pulumi.Resource]]:
+        """The container behind the file system, and what must exist before Azure reads it."""
         args = self._args
         account_id, log_name = args.get("source_account_id") or "", import_log(args["stack"])
         place = importable(account_id, source, args["subscription_id"], args["stack"])
@@ -253,16 +239,14 @@ class LustreFileSystem(pulumi.ComponentResource):
             container=container_id(account_id, source.container),
             # It waits for the container.
             logging_container=after(container_id(account_id, log_name), log),
-            # The older word for the same thing, which the SDK would set to everything.
+            # An older name of the same setting, which the SDK would default to everything.
             import_prefix=f"/{source.prefix}",
             import_prefixes_initial=[f"/{source.prefix}"],
         )
-        return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._let_in(account_id)]
+        return storagecache.AmlFilesystemHsmArgs(settings=settings), [log, *self._grant_import(account_id)]
 
-    def _let_in(self, account_id: str) -> list[pulumi.CustomResource]:
-        """The roles that Azure's documentation asks for, and the wait until they are heeded: else "file system creation
-        fails", which another `up` could not mend ("Blob integration prerequisites").
-        """
+    def _grant_import(self, account_id: str) -> list[pulumi.CustomResource]:
+        """The roles of "Blob integration prerequisites" and a wait, or "file system creation fails" for good."""
         args = self._args
         principal = args.get("importer_principal_id")
         if principal is None:
@@ -281,7 +265,7 @@ class LustreFileSystem(pulumi.ComponentResource):
         return heeded(f"{self._name}-lustre-heeded", "Managed Lustre", grants, wait_sec, self._child)
 
     def _export(self, file_system: storagecache.AmlFilesystem, source: str | None) -> None:
-        """A job that goes on. Azure runs one at a time, and the import of the names is over when the system stands."""
+        """A continuous job. Azure runs one at a time; the import of names ends before the system exists."""
         if not source:
             raise InputError(
                 "gangway:storage.export_runs",

@@ -1,7 +1,7 @@
-"""HeadNode: one small standard machine that outlives the workers, without a public address, with a name of its own. It
-holds the rendezvous store, asks for the ladder's nodes and puts the run record, all from its user data: changing that,
-or its image, replaces the machine, since Azure and cloud-init take neither later. When its host fails Azure starts it
-on another, with the same address: the workers train on, and only joining waits.
+"""HeadNode: one small standard machine that outlives the workers, without a public address, with a DNS name. Its user
+data run the rendezvous store, the ladder and the run record; changing them, or the image, replaces the machine: Azure
+and cloud-init read neither later. After a host failure Azure restarts it with the same address: workers continue, and
+only joining waits.
 """
 
 from ipaddress import IPv4Network
@@ -30,26 +30,24 @@ from components.core.tags import shortened
 
 __all__ = ["HEAD_IMAGE", "HEAD_MACHINE_TYPE", "HEAD_ROOT_GIB", "HeadNode", "HeadNodeArgs", "head_address"]
 
-# Canonical's documentation, "Find Ubuntu images on Microsoft Azure": of generation 2, which Trusted Launch needs.
+# Canonical's documentation, "Find Ubuntu images on Microsoft Azure": generation 2, for Trusted Launch.
 HEAD_IMAGE = "Canonical:ubuntu-24_04-lts:server:latest"
 HEAD_MACHINE_TYPE = "Standard_D2s_v5"
 HEAD_ROOT_GIB = 64
 _DNS_TTL_SEC = 60
 _MAX_COMPUTER_NAME = 64
-# "Bv1 size series": accelerated networking only of B12ms, B16ms and B20ms.
+# "Bv1 size series": accelerated networking only on B12ms, B16ms and B20ms.
 _WITHOUT_ACCELERATED_NETWORKING = frozenset({"Standard_B2ms", "Standard_B2s"})
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
-    the private DNS zone's name; `private_ip` is the machine's own for good (`head_address`). `security_group_ids` are
-    application security groups. `root_volume_gib` (64) holds the trainer's image, `machine_type` is Standard_D2s_v5
-    unless given, and `image_id` is Ubuntu 24.04's newest image unless given; `image_version` stands in place of the
-    newest. `secure_boot` (true) is turned off where the head loads unsigned modules, such as a Lustre client;
-    `trusted_launch` and `encryption_at_host` (both true) where a machine type does not have them;
-    `accelerated_networking` is on unless given, but for Standard_B2s and B2ms, which have none.
-    `disk_encryption_set_id` encrypts the disk with its key instead of Azure's own. `entra_login` (false) lets people in
-    by SSH with their Entra ID account.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
+    private DNS zone `zone_id`; `private_ip` is fixed (`head_address`). `security_group_ids` are application security
+    groups. `root_volume_gib` (64) holds the trainer's image; `machine_type` defaults to Standard_D2s_v5, `image_id` to
+    Ubuntu 24.04's newest image, or `image_version` of it. `secure_boot` (true) is off for unsigned modules, such as a
+    Lustre client; `trusted_launch` and `encryption_at_host` (both true) for machine types without them;
+    `accelerated_networking` defaults to on, except for Standard_B2s and B2ms. `disk_encryption_set_id` encrypts the
+    disk with its key instead of Azure's. `entra_login` (false) allows SSH by Entra ID.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -76,7 +74,7 @@ class HeadNodeArgs(TypedDict):
 
 
 def head_address(subnet_cidr: str) -> str:
-    """The head's address in its subnet: the last one that a machine may have, since Azure gives out the first ones.
+    """The head's address: the last usable one of the subnet, since Azure assigns from the first.
 
     >>> head_address("10.20.0.0/18")
     '10.20.63.254'
@@ -85,7 +83,7 @@ def head_address(subnet_cidr: str) -> str:
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The machine at which the workers meet."""
+    """The machine with the rendezvous."""
 
     instance_id: pulumi.Output[str]
     private_ip: pulumi.Output[str]
@@ -95,7 +93,7 @@ class HeadNode(pulumi.ComponentResource):
         super().__init__("gangway:azure:HeadNode", name, None, replacing(opts))
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
-        # Tells it from the workers, which carry the same tags of the stack.
+        # Distinguishes it from the workers, which have the same stack tags.
         self._tags = {**args["tags"], "gangway-role": "head"}
         machine = self._machine(self._nic())
         if args.get("entra_login", False):
@@ -112,14 +110,14 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.instance_id = machine.id
         self.private_ip = pulumi.Output.from_input(args["private_ip"])
-        # Whoever takes the name goes before the machine does.
+        # Consumers of the name are deleted before the machine.
         self.host = after(args["host_name"], machine, record)
         self.register_outputs(
             {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
         )
 
     def _nic(self) -> network.NetworkInterface:
-        """Of its own, so that another machine in this one's place has the same address."""
+        """A separate resource, so that a replaced machine keeps the address."""
         args = self._args
         accelerated = args.get("machine_type", HEAD_MACHINE_TYPE) not in _WITHOUT_ACCELERATED_NETWORKING
         return network.NetworkInterface(
@@ -128,7 +126,7 @@ class HeadNode(pulumi.ComponentResource):
             location=args["location"],
             enable_accelerated_networking=args.get("accelerated_networking", accelerated),
             enable_ip_forwarding=False,
-            # Without a public address: none is configured.
+            # No public address.
             ip_configurations=[
                 network.NetworkInterfaceIPConfigurationArgs(
                     name="private",
@@ -179,7 +177,7 @@ class HeadNode(pulumi.ComponentResource):
             ),
             diagnostics_profile=boot_diagnostics(),
             tags=self._tags,
-            # The NIC is one machine's at a time, so the old machine goes first.
+            # The old machine holds the NIC.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,

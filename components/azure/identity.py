@@ -1,4 +1,4 @@
-"""Where all of a stack lives, who may do what there, and with which keys data is encrypted."""
+"""Azure's resource group, permissions and encryption keys of a stack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,16 +45,16 @@ __all__ = [
 ]
 DELETION_DAYS = 30
 ROTATION = "P90D"
-# The one size that disks, storage accounts and Managed Lustre all take.
+# The only size that disks, storage accounts and Managed Lustre all accept.
 KEY_BITS = 2048
 KNOWN_SEC = 60.0
-"""How long Azure gets to know a role of our own, at most, before it is assigned: as Microsoft's own modules have it
-(Azure/terraform-azurerm-caf-enterprise-scale, create_duration_delay).
+"""Wait before a custom role is assigned, as in Microsoft's own modules (Azure/terraform-azurerm-caf-enterprise-scale,
+create_duration_delay).
 """
 
 
 class ResourceGroupArgs(TypedDict):
-    """Inputs of ResourceGroup. It is called after the stack, with digits of Pulumi's."""
+    """Inputs of ResourceGroup, which is named after the stack with Pulumi's digits."""
 
     location: str
     tags: dict[str, str]
@@ -82,7 +82,7 @@ class ResourceGroup(pulumi.ComponentResource):
 
 
 class KeyArgs(TypedDict):
-    """What a component needs that encrypts with EncryptionKey's key: its outputs of the same names."""
+    """EncryptionKey's outputs of the same names, for components that encrypt with it."""
 
     key_name: pulumi.Input[str]
     key_url: pulumi.Input[str]
@@ -92,9 +92,8 @@ class KeyArgs(TypedDict):
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Inputs of EncryptionKey. `tenant_id` is the directory's whose identities the vault trusts. `role_wait_sec` (0) is
-    how long Azure gets to heed who may use the key, before anything is encrypted with it: from Python programs alone
-    (`components.core.settling`).
+    """Inputs of EncryptionKey. `tenant_id` is the directory that the vault trusts. `role_wait_sec` (0): wait for Azure
+    to apply the grants before the key is used, only in Python programs (`components.core.settling`).
     """
 
     subscription_id: str
@@ -107,15 +106,9 @@ class EncryptionKeyArgs(TypedDict):
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating key, and who may use it.
-
-    Attributes:
-        key_name: in the vault.
-        key_url: of its first version.
-        vault_uri: `https://NAME.vault.azure.net/`.
-        vault_id: resource id.
-        identity_id: resource id of the identity that may use the key; waits until it may.
-        disk_encryption_set_id: for disks of machines; waits until it may use the key.
+    """A rotating key, and its users. `key_url`: of its first version; `vault_uri`: `https://NAME.vault.azure.net/`;
+    `identity_id`: may use the key; waits for the grant; `disk_encryption_set_id`: for machines' disks; waits for the
+    grant.
     """
 
     key_name: pulumi.Output[str]
@@ -169,7 +162,7 @@ class EncryptionKey(pulumi.ComponentResource):
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=DELETION_DAYS,
                 enable_purge_protection=True,
-                # Azure's services come in by the bypass, and nobody else has anything to do here.
+                # Azure's services use the bypass; nothing else needs access.
                 network_acls=keyvault.NetworkRuleSetArgs(
                     bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
                     default_action=keyvault.NetworkRuleAction.DENY,
@@ -180,7 +173,7 @@ class EncryptionKey(pulumi.ComponentResource):
         )
 
     def _key(self, vault: keyvault.Vault) -> keyvault.Key:
-        """A key with a new version every 90 days; disks and storage take the newest, Managed Lustre stays with its."""
+        """Rotates every 90 days; disks and storage use the newest version, Managed Lustre keeps its own."""
         rotation = keyvault.RotationPolicyArgs(
             lifetime_actions=[
                 keyvault.LifetimeActionArgs(
@@ -206,10 +199,9 @@ class EncryptionKey(pulumi.ComponentResource):
         return heeded(f"{self._name}-{label}-heeded", whose, [grant], seconds, self._child)
 
     def _disks(self, key: keyvault.Key) -> pulumi.Output[str]:
-        """The id of the disk encryption set, once it may use the key. Its identity is its own, which is there only
-        when it is, so the grant comes after: the API's text has no other for new ones ("Only SystemAssigned is
-        supported for new creations", EncryptionSetIdentity), though Terraform's provider has since 3.29
-        (hashicorp/terraform-provider-azurerm#18525). No disk is made before.
+        """The id of the disk encryption set, once it may use the key. New ones have only a system-assigned identity
+        (EncryptionSetIdentity: "Only SystemAssigned is supported for new creations", though Terraform's provider
+        supports others since 3.29, hashicorp/terraform-provider-azurerm#18525), so the grant comes afterwards.
         """
         disks = self._disk_encryption_set()
         principal = disks.identity.apply(lambda own: (own and own.principal_id) or "")
@@ -235,16 +227,9 @@ class EncryptionKey(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class Grantee:
-    """Somebody who gets rights.
-
-    Attributes:
-        name: begins the logical name of each assignment.
-        kind: what it is in the stack: node, head, stop ...
-        principal_id: object id of the identity.
-        subscription_id: where roles are looked up.
-        stack: makes the GUIDs.
-        opts: parent of what is declared.
-        wait_sec: how long a stack waits for roles to be heeded; for one of our own to be known KNOWN_SEC are enough.
+    """An identity that gets rights. `name`: prefix of the assignments' logical names; `kind`: its part in the stack:
+    node, head, stop ; `subscription_id`: where roles are looked up; `stack`: seed of the GUIDs; `wait_sec`: for applied
+    roles; custom roles need only KNOWN_SEC.
     """
 
     name: str
@@ -256,7 +241,7 @@ class Grantee:
     wait_sec: float = 0
 
     def may(self, label: str, role: str, scope: pulumi.Input[str]) -> authorization.RoleAssignment:
-        """Assigns a built-in role, by its GUID, on `scope`."""
+        """Assign a built-in role, by its GUID, on `scope`."""
         return self._assign(label, role_id(self.subscription_id, role), scope)
 
     def may_do(
@@ -269,9 +254,7 @@ class Grantee:
         data_actions: Sequence[str] = (),
         scope: pulumi.Input[str] | None = None,
     ) -> list[pulumi.CustomResource]:
-        """Creates a role with these actions alone and assigns it on `scope`, by default the stack's resource group.
-        Creates nothing without actions.
-        """
+        """A role with only these actions, assigned on `scope` (default: resource group); empty without actions."""
         if not actions and not data_actions:
             return []
         name = pulumi.Output.from_input(resource_group_name)
@@ -280,7 +263,7 @@ class Grantee:
         role = authorization.RoleDefinition(
             f"{self.name}-{self.kind}-{label}",
             role_definition_id=name.apply(lambda known: guid(*parts, known)),
-            # A role's name is unique in the directory; the group's ends with digits of its own.
+            # Role names are unique per directory; the group's name ends in digits.
             role_name=pulumi.Output.concat("Gangway ", name, f" ({self.subscription_id[:8]}): {title}"),
             role_type="CustomRole",
             description=f"Made and removed by the stack {self.stack}",
@@ -289,10 +272,10 @@ class Grantee:
             permissions=[authorization.PermissionArgs(actions=list(actions), data_actions=list(data_actions) or None)],
             opts=self.opts,
         )
-        return [role, self._assign(label, self._known(role, label, title), group if scope is None else scope)]
+        return [role, self._assign(label, self._role_id(role, label, title), group if scope is None else scope)]
 
-    def _known(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
-        """The id of a role of our own, once Azure knows it everywhere."""
+    def _role_id(self, role: authorization.RoleDefinition, label: str, title: str) -> pulumi.Input[str]:
+        """The id of a custom role, once Azure knows it everywhere."""
         if not self.wait_sec:
             return role.id
         name, seconds = f"{self.name}-{self.kind}-{label}-known", min(self.wait_sec, KNOWN_SEC)
@@ -305,7 +288,7 @@ class Grantee:
             role_assignment_name=pulumi.Output.from_input(scope).apply(lambda known: guid(*parts, known)),
             role_definition_id=role,
             principal_id=self.principal_id,
-            # Told, Azure does not look up an identity that not every directory server knows yet.
+            # Avoids a lookup of an identity that some directory servers do not know yet.
             principal_type="ServicePrincipal",
             scope=scope,
             opts=self.opts,
@@ -314,11 +297,10 @@ class Grantee:
 
 class NodeIdentityArgs(TypedDict):
     """Inputs of NodeIdentity. `run_container_id` is RunBucket's, `repository_id` the registry's resource id,
-    `data_collection_rule_id` that of NodeLogs, `member_secret_id` and `signing_secret_id` MemberKeyVault's.
-    `data_source` is the `az://account/container/prefix` nodes may read, `data_source_account_id` that storage account's
-    resource id (a container is the smallest place a role can be assigned on; whoever runs `up` must be allowed to).
-    `self_termination` lets a node delete itself from its scale set. With `role_wait_sec` (0) Azure gets some time to
-    know a role of our own before it is assigned: from Python programs alone (`components.azure.identity`).
+    `data_collection_rule_id` NodeLogs', `member_secret_id` and `signing_secret_id` MemberKeyVault's. `data_source` is a
+    readable `az://account/container/prefix`, `data_source_account_id` its account's resource id (roles apply to whole
+    containers; `up` needs the right to grant them). `self_termination` lets a node delete itself from its scale set.
+    `role_wait_sec` (0): wait for Azure to know a custom role, only in Python programs (`components.azure.identity`).
     """
 
     subscription_id: str
@@ -338,9 +320,7 @@ class NodeIdentityArgs(TypedDict):
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity: as of NodeIdentity. `fills_groups` lets it set the capacity of scale sets, `scrapes` lets
-    its Prometheus find the workers.
-    """
+    """NodeIdentity's inputs. `fills_groups` lets it resize scale sets, `scrapes` find the workers."""
 
     subscription_id: str
     resource_group_name: pulumi.Input[str]
@@ -360,7 +340,7 @@ class HeadIdentityArgs(TypedDict):
 def _identity(
     name: str, kind: str, args: NodeIdentityArgs | HeadIdentityArgs, opts: pulumi.ResourceOptions
 ) -> tuple[managedidentity.UserAssignedIdentity, Grantee, list[pulumi.CustomResource]]:
-    """An identity, and the grants every machine gets: own runs, the image, lines, the two keys."""
+    """An identity, and every machine's grants: own runs, the image, logs, the two keys."""
     identity = managedidentity.UserAssignedIdentity(
         f"{name}-{kind}",
         resource_group_name=args["resource_group_name"],
@@ -392,9 +372,8 @@ def _identity(
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """Managed identity and grants of the nodes. `identity_id`: its resource id, for the scale set; waits for the
-    grants: a machine that takes it has them from its first second (Azure may take some minutes to heed them
-    everywhere); `client_id`: by which a machine asks for its token; `principal_id`: object id, for further grants.
+    """Managed identity and grants of the nodes. `identity_id` waits for the grants (Azure may apply them some minutes
+    later); `client_id`: to request tokens; `principal_id`: for further grants.
     """
 
     identity_id: pulumi.Output[str]

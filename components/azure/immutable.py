@@ -1,4 +1,4 @@
-"""Properties that Azure refuses to change, although the provider would send the change: they replace the resource."""
+"""Properties that Azure refuses to change although the provider sends the change: they replace the resource."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,14 +44,12 @@ IMMUTABLE: Mapping[str, Sequence[str]] = {
     "storagecache:AmlFilesystem": ("filesystemSubnet", "hsm", "sku", "storageCapacityTiB", "zones"),
 }
 """Type -> paths of inputs. Source: Azure's REST reference and its errors (PropertyChangeNotAllowed,
-ResourceAvailabilityZonesCannotBeModified)."""
+ResourceAvailabilityZonesCannotBeModified).
+"""
 
 
 def replacing(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
-    """A component's options with which a change of an immutable property replaces the child that has it.
-
-    Without them a preview says "update", and Azure refuses in the middle of `up`.
-    """
+    """Options that replace a child with a changed immutable property, which Azure would refuse during `up`."""
     return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(transformations=[_replace_immutable]))
 
 

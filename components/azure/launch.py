@@ -1,4 +1,4 @@
-"""What every machine is made with: image, first-boot file, guarded boot, SSH key; the GPU nodes' profiles."""
+"""Settings of all machines: image, first-boot file, secure boot, SSH key; the GPU nodes' profiles."""
 
 import base64
 import binascii
@@ -59,49 +59,46 @@ MODULUS = int(
 )
 EXPONENT = 65537
 ADMIN = "gangway"
-"""The account that Azure insists on; see `components.azure.launch`."""
+"""The account that Azure requires; see `components.azure.launch`."""
 HEALTH_PORT, HEALTH_PATH = 9401, "/health"
-"""Where a node answers the Application Health extension, on its own loopback, by HTTP with status 200 and
-`{"ApplicationHealthState": "Healthy"}` or `"Unhealthy"`. No answer is Unknown, for which Azure would repair a machine,
-too; but nothing is repaired by Azure here, whatever it is told (`components.azure.node_pool`).
+"""Where a node answers the Application Health extension, on loopback, HTTP 200 with `{"ApplicationHealthState":
+"Healthy"}` or `"Unhealthy"`. Azure repairs nothing here (`components.azure.node_pool`).
 """
 TERMINATE_NOTICE_MINUTES = 5
-"""How long a node that is deleted may save its last checkpoint: Azure takes 5 to 15, the node says when it is done.
-
-"Terminate notification for Azure Virtual Machine Scale Set instances". Spot has none: only the 30 s of an eviction.
+"""Time for a deleted node's last checkpoint: Azure allows 5 to 15, and the node ends it early ("Terminate notification
+for Azure Virtual Machine Scale Set instances"). Spot has only the 30 s of an eviction.
 """
 MAX_CUSTOM_DATA_BYTES = 65535
-"""Microsoft.Compute's osProfile.customData: of the decoded bytes."""
+"""Microsoft.Compute's osProfile.customData, in decoded bytes."""
 LATEST = "latest"
 HPC_IMAGE = "microsoft-dsvm:ubuntu-hpc"
-"""Publisher and offer of Azure's HPC images of Ubuntu, whatever their version."""
+"""Publisher and offer of Azure's HPC images of Ubuntu."""
 _SHARED = re.compile(
     r"/(CommunityGalleries|SharedGalleries)/[-\w.]{1,160}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?",
     re.IGNORECASE | re.ASCII,
 )
 _URN = re.compile(r"(?P<publisher>[\w.-]+):(?P<offer>[\w.-]+):(?P<sku>[\w.-]+)(?::(?P<version>latest|\d+\.\d+\.\d+))?")
 ROOT_DISK_TYPE = "Premium_LRS"
-# A node pulls its image and checks its fabric before its job answers; Azure takes up to four hours.
+# A node pulls its image and checks its fabric before its job answers; Azure allows up to four hours.
 HEALTH_INTERVAL_SEC, HEALTH_PROBES, HEALTH_GRACE_SEC = 30, 3, 3600
 
 
 def nobodys_key() -> str:
-    """The key as a line of an `authorized_keys` file: ssh-rsa of 2048 bits, the least that Azure takes."""
-    blob = b"".join(_field(part) for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS)))
+    """A key without a known private half as a line of `authorized_keys`: ssh-rsa of 2048 bits, Azure's minimum."""
+    blob = b"".join(
+        # RFC 4251, string: four bytes of length, then the content.
+        len(part).to_bytes(4, "big") + part
+        for part in (b"ssh-rsa", _number(EXPONENT), _number(MODULUS))
+    )
     return f"ssh-rsa {base64.b64encode(blob).decode()} nobody"
 
 
 def _number(value: int) -> bytes:
-    """RFC 4251, mpint: a leading zero bit, for the number is not negative."""
+    """RFC 4251, mpint, with a leading zero bit for a positive number."""
     return value.to_bytes(value.bit_length() // 8 + 1, "big")
 
 
-def _field(content: bytes) -> bytes:
-    """RFC 4251, string: its length in four bytes before it."""
-    return len(content).to_bytes(4, "big") + content
-
-
-# What `az image list`, `az sig image-definition list` and `az sig image-version list` call `id`.
+# The `id` in `az image list`, `az sig image-definition list` and `az sig image-version list`.
 _RESOURCE = re.compile(
     r"/subscriptions/[0-9a-f-]{36}/resourceGroups/[-\w.()]{1,90}/providers/Microsoft\.Compute/"
     r"(images/[-\w.]{1,80}|galleries/[\w.]{1,80}/images/[-\w.]{1,80}(/versions/(latest|\d+\.\d+\.\d+))?)",
@@ -111,7 +108,7 @@ _RESOURCE = re.compile(
 
 @dataclass(frozen=True)
 class Extension:
-    """Software of Azure's that a machine's agent installs."""
+    """An extension that the machine's agent installs."""
 
     name: str
     publisher: str
@@ -120,14 +117,14 @@ class Extension:
 
 
 HEALTH = Extension("health", "Microsoft.ManagedServices", "ApplicationHealthLinux", "2.0")
-"""Application Health extension with rich states: a node that does not answer yet is not called unhealthy."""
+"""Application Health extension with rich states: a node that does not answer yet is not unhealthy."""
 ENTRA_LOGIN = Extension("entra-login", "Microsoft.Azure.ActiveDirectory", "AADSSHLoginForLinux", "1.0")
-"""SSH by Entra ID accounts that have the role Virtual Machine User Login. It needs the machine's own identity."""
+"""SSH for Entra ID accounts with the role Virtual Machine User Login. It needs the machine's own identity."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image by Azure's words for it: one of the ids, or the four parts of a Marketplace image."""
+    """An image in Azure's words: one of the ids, or the four parts of a Marketplace image."""
 
     id: str | None = None
     community_gallery_image_id: str | None = None
@@ -139,19 +136,15 @@ class Image:
 
     @property
     def floats(self) -> bool:
-        """Whether it is whatever version of a Marketplace image is the newest."""
+        """Whether it is the newest version of a Marketplace image."""
         return self.version == LATEST
 
 
 @dataclass(frozen=True)
 class Security:
-    """How far a machine's boot and its disks are guarded.
-
-    Attributes:
-        trusted_launch: UEFI with a virtual TPM, which measures the boot.
-        secure_boot: whether only signed kernels and modules are loaded.
-        encryption_at_host: whether also caches and local disks are encrypted.
-        why_no_secure_boot: in words; empty where it is on.
+    """Boot and disk protection. `trusted_launch`: UEFI with a virtual TPM, which measures the boot; `secure_boot`: load
+    only signed kernels and modules; `encryption_at_host`: also encrypt caches and local disks; `why_no_secure_boot`: as
+    text; empty if it is on.
     """
 
     trusted_launch: bool
@@ -161,9 +154,8 @@ class Security:
 
 
 def plan_image(image: str, place: str = "image_id") -> Image:
-    """An image as it is written. `image`: a resource id of an image or of a gallery's, `/CommunityGalleries/...`,
-    `/SharedGalleries/...`, or `publisher:offer:sku`, with `:version` where it is not to be the newest. InputError: it
-    is none of these.
+    """Parse an image: a resource id of an image or of a gallery's, `/CommunityGalleries/...`, `/SharedGalleries/...`,
+    or `publisher:offer:sku[:version]`. InputError: none of these.
     """
     if _RESOURCE.fullmatch(image):
         return Image(id=image)
@@ -184,17 +176,17 @@ def plan_image(image: str, place: str = "image_id") -> Image:
 
 
 def with_version(image: Image, version: pulumi.Input[str] | None) -> Image:
-    """The image at `version`, where it leaves open which; None leaves it open."""
+    """The image at `version` if it has none; None leaves it open."""
     return replace(image, version=version) if image.floats and version is not None else image
 
 
 def is_hpc_image(image: str | None) -> bool:
-    """Whether nodes start from Azure's HPC image: where nothing is written, or what is written is a version of it."""
+    """Whether nodes use Azure's HPC image: by default, or any version of it."""
     return image is None or image.lower().startswith(f"{HPC_IMAGE}:")
 
 
 def node_image(machine: AzureMachineType, own: str | None, place: str = "image_id") -> Image:
-    """The image written, or else the machine type's. InputError: none fits, or it is no image's name."""
+    """The given image, or else the machine type's. InputError: none fits, or it is no image's name."""
     image = own or machine.image.value
     if image is None:
         raise InputError(
@@ -215,26 +207,17 @@ def plan_security(
     encryption_at_host: bool | None = None,
     place: str = "",
 ) -> Security:
-    """What a machine type and its image allow, of what is wanted; None wants what there is.
-
-    Secure Boot is off where modules are loaded that nobody signs: the HPC image builds NVIDIA's and InfiniBand's
-    itself (Azure/azhpc-images). An own image with InfiniBand is taken for such a one too, until `secure_boot` says
-    otherwise.
-
-    Args:
-        machine: the size.
-        own_image: whether the nodes' image is somebody's own: not `is_hpc_image`.
-        trusted_launch: what is wanted.
-        secure_boot: what is wanted.
-        encryption_at_host: what is wanted.
-        place: config path of these three, put before their names.
-
-    InputError: something is wanted that the machine type or the image does not have.
+    """The protection that machine type and image support; None means as much as possible. Secure Boot is off for
+    unsigned modules: the HPC image builds NVIDIA's and InfiniBand's itself (Azure/azhpc-images), and a custom image
+    with InfiniBand is assumed to, unless `secure_boot` is set. InputError at `place`: a wanted setting is not
+    supported.
     """
-    # Of sizes that Microsoft says nothing about, newer ones have encryption at host; the other kind of boot not all.
+    # If Microsoft documents nothing, newer sizes have encryption at host, but not all have Trusted Launch.
     trusted, encryption = machine.trusted_launch.value, machine.encryption_at_host.value
-    guarded = _wanted(f"{place}trusted_launch", trusted_launch, trusted, machine.name, unknown=False)
-    encrypted = _wanted(f"{place}encryption_at_host", encryption_at_host, encryption, machine.name, unknown=True)
+    guarded = _choose_setting(f"{place}trusted_launch", trusted_launch, trusted, machine.name, unknown=False)
+    encrypted = _choose_setting(
+        f"{place}encryption_at_host", encryption_at_host, encryption, machine.name, unknown=True
+    )
     why = ""
     if not guarded:
         why = "only with Trusted Launch"
@@ -251,8 +234,8 @@ def plan_security(
     return Security(guarded, not why, encrypted, why)
 
 
-def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
-    """What is wanted where it may be; what is offered, or else `unknown`, where nothing is said."""
+def _choose_setting(what: str, wanted: bool | None, offered: bool | None, machine_type: str, *, unknown: bool) -> bool:
+    """What is wanted if it is supported; by default what is offered, or `unknown` if undocumented."""
     if wanted and offered is False:
         fix = f"remove {what.rpartition('.')[2]}"
         raise InputError(what, f"{machine_type} does not have it", value=wanted, allowed="false", fix=fix)
@@ -262,7 +245,7 @@ def _wanted(what: str, wanted: bool | None, offered: bool | None, machine_type: 
 
 
 def check_custom_data(user_data: str) -> str:
-    """`user_data` as given. InputError: no base64, or more than Azure takes. cloud-init reads gzip inside it."""
+    """Check `user_data`. InputError: not base64, or too large. cloud-init reads gzip inside it."""
     try:
         size = len(base64.b64decode(user_data, validate=True))
     except binascii.Error:
@@ -281,20 +264,15 @@ def check_custom_data(user_data: str) -> str:
 
 
 def authorized_keys() -> tuple[str, str]:
-    """The path of the administrator's keys, and the one key in it, which is of no use."""
+    """The path of the administrator's keys, and its one unusable key."""
     return f"/home/{ADMIN}/.ssh/authorized_keys", nobodys_key()
 
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung it comes from.
-
-    Attributes:
-        computer_name_prefix: of the host names, at most 15 characters.
-        security_group_ids: application security groups.
-        user_data: base64 of what cloud-init takes.
-        disk_encryption_set_id: whose key encrypts the disk; None for Azure's own.
-        entra_login: whether people may come in by SSH with their Entra ID account.
+    """Settings of all nodes of a pool, for any rung. `computer_name_prefix`: of the host names, at most 15 characters;
+    `security_group_ids`: application security groups; `user_data`: base64 for cloud-init; `disk_encryption_set_id`:
+    encrypts the disk; None for Azure's own key; `entra_login`: allow SSH by Entra ID.
     """
 
     computer_name_prefix: str
@@ -309,7 +287,7 @@ class NodeLaunch:
 
 
 def vm_profile(launch: NodeLaunch, fields: ScaleSetFields) -> compute.VirtualMachineScaleSetVMProfileArgs:
-    """The profile of a scale set's machines, had in one way."""
+    """The profile of a scale set's machines."""
     spot = fields.priority == "Spot"
     return compute.VirtualMachineScaleSetVMProfileArgs(
         **fields.profile(),
@@ -324,23 +302,23 @@ def vm_profile(launch: NodeLaunch, fields: ScaleSetFields) -> compute.VirtualMac
         security_profile=security_profile(launch.security),
         diagnostics_profile=boot_diagnostics(),
         extension_profile=_extensions(entra_login=launch.entra_login),
-        # Azure refuses the notice for spot: those hear of an eviction anyway, and of nothing else.
+        # Azure refuses the notice for spot, which has only the eviction event.
         scheduled_events_profile=None if spot else _terminate_notice(),
     )
 
 
 def custom_data(user_data: pulumi.Input[str]) -> pulumi.Output[str]:
-    """The first-boot file. Not Azure's `userData`, which any process on a machine may read, containers included."""
+    """The first-boot file. Not Azure's `userData`, which any process on a machine may read, including containers."""
     return pulumi.Output.from_input(user_data).apply(check_custom_data)
 
 
 def image_reference(image: Image) -> compute.ImageReferenceArgs:
-    """An image in the provider's words."""
+    """An image as the provider's input."""
     return compute.ImageReferenceArgs(**{key: value for key, value in vars(image).items() if value is not None})
 
 
 def linux_configuration() -> compute.LinuxConfigurationArgs:
-    """No password, and a key that nobody has."""
+    """No password, and an unusable key."""
     path, key = authorized_keys()
     return compute.LinuxConfigurationArgs(
         disable_password_authentication=True,
@@ -350,7 +328,7 @@ def linux_configuration() -> compute.LinuxConfigurationArgs:
 
 
 def security_profile(security: Security) -> compute.SecurityProfileArgs:
-    """Without Trusted Launch nothing is said of the boot: that is Azure's older, standard kind of machine."""
+    """Without Trusted Launch nothing is set: Azure's older, standard kind of machine."""
     if not security.trusted_launch:
         return compute.SecurityProfileArgs(encryption_at_host=security.encryption_at_host)
     return compute.SecurityProfileArgs(
@@ -361,7 +339,7 @@ def security_profile(security: Security) -> compute.SecurityProfileArgs:
 
 
 def boot_diagnostics() -> compute.DiagnosticsProfileArgs:
-    """What a machine says before its log agent runs, or when it cannot: kept in storage of Azure's own."""
+    """Serial output for boot failures, in Azure's own storage."""
     return compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True))
 
 
@@ -382,7 +360,7 @@ def _storage_profile(launch: NodeLaunch) -> compute.VirtualMachineScaleSetStorag
 
 
 def _network_profile(launch: NodeLaunch) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
-    """One Ethernet NIC without a public address: none is configured."""
+    """One Ethernet NIC without a public address."""
     return compute.VirtualMachineScaleSetNetworkProfileArgs(
         network_interface_configurations=[
             compute.VirtualMachineScaleSetNetworkConfigurationArgs(
@@ -414,7 +392,7 @@ def _terminate_notice() -> compute.ScheduledEventsProfileArgs:
 
 
 def identity_type(*, entra_login: bool) -> compute.ResourceIdentityType:
-    """Ours alone, or beside it the machine's own, which the login needs: then a token is asked for by its client id."""
+    """Ours, plus the machine's own if the login needs it: then tokens are requested by client id."""
     kinds = compute.ResourceIdentityType
     return kinds.SYSTEM_ASSIGNED_USER_ASSIGNED if entra_login else kinds.USER_ASSIGNED
 

@@ -1,4 +1,4 @@
-"""MemberKeyVault: the keys of a stack's machines in a key vault of its own, which answers the stack's subnet alone."""
+"""MemberKeyVault: the keys of a stack's machines in a separate key vault, open only to the stack's subnet."""
 
 from typing import TypedDict
 
@@ -14,14 +14,14 @@ __all__ = ["MAX_VAULT_NAME", "SECRET", "SIGNING_SECRET", "MemberKeyVault", "Memb
 MAX_VAULT_NAME = 24
 """Key vaults: 3 to 24 letters, digits and dashes."""
 DELETION_DAYS = 7
-"""The least there is. The name of a vault that is gone stays taken so long; Pulumi's digits make the next one's."""
+"""The minimum. A deleted vault's name stays reserved as long; Pulumi's digits make the next one's."""
 SECRET, SIGNING_SECRET = "member-key", "signing-key"
 
 
 class MemberKeyVaultArgs(TypedDict):
-    """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s, `signing_pem` `.signing_key`'s; `tenant_id`
-    is the directory whose identities the vault trusts; `subnet_id` has the service endpoint Microsoft.KeyVault, as
-    TrainingNetwork's has.
+    """Inputs of MemberKeyVault. `pem` is `components.core.member_key`'s, `signing_pem` `.signing_key`'s; `tenant_id` is
+    the directory that the vault trusts; `subnet_id` needs the service endpoint Microsoft.KeyVault, as TrainingNetwork's
+    has.
     """
 
     tenant_id: pulumi.Input[str]
@@ -34,9 +34,7 @@ class MemberKeyVaultArgs(TypedDict):
 
 
 class MemberKeyVault(pulumi.ComponentResource):
-    """A vault with two secrets. `secret_id` and `signing_secret_id` are their resource ids, on which rights are given;
-    `secret_url` and `signing_secret_url` where machines ask for them; `vault_id` the vault's resource id.
-    """
+    """A vault with two secrets: resource ids (`..._id`) for grants, and URLs (`..._url`) for machines."""
 
     vault_id: pulumi.Output[str]
     secret_id: pulumi.Output[str]
@@ -64,7 +62,7 @@ class MemberKeyVault(pulumi.ComponentResource):
     def _secret(
         self, name: str, called: str, pem: pulumi.Input[str], vault: keyvault.Vault, args: MemberKeyVaultArgs
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """A key in the vault: its resource id, and where machines ask for it."""
+        """A key in the vault: its resource id, and its URL."""
         secret = keyvault.Secret(
             f"{name}-{called}",
             resource_group_name=args["resource_group_name"],
@@ -74,8 +72,8 @@ class MemberKeyVault(pulumi.ComponentResource):
                 value=pulumi.Output.secret(pem), content_type="application/x-pem-file"
             ),
             tags=args["tags"],
-            # Resource Manager deletes none; the plugin would ask the vault, which does not answer whoever runs `up`. It
-            # goes with the vault.
+            # Resource Manager cannot delete secrets, and the vault does not answer the plugin. It is deleted with the
+            # vault.
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         uri = vault.properties.vault_uri.apply(lambda known: known or "")
@@ -92,9 +90,9 @@ class MemberKeyVault(pulumi.ComponentResource):
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=DELETION_DAYS,
-                # Nobody misses it once the stack is gone; but many directories refuse a vault without.
+                # Nothing needs it after the stack, but many directories refuse a vault without.
                 enable_purge_protection=True,
-                # `up` writes the secret by Resource Manager, which is one of Azure's services.
+                # `up` writes the secret by Resource Manager, one of Azure's services.
                 network_acls=keyvault.NetworkRuleSetArgs(
                     bypass=keyvault.NetworkRuleBypassOptions.AZURE_SERVICES,
                     default_action=keyvault.NetworkRuleAction.DENY,

@@ -27,24 +27,24 @@ __all__ = [
 ]
 
 
-# Microsoft.Consumption/budgets: how many addresses one notification takes.
+# Microsoft.Consumption/budgets: addresses per notification.
 MAX_BUDGET_EMAILS = 50
-# What stands before each message, in the e-mail's subject too; Azure takes 12 characters.
+# Prefix of each message and subject; Azure allows 12 characters.
 SHORT_NAME = "gangway"
 DAY_MS = 24 * 3600 * 1000
 NEWEST_LINES = 200
-# What a workspace that is paid by the gigabyte offers; the first month costs nothing.
+# Retention of a pay-as-you-go workspace; the first month is free.
 RETENTION_DAYS = range(30, 731)
 INTERRUPTIONS_PER_HOUR = 3
 STREAM = f"Custom-{TABLE.removesuffix('_CL')}"
 API_VERSION = "2023-01-01"
 FREQUENCY = "PT5M"
-# Alarms look back by themselves, this far at most: Azure allows no more.
+# Alarms look back at most this far.
 QUERY_RANGE = "P2D"
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
-    """Refuses (InputError) no address, or more than MAX_BUDGET_EMAILS, which a budget's notification takes."""
+    """Check the addresses. InputError: none, or more than MAX_BUDGET_EMAILS."""
     if not 1 <= len(emails) <= MAX_BUDGET_EMAILS:
         raise InputError(
             place,
@@ -62,7 +62,7 @@ def declare_action_group(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> monitor.ActionGroup:
-    """Declares a group that writes to each address."""
+    """Declare a group that writes to each address."""
     return monitor.ActionGroup(
         name,
         resource_group_name=resource_group_name,
@@ -84,7 +84,7 @@ Item = dict[str, Any]
 
 
 def plan_dashboard(stack: str, location: str) -> dict[str, Any]:
-    """The workbook, as Azure wants it once it is JSON. What it asks is the workspace it belongs to."""
+    """The workbook before JSON encoding. It queries the workspace it belongs to."""
     counted = '"interrupt", "checkpoint"', '"node-given-up", "job-ended"'
     items = [
         _text(stack, location),
@@ -156,11 +156,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability. `workspace_id` is NodeLogs', whose table has to exist before an alarm may name it.
-    `num_nodes` is how many nodes all scale sets hold together. `steps_alarm_minutes` has to be longer than a node needs
-    from boot to the first statistics line; None where the job tells of no steps. `expect_gpu`: whether idle GPUs are
-    worth an alarm, by what the job prints. `emails` hear of every alarm. `interruptions_per_hour` (3): above it,
-    an alarm tells so.
+    """Inputs of Observability. `workspace_id` is NodeLogs', whose table must exist before alarms refer to it.
+    `num_nodes` is the total of all scale sets. `steps_alarm_minutes` must exceed a node's time from boot to the first
+    statistics line; None for a job without steps. `expect_gpu`: alarm on idle GPUs. `emails` get every alarm.
+    `interruptions_per_hour` (3): alarm above it.
     """
 
     subscription_id: str
@@ -177,14 +176,14 @@ class ObservabilityArgs(TypedDict):
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that Log Analytics does not offer. InputError: it is outside RETENTION_DAYS."""
+    """Check the retention. InputError: outside RETENTION_DAYS."""
     check_within(days, RETENTION_DAYS, place, "Log Analytics does not keep lines for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The table of one stack's lines, and the way into it. `workspace_id`: resource id of the workspace; waits for the
-    table; `data_collection_rule_id`: on which machines get to send; `ingestion_url`: where they POST a JSON list of
-    rows, with a token for `https://monitor.azure.com/`.
+    """The table of a stack's lines, and its ingestion. `workspace_id` waits for the table; `data_collection_rule_id`:
+    machines get rights on it; `ingestion_url`: takes a POSTed JSON list of rows, with a token for
+    `https://monitor.azure.com/`.
     """
 
     workspace_id: pulumi.Output[str]
@@ -237,7 +236,7 @@ class NodeLogs(pulumi.ComponentResource):
         )
 
     def _table(self, workspace: operationalinsights.Workspace) -> operationalinsights.Table:
-        # The two APIs spell one of their types each in its own way.
+        # The two APIs spell this type differently.
         spelled = {"datetime": "dateTime"}
         columns = [operationalinsights.ColumnArgs(name=name, type=spelled.get(kind, kind)) for name, kind in COLUMNS]
         return operationalinsights.Table(
@@ -254,7 +253,7 @@ class NodeLogs(pulumi.ComponentResource):
     def _rule(
         self, endpoint: monitor.DataCollectionEndpoint, workspace_id: pulumi.Output[str]
     ) -> monitor.DataCollectionRule:
-        """Rows go into the table as they come."""
+        """Rows go into the table unchanged."""
         columns = [monitor.ColumnDefinitionArgs(name=name, type=kind) for name, kind in COLUMNS]
         there = "lines"
         return monitor.DataCollectionRule(
@@ -348,7 +347,7 @@ class Observability(pulumi.ComponentResource):
             f"{self._name}-workbook",
             resource_group_name=args["resource_group_name"],
             location=args["location"],
-            # Workbooks are called by a GUID.
+            # Workbook names are GUIDs.
             resource_name_=guid(args["subscription_id"], args["stack"], "workbook"),
             kind=applicationinsights.WorkbookSharedTypeKind.SHARED,
             category="workbook",

@@ -1,4 +1,4 @@
-"""TrainingNetwork: a private subnet that reaches Azure and that nothing reaches; its firewall, and Azure Bastion."""
+"""TrainingNetwork: a private subnet with access to Azure but none from outside; its firewall, and Azure Bastion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 
-# Azure Bastion documentation, "Subnet": a /26 at least, and of this name.
+# Azure Bastion documentation, "Subnet": at least a /26, with this name.
 BASTION_PREFIX, BASTION_SUBNET = 26, "AzureBastionSubnet"
 ROLES = ("fabric", "head")
-"""The machines that rules speak of, each with an application security group: workers, and the head node."""
+"""Roles with an application security group each: workers and the head node."""
 BASTION = "bastion"
-"""Stands in a flow for the subnet of Azure Bastion, through which people come in."""
+"""In a flow, the subnet of Azure Bastion."""
 LUSTRE_PORTS = ("988", "1019-1023")
 """Azure Managed Lustre documentation, "Network prerequisites": in and out."""
-# Azure takes 100 to 4096; the lowest number wins. Its own rules begin at 65000.
+# Azure allows 100 to 4096; the lowest number wins. Its default rules begin at 65000.
 FIRST_PRIORITY, LAST_PRIORITY, STEP = 100, 4096, 10
 EVERYWHERE = "*"
 HTTPS = ("443",)
@@ -52,7 +52,7 @@ HTTPS = ("443",)
 LUSTRE_PREFIXES = range(23, 28)
 NAT_IDLE_MINUTES = 4
 SERVICES = ("Microsoft.Storage", "Microsoft.KeyVault")
-"""That a subnet has endpoints of."""
+"""Services with endpoints in the subnet."""
 
 
 def declare_bastion(
@@ -64,7 +64,7 @@ def declare_bastion(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> network.BastionHost:
-    """Declares a Bastion in its subnet, at its public address."""
+    """Declare a Bastion in its subnet, at its public address."""
     return network.BastionHost(
         f"{name}-bastion",
         resource_group_name=resource_group_name,
@@ -79,7 +79,7 @@ def declare_bastion(
             )
         ],
         tags=tags,
-        # A network has one Bastion at most.
+        # A network has at most one Bastion.
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True)),
     )
 
@@ -92,22 +92,15 @@ AZURE_SERVICES: Mapping[str, str] = {
     "AzureResourceManager": "a node that leaves, the head that fills a scale set",
     "Storage": "runs, data, the layers of the image",
 }
-"""Service tags a machine may reach with `egress: endpoints`, and for what. All of them by HTTPS."""
+"""Service tags reachable with `egress: endpoints`, by HTTPS, and their uses."""
 PRIVATE = frozenset({"AzureContainerRegistry", "AzureKeyVault", "Storage"})
-"""Those that private endpoints stand in for."""
+"""Service tags replaced by private endpoints."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom.
-
-    Attributes:
-        name: tells it from the others.
-        source: a role of ours, an address range, or a service tag.
-        target: likewise.
-        protocol: `*` or `Tcp`.
-        ports: those of the target, as Azure writes them; empty for every port.
-        direction: Inbound or Outbound.
+    """An allowed connection. `source`: a role of ours, an address range, or a service tag; `target`: likewise;
+    `protocol`: `*` or `Tcp`; `ports`: of the target, as Azure writes them; empty for every port.
     """
 
     name: str
@@ -120,7 +113,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Rule:
-    """A flow with its place among the others; `allow` false refuses it."""
+    """A flow with its priority; `allow` false refuses it."""
 
     flow: Flow
     priority: int
@@ -136,19 +129,13 @@ def plan_flows(
     private_endpoints: bool = False,
     pods: tuple[str, str] | None = None,
 ) -> tuple[Flow, ...]:
-    """Everything that may pass in the machines' subnet.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` closes the way out to all but Azure's services.
-        lustre_cidr: where the file system's servers are; None without one.
-        bastion_cidr: where people come from; None without a Bastion.
-        private_endpoints: lead to storage, registry and vault, which are the stack's own then.
-        pods: the ranges of a Kubernetes cluster's nodes and of their pods, whose NICs are in no group; None without.
+    """All allowed connections of the machines' subnet. `egress`: `endpoints` allows only Azure's services, of which
+    `private_endpoints` replace some; `pods`: ranges of a Kubernetes cluster's nodes and pods, whose NICs are in no
+    group.
     """
     flows = [Flow("self", "fabric", "fabric")]
     if pods is not None:
-        # "Azure CNI Overlay networking": what a subnet's rules have to let through.
+        # "Azure CNI Overlay networking": what a subnet's rules must allow.
         nodes, pod_range = pods
         flows += [Flow("nodes", nodes, nodes), Flow("nodes-pods", nodes, pod_range), Flow("pods", pod_range, pod_range)]
     if head is not None:
@@ -175,8 +162,8 @@ def plan_flows(
 
 
 def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
-    """What may come into the file system's subnet (Azure Managed Lustre, "Configure a network security group"):
-    servers, clients and Azure's monitoring; its way out is Azure's business.
+    """Ingress of the file system's subnet (Azure Managed Lustre, "Configure a network security group"): servers,
+    clients and Azure's monitoring; egress is left to Azure.
     """
     return (
         Flow("self", lustre_cidr, lustre_cidr),
@@ -186,7 +173,7 @@ def plan_lustre_flows(lustre_cidr: str, client_cidr: str) -> tuple[Flow, ...]:
 
 
 def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
-    """The flows as rules, and after them in each direction that they speak of one which refuses everything else."""
+    """The flows as rules, followed by a denial of the rest in each of their directions."""
     flows = tuple(flows)
     allowed = [Rule(flow, FIRST_PRIORITY + STEP * index, allow=True) for index, flow in enumerate(flows)]
     denied = [
@@ -197,14 +184,13 @@ def plan_rules(flows: Iterable[Flow]) -> tuple[Rule, ...]:
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, place, way out, what lives in it, tags. `head` lets a head node be
-    reached and makes a private DNS zone `<name>.gangway.internal`. `lustre_prefix_length` makes a subnet of that
-    size for one Managed Lustre file system. `bastion` (false) makes a Bastion. With `private_endpoints` (false)
-    machines need no way to everybody's storage, registries and vaults. `pods_cidr` is of a Kubernetes cluster's pods,
-    which nodes in the private subnet lead on. With `flow_log_account_id` and
-    `flow_log_identity_id`, outputs of a FlowLogStore, flow logs are written there, by the `network_watcher` of that
-    resource id or GROUP/NAME; left out, by the one that Azure makes for the region, for which `watcher_wait_sec`
-    (0) waits: from Python programs alone (`components.core.settling`).
+    """Inputs of TrainingNetwork. `head` opens a head node's ports and creates a private DNS zone
+    `<name>.gangway.internal`. `lustre_prefix_length` creates a subnet of that size for one Managed Lustre file system,
+    `bastion` (false) a Bastion. With `private_endpoints` (false) machines need no access to shared storage, registries
+    and vaults. `pods_cidr` is of a Kubernetes cluster's pods. With `flow_log_account_id` and `flow_log_identity_id`,
+    outputs of a FlowLogStore, flow logs are written there by `network_watcher` (resource id or GROUP/NAME); by default
+    by Azure's own for the region, with a wait of `watcher_wait_sec` (0), only in Python programs
+    (`components.core.settling`).
     """
 
     resource_group_name: pulumi.Input[str]
@@ -226,9 +212,7 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Ranges of the subnets, none overlapping: machines the first quarter, Lustre the third's beginning, Bastion the
-    last's end; the latter two None without such.
-    """
+    """Disjoint subnets: machines the first quarter, Lustre in the third, Bastion in the last; None if unused."""
 
     private_cidr: str
     lustre_cidr: str | None
@@ -238,7 +222,7 @@ class NetworkPlan:
 def plan_network(
     cidr: str, lustre_prefix_length: int | None = None, place: str = "gangway:network.cidr"
 ) -> NetworkPlan:
-    """Divides `cidr`. InputError: when `cidr` is no private IPv4 network between /16 and /20."""
+    """Divide `cidr`. InputError: not a private IPv4 network between /16 and /20."""
     private, _, third, last = private_network(cidr, place).subnets(prefixlen_diff=2)
     *_, bastion = last.subnets(new_prefix=BASTION_PREFIX)
     if lustre_prefix_length is None:
@@ -248,10 +232,10 @@ def plan_network(
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A virtual network with a private subnet, a way out, a firewall; where wanted, subnets of Lustre and Bastion.
-    `private_subnet_ids` holds the machines' one subnet, `lustre_subnet_id` is empty without a file system. Both wait
-    for everything beside them. The two security group ids are application security groups, for the NICs of workers and
-    of the head; the head's is empty without one, as is `private_zone_id`, the DNS zone's name.
+    """A virtual network with a private subnet, egress, a firewall; optionally subnets of Lustre and Bastion.
+    `private_subnet_ids` holds the machines' only subnet, `lustre_subnet_id` is empty without a file system; both wait
+    for the rest. The security group ids are application security groups of workers and head; the head's, and
+    `private_zone_id` (the DNS zone's name), are empty without one.
     """
 
     vpc_id: pulumi.Output[str]
@@ -282,7 +266,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             declare_flow_log(name, self._network.id, (account, identity), watcher, wait_sec, *place)
         nothing = pulumi.Output.from_input("")
         self.vpc_id = self._network.id
-        # Azure changes one subnet of a network at a time: a machine that is made meanwhile would fail.
+        # Azure changes one subnet of a network at a time: a machine created meanwhile would fail.
         self.private_subnet_ids = after(pulumi.Output.all(private.id), *made)
         self.lustre_subnet_id = nothing if lustre is None else lustre.id
         self.fabric_security_group_id = self._groups["fabric"].id
@@ -323,7 +307,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
 
     def _security_group(self, label: str, rules: tuple[Rule, ...]) -> network.NetworkSecurityGroup:
-        """A subnet's rules, all in one resource: no moment in which only some of them hold."""
+        """A subnet's rules in one resource, so that they are never partly in effect."""
         return network.NetworkSecurityGroup(
             f"{self._name}-{label}",
             resource_group_name=self._args["resource_group_name"],
@@ -391,7 +375,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return self._subnet("private", plan.private_cidr, nat, self._security_group("private", plan_rules(flows)))
 
     def _lustre_subnet(self, nat: network.NatGateway, cidr: str, before: network.Subnet) -> network.Subnet:
-        """The file system's own: its servers need Azure's services, so it leaves through the NAT gateway as well."""
+        """The file system's own: its servers need Azure's services, so it uses the NAT gateway as well."""
         rules = self._security_group("lustre", plan_rules(plan_lustre_flows(cidr, self._plan.private_cidr)))
         return self._subnet("lustre", cidr, nat, rules, before)
 
@@ -411,18 +395,18 @@ class TrainingNetwork(pulumi.ComponentResource):
             default_outbound_access=False,
             nat_gateway=network.SubResourceArgs(id=nat.id),
             network_security_group=network.NetworkSecurityGroupArgs(id=rules.id),
-            # Over Azure's own network: no gateway to pay for, and accounts and vaults can know the subnet.
+            # Free, over Azure's network, and accounts and vaults can restrict access to the subnet.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service=service) for service in SERVICES],
-            opts=self._one_by_one(before),
+            opts=self._after_subnet(before),
         )
 
-    def _one_by_one(self, before: network.Subnet | None) -> pulumi.ResourceOptions:
+    def _after_subnet(self, before: network.Subnet | None) -> pulumi.ResourceOptions:
         """After another subnet: Azure refuses to change two of a network at once."""
         later = pulumi.ResourceOptions(depends_on=[] if before is None else [before])
         return pulumi.ResourceOptions.merge(self._child, later)
 
     def _bastion(self, before: network.Subnet) -> None:
-        """The Bastion and its subnet, whose name is Azure's to say."""
+        """The Bastion and its subnet."""
         args = self._args
         subnet = network.Subnet(
             f"{self._name}-bastion",
@@ -431,14 +415,14 @@ class TrainingNetwork(pulumi.ComponentResource):
             subnet_name=BASTION_SUBNET,
             address_prefix=self._plan.bastion_cidr,
             default_outbound_access=False,
-            opts=self._one_by_one(before),
+            opts=self._after_subnet(before),
         )
         address = self._public_address("bastion")
         where = (args["resource_group_name"], args["location"], args["tags"])
         declare_bastion(self._name, subnet.id, address.id, *where, self._child)
 
     def _head_zone(self) -> pulumi.Output[str]:
-        """Names that only this network resolves, so that workers find the head node wherever it has been restarted."""
+        """A zone of this network only, so that workers find a replaced head node by name."""
         zone = privatedns.PrivateZone(
             f"{self._name}-head",
             resource_group_name=self._args["resource_group_name"],

@@ -1,6 +1,6 @@
-"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. Scale sets are made
-empty and filled by the head node (`components.azure.fallback` says why); `up` leaves their sizes alone, but Azure's
-provider sends the size it last saw with every other change of a scale set: run such an `up` with `--refresh`.
+"""IbNodePool: GPU nodes in one InfiniBand partition, one scale set per rung of the capacity ladder. The head node fills
+the empty scale sets (`components.azure.fallback`); `up` does not change sizes, but Azure's provider sends the last
+known size with any other change: run such an `up` with `--refresh`.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ from components.core.tags import shortened
 
 __all__ = ["CapacityRungArgs", "IbNodePool", "IbNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
-# A node leaves only when it has saved or its notice is over, and a destroy waits for all of them.
+# A node is deleted once it has saved or its notice is over, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
 # osProfile.computerNamePrefix: 1 to 15 characters, to which Azure adds six.
 _MAX_PREFIX = 12
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, spot or on-demand; the rest as `components.core.capacity` says. `id` is the
+    """One rung: `kind` is reservation, spot or on-demand; the rest as in `components.core.capacity`. `id` is the
     resource id of a capacity reservation group.
     """
 
@@ -61,15 +61,13 @@ class CapacityRungArgs(TypedDict):
 
 class IbNodePoolArgs(TypedDict):
     """Inputs of IbNodePool. `user_data` is base64, `security_group_ids` are application security groups. `image_id` is
-    a resource id or `publisher:offer:sku[:version]`; left out, the HPC image for the machine type. `image_version`
-    stands in place of the newest, where the image leaves its version open.
-    `trusted_launch`, `secure_boot` and `encryption_at_host` are as far as machine type and image go unless said
-    (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
-    `entra_login` (false) lets people in by SSH with their Entra ID account; scripts then have to ask for tokens by
-    the identity's client id. `wait_for_nodes` (false), for a pool without a head: `up` asks for the first rung's
-    nodes, waits for all, and fails where Azure has too few. `proximity` (false) keeps nodes without InfiniBand in
-    one data centre, and lets Azure refuse more often; InfiniBand's single placement group is narrower than that
-    anyway.
+    a resource id or `publisher:offer:sku[:version]`, by default the HPC image for the machine type; `image_version`
+    pins an open version. `trusted_launch`, `secure_boot` and `encryption_at_host` default to what machine type and
+    image support (`components.azure.launch.plan_security`). `disk_encryption_set_id` encrypts the disks with its key.
+    `entra_login` (false) allows SSH by Entra ID; scripts must then request tokens by client id. `wait_for_nodes`
+    (false), for a pool without a head: `up` requests the first rung's nodes, waits for all, and fails without capacity.
+    `proximity` (false) keeps nodes without InfiniBand in one data centre, with more refusals; InfiniBand's single
+    placement group is narrower anyway.
     """
 
     subscription_id: str
@@ -99,7 +97,7 @@ class IbNodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists; `fields` and `zones` are by rung."""
+    """The planned resources; `fields` and `zones` are by rung."""
 
     machine: AzureMachineType
     image: Image
@@ -111,12 +109,12 @@ class NodePoolPlan:
 
     @property
     def placed(self) -> tuple[bool, ...]:
-        """By rung, whether it goes into our proximity placement group, which reserved capacity cannot."""
+        """By rung, whether it uses our proximity placement group, which reserved capacity cannot."""
         return tuple(self.proximity and rung.placement_group for rung in self.rungs)
 
 
 def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
-    """What scale sets take. InputError: machine type, rung, number of nodes or image that Azure does not have."""
+    """Compile the arguments. InputError: unsupported machine type, rung, number of nodes or image."""
     machine = cast("AzureMachineType", load_provider("azure").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
@@ -143,9 +141,9 @@ def plan_node_pool(args: IbNodePoolArgs) -> NodePoolPlan:
 
 
 class IbNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for InfiniBand, filled from the capacity ladder in its order. `launch_template_ids` are the scale
-    sets' ids: on Azure a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the
-    InfiniBand adapters. `fallback_config` is JSON for the head node: see `components.azure.fallback.FallbackConfig`.
+    """GPU nodes with InfiniBand, filled from the capacity ladder in order. `launch_template_ids` are the scale sets'
+    ids: a scale set is its own template. `interfaces_per_node` counts the Ethernet NIC and the InfiniBand adapters.
+    `fallback_config` is JSON for the head node (`components.azure.fallback.FallbackConfig`).
     """
 
     group_names: pulumi.Output[list[str]]
@@ -206,29 +204,28 @@ class IbNodePool(pulumi.ComponentResource):
         self, position: int, rung: RungPlan, placement: compute.ProximityPlacementGroup | None
     ) -> compute.VirtualMachineScaleSet:
         args, plan, fields = self._args, self._plan, self._plan.fields[position]
-        asked = position == 0 and args.get("wait_for_nodes", False)
+        is_requested = position == 0 and args.get("wait_for_nodes", False)
         return compute.VirtualMachineScaleSet(
             f"{self._name}-{position}-{rung.kind}",
             resource_group_name=args["resource_group_name"],
             location=args["location"],
             zones=list(plan.zones[position]) or None,
             sku=compute.SkuArgs(
-                name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if asked else 0
+                name=plan.machine.name, tier="Standard", capacity=args["num_nodes_max"] if is_requested else 0
             ),
             orchestration_mode="Uniform",
-            # InfiniBand reaches no further ("Virtual Machine Scale Sets and placement groups").
+            # InfiniBand does not reach further ("Virtual Machine Scale Sets and placement groups").
             single_placement_group=fields.single_placement_group,
-            # Azure would make more machines than asked for, and take some away again: ranks would come and go.
+            # Azure would create extra machines and remove some again: ranks would change.
             overprovision=False,
-            # As many as there are: a fixed number is a reason to refuse. A GPU machine then also hears of its own
-            # events alone ("Scheduled Events for Linux VMs"). With a single placement group as well: so Microsoft's HPC
-            # engineers set it up (jingchaozhang.github.io, "VMSS Uniform Settings for GPU HPC"), though the page on
-            # zones says otherwise.
+            # As many as there are: a fixed number adds refusals. A GPU machine then only sees its own events
+            # ("Scheduled Events for Linux VMs"). Microsoft's HPC engineers use it with a single placement group too
+            # (jingchaozhang.github.io, "VMSS Uniform Settings for GPU HPC"), though the page on zones says otherwise.
             platform_fault_domain_count=1,
             proximity_placement_group=None if placement is None else compute.SubResourceArgs(id=placement.id),
-            # `up` never touches a worker that runs: a new model is for new machines.
+            # `up` never changes a running worker: a new model is for new machines.
             upgrade_policy=compute.UpgradePolicyArgs(mode=compute.UpgradeMode.MANUAL),
-            # A node that is busy, or saves, may look unhealthy: training goes on without it or ends by itself.
+            # A busy or saving node may look unhealthy: training continues without it or ends by itself.
             automatic_repairs_policy=compute.AutomaticRepairsPolicyArgs(enabled=False),
             scale_in_policy=compute.ScaleInPolicyArgs(rules=["NewestVM"]),
             identity=compute.VirtualMachineScaleSetIdentityArgs(
@@ -244,7 +241,7 @@ class IbNodePool(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
-                ignore_changes=None if asked else ["sku.capacity"],
+                ignore_changes=None if is_requested else ["sku.capacity"],
                 custom_timeouts=pulumi.CustomTimeouts(delete=DELETE_TIMEOUT),
             ),
         )

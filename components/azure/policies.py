@@ -1,4 +1,4 @@
-"""The grammar of our grants: who gets which role where, what is wider than we wish; names as Azure wants them."""
+"""The rules of our grants: roles, scopes, and what is wider than we wish; names as Azure requires them."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 BLOB_READER = "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1"
 COST_READER = "72fafb9e-0641-4937-9268-a91bfd8191a3"
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-# Monitoring Metrics Publisher: on a data collection rule it is the right to send lines to it.
+# Monitoring Metrics Publisher: on a data collection rule, the right to send lines.
 LOG_WRITER = "3913510d-42f4-4e42-8a64-420c390055eb"
 SECRET_USER = "4633458b-17de-408a-b874-0445c86b69e6"
 STORAGE_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
@@ -69,7 +69,7 @@ GROUP_WIDE: Mapping[str, str] = MappingProxyType(
         COST_READER: "read only; costs are told for groups, not for resources",
     }
 )
-"""Every action and role that identities of ours have on the whole resource group, and why there is nothing narrower."""
+"""Every action and role of our identities on the whole resource group, and why there is nothing narrower."""
 
 _ACCOUNT = re.compile(
     r"/subscriptions/(?P<subscription>[0-9a-f-]{36})/resourceGroups/(?P<group>[^/]{1,90})"
@@ -80,14 +80,14 @@ _ACCOUNT = re.compile(
 
 @dataclass(frozen=True)
 class AccountPlace:
-    """Where a storage account is."""
+    """The place of a storage account."""
 
     subscription_id: str
     resource_group_name: str
 
 
 def get_account(account_id: str, source: BlobUrl, place: str = "gangway:azure.source_account_id") -> AccountPlace:
-    """Where the account `account_id` is. InputError: no resource id of a storage account, or not `source`'s."""
+    """Parse an account's resource id. InputError: not a storage account, or not `source`'s."""
     found = _ACCOUNT.fullmatch(account_id)
     if found is None or found["account"] != source.account:
         expected = f"/providers/Microsoft.Storage/storageAccounts/{source.account}"
@@ -105,7 +105,7 @@ IMPORT_LOG = "-lustre-log"
 
 
 def import_log(stack: str) -> str:
-    """The container for the log of a stack's imports, in the account of the data."""
+    """The container for the log of a stack's imports, in the data's account."""
     return f"{stack}{IMPORT_LOG}"
 
 
@@ -117,9 +117,7 @@ def importable(
     place: str = "gangway:azure.source_account_id",
     source_place: str = "gangway:storage.source",
 ) -> AccountPlace:
-    """Where the account is from which Managed Lustre of this subscription is to import. InputError: as `get_account`,
-    or it is in another subscription, or the container is the one of the log.
-    """
+    """The account of an import. InputError: as `get_account`, another subscription, or the log's container."""
     account = get_account(account_id, source, place)
     if account.subscription_id != subscription_id:
         raise InputError(
@@ -156,15 +154,15 @@ def container_id(account_id: str, container: str) -> str:
 
 
 def node_actions(*, self_termination: bool) -> tuple[str, ...]:
-    """What a node does to its scale set: leave it, which makes the set smaller by one."""
+    """A node's actions on its scale set: leaving it, which shrinks it by one."""
     return (
         (f"{_SET}/read", f"{_SET}/virtualMachines/read", f"{_SET}/virtualMachines/delete") if self_termination else ()
     )
 
 
 def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
-    """What the head does to scale sets: set how many nodes there are, delete what never came to run; find workers. The
-    latter is what Prometheus wants ("Configuration", azure_sd_config): scale sets, and single machines as well.
+    """The head's actions on scale sets: resize, delete failed machines; find workers, for which Prometheus lists scale
+    sets and single machines ("Configuration", azure_sd_config).
     """
     find = (
         f"{_SET}/read",
@@ -177,7 +175,7 @@ def head_actions(*, fills_groups: bool, scrapes: bool) -> tuple[str, ...]:
 
 
 def stop_actions(*, clusters: bool = False) -> tuple[str, ...]:
-    """What the budget's stop does: empty scale sets, and halt the head before it fills them again; stop clusters."""
+    """The stop's actions: empty scale sets, stop the head before it refills them, stop clusters."""
     if clusters:
         return (f"{_CLUSTER}/read", f"{_CLUSTER}/stop/action")
     head = ("Microsoft.Compute/virtualMachines/read", "Microsoft.Compute/virtualMachines/deallocate/action")

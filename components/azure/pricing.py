@@ -1,5 +1,5 @@
-"""What the declared Azure resources cost, priced from the resource graph. Not in it: usage that no declaration fixes
-(`components/catalog/billing.yaml` names it by type), discounts and commitments.
+"""The cost of the Azure resources, from the resource graph. Not included: usage that no declaration fixes
+(`components/catalog/billing.yaml` lists the types), discounts and commitments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _AZURE = "azure-native"
 SCALE_SET = f"{_AZURE}:compute:VirtualMachineScaleSet"
 AGENT_POOL = f"{_AZURE}:containerservice:AgentPool"
 GIB_PER_TIB = 1024
-# Azure documentation, "Azure managed disk types": Premium SSD, and what each size is billed as.
+# Azure documentation, "Azure managed disk types": Premium SSD, billed sizes.
 DISK_TIERS = {4: 32, 6: 64, 10: 128, 15: 256, 20: 512, 30: 1024, 40: 2048, 50: 4095, 60: 8192, 70: 16384, 80: 32767}
 
 
@@ -26,13 +26,13 @@ def price_resources(resources: Sequence[Declared], catalog: Catalog, region: str
     """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("azure")`."""
     return [
         *_nodes(resources, catalog, region),
-        *_surroundings(resources, catalog, region),
+        *(line for each in resources for line in of_resources(_price_resource(each, catalog, region), each)),
         *_alarms(resources, catalog, region),
     ]
 
 
 def disk_tier(size_gib: float) -> int:
-    """The size that a Premium SSD is billed as: P10 for everything above 64 and up to 128 GiB, and so on.
+    """The billed size of a Premium SSD: P10 for sizes above 64 and up to 128 GiB, and so on.
 
     >>> disk_tier(200)
     15
@@ -72,7 +72,7 @@ def _market(profile: Mapping[str, Any]) -> str:
 
 
 def _agent_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A pool of AKS with all the nodes that it grows to."""
+    """An AKS pool at its maximum."""
     inputs = pool.inputs
     reserved = inputs.get("capacityReservationGroupId")
     market = "reservation" if reserved else "spot" if inputs.get("scaleSetPriority") == "Spot" else "on-demand"
@@ -85,7 +85,7 @@ def _agent_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostC
 
 
 def _control_plane(cluster: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """A cluster of AKS with its system's pool, as many nodes of it as are always up."""
+    """An AKS cluster with its minimum of system nodes."""
     name = cluster.name
     yield _service(f"{name}: control plane", "aks-cluster", 1, catalog, region)
     for pool in cluster.inputs["agentPoolProfiles"]:
@@ -112,12 +112,7 @@ def _node_price(
     return price_line(label, num_nodes, quote, kind=market, cap_usd=cap_usd, standby=standby, note=note)
 
 
-def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    for resource in resources:
-        yield from of_resources(_one(resource, catalog, region), resource)
-
-
-def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type.removeprefix(f"{_AZURE}:"):
         case "storagecache:AmlFilesystem":
@@ -145,7 +140,7 @@ def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComp
 
 
 def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """All alarms that ask equally often in one line: each costs little, and there are many."""
+    """One line per frequency of the alarms: each costs little, and there are many."""
     rules = [one for one in resources if one.type == f"{_AZURE}:monitor:ScheduledQueryRule"]
     often: dict[str, list[Declared]] = {}
     for rule in rules:

@@ -1,6 +1,4 @@
-"""PrivateEndpoints: addresses in the stack's own subnet for its run account, its registry and its vault, and the names
-that lead there. A service tag lets machines reach everybody's accounts; an endpoint leads to one.
-"""
+"""PrivateEndpoints of the stack's run account, registry and vault. Service tags would admit all accounts."""
 
 from typing import NamedTuple, TypedDict
 
@@ -14,8 +12,8 @@ __all__ = ["SERVICES", "PrivateEndpoints", "PrivateEndpointsArgs", "Service"]
 
 
 class Service(NamedTuple):
-    """`part`: of the resource that an endpoint leads to, as Azure Private Link calls it. `zone`: where the resource's
-    public name becomes that endpoint's address ("Azure services DNS zone configuration").
+    """`part`: the target of an endpoint, as Azure Private Link calls it. `zone`: DNS zone that maps the public name to
+    the endpoint ("Azure services DNS zone configuration").
     """
 
     part: str
@@ -30,9 +28,7 @@ SERVICES = {
 
 
 class PrivateEndpointsArgs(TypedDict):
-    """Inputs of PrivateEndpoints. `subnet_id` is the machines' subnet, `network_id` its network. `account_id`,
-    `registry_id` (of a Premium registry) and `vault_id` are what they lead to.
-    """
+    """Inputs of PrivateEndpoints. `subnet_id` is in `network_id`; `registry_id` must be Premium."""
 
     resource_group_name: pulumi.Input[str]
     location: str
@@ -45,7 +41,7 @@ class PrivateEndpointsArgs(TypedDict):
 
 
 class PrivateEndpoints(pulumi.ComponentResource):
-    """An endpoint and a zone for each service. `subnet_id`: the machines' subnet, known once all names lead there."""
+    """An endpoint and a zone per service. `subnet_id`: the machines' subnet, known once all names resolve."""
 
     subnet_id: pulumi.Output[str]
 
@@ -55,11 +51,11 @@ class PrivateEndpoints(pulumi.ComponentResource):
         targets = {"account": args["account_id"], "registry": args["registry_id"], "vault": args["vault_id"]}
         named: list[pulumi.CustomResource] = []
         for what, target in targets.items():
-            named = [*named, *self._lead(what, target, SERVICES[what], named)]
+            named = [*named, *self._endpoint(what, target, SERVICES[what], named)]
         self.subnet_id = after(args["subnet_id"], *named)
         self.register_outputs({"subnet_id": self.subnet_id})
 
-    def _lead(
+    def _endpoint(
         self, what: str, target: pulumi.Input[str], service: Service, before: list[pulumi.CustomResource]
     ) -> list[pulumi.CustomResource]:
         """An endpoint, after those `before`: Azure changes a subnet once at a time."""

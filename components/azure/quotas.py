@@ -1,4 +1,4 @@
-"""The quotas that a stack on Azure counts against: vCPUs by family on demand, all of a region, and all spot. Pure."""
+"""The quotas of a stack on Azure: on-demand vCPUs by family and region, and all spot vCPUs. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,10 @@ from components.core.quotas import QuotaNeed, count_nodes, no_quota
 __all__ = ["HEAD_QUOTAS", "REGIONAL_QUOTA", "SPOT_QUOTA", "QuotaContext", "ladder_quotas"]
 
 SPOT_QUOTA = "Total Regional Low-priority vCPUs"
-"""What all spot machines of a region count against, whatever their family, as `az vm list-usage` calls it.
-
-The portal says Total Regional Spot vCPUs.
+"""Counts all spot machines of a region, by the name in `az vm list-usage` (in the portal: Total Regional Spot vCPUs).
 """
 REGIONAL_QUOTA = "Total Regional vCPUs"
-"""What all machines on demand count against beside their family's ("Check vCPU quotas": two tiers)."""
+"""Counts all on-demand machines besides their family's quota ("Check vCPU quotas": two tiers)."""
 HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
     {
         "Standard_B2as_v2": (2, "Standard Basv2 Family vCPUs"),
@@ -29,19 +27,19 @@ HEAD_QUOTAS: Mapping[str, tuple[int, str]] = MappingProxyType(
         "Standard_D4s_v5": (4, "Standard DSv5 Family vCPUs"),
     }
 )
-"""By the head's machine type: its vCPUs, and the quota of its family as `az vm list-usage` calls it."""
+"""By head machine type: vCPUs, and the family's quota as in `az vm list-usage`."""
 
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """A stack's region, its number of nodes at most, and its head's machine type; None without a head."""
+    """A stack's region, maximum number of nodes, and head machine type; None without a head."""
 
     region: str
     num_nodes: int
     head_type: str | None
 
     def finding(self, path: str, vcpus: int, name: str, users: str) -> Finding:
-        """A need of one quota. One that is known by Azure's own word alone is looked for by it."""
+        """A need of one quota, with a query for quotas known only by Azure's name."""
         query = "" if name.endswith("vCPUs") else f" --query \"[?name.value=='{name}']\""
         note = "the portal calls it Total Regional Spot vCPUs" if name == SPOT_QUOTA else ""
         command = f"az vm list-usage --location {self.region}{query}"
@@ -49,7 +47,7 @@ class QuotaContext:
 
 
 def ladder_quotas(rungs: Sequence[AnyRung], machine: AzureMachineType, context: QuotaContext) -> Iterable[Finding]:
-    """Of the nodes, each quota once, and of the head. The ladder has passed `check_ladder`."""
+    """The quotas of the nodes, once each, and of the head. The ladder has passed `check_ladder`."""
     nodes, vcpus = count_nodes(context.num_nodes), machine.vcpus.value * context.num_nodes
     reported: set[str] = set()
     for index, rung in enumerate(rungs):

@@ -1,10 +1,8 @@
-"""ImageRegistry: the Azure Container Registry of the trainer's image.
-
-Standard unless `premium` is asked for, which adds private endpoints (not used here), a third and more of reads at once,
-and that what no tag names goes after OLD_DAYS. Encrypted with Azure's own keys: images hold no secret, and a registry
-with an identity of ours does not come through the firewall of the stack's vault. Tags may move: the build cache's, and
-the content tags of an `up` that was interrupted between push and state; nodes and run records name images by digest.
-The images go with the stack, as each can be built again from a run record's commit and lock.
+"""ImageRegistry: the Azure Container Registry of the trainer's image. `premium` adds private endpoints, more concurrent
+reads, and deletion of untagged images after OLD_DAYS. Encrypted with Azure's keys: images hold no secret, and a
+registry cannot pass the vault's firewall. Tags may move: the build cache's, and content tags after an `up` interrupted
+between push and state; nodes and run records use digests. The images are deleted with the stack, as each can be rebuilt
+from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict
@@ -18,14 +16,14 @@ from components.azure.names import letters
 __all__ = ["LOGIN_USER", "ImageRegistry", "ImageRegistryArgs"]
 
 LOGIN_USER = "00000000-0000-0000-0000-000000000000"
-"""Whom to log in to the registry as, with the token of `az acr login --expose-token` for a password."""
+"""The user for a token of `az acr login --expose-token`."""
 MAX_REGISTRY_NAME = 50
 IMAGE = "trainer"
 OLD_DAYS = 14
 
 
 class ImageRegistryArgs(TypedDict):
-    """Inputs of ImageRegistry. `premium` (false): the dearer of the two kinds."""
+    """Inputs of ImageRegistry. `premium` (false): the more expensive kind."""
 
     resource_group_name: pulumi.Input[str]
     location: str
@@ -34,9 +32,8 @@ class ImageRegistryArgs(TypedDict):
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A private container registry without an admin user. `repository_url`: what image references begin with, the
-    image's name included; `repository_id`: the registry's resource id, on which machines get to pull;
-    `registry_host`: host to log in to, as LOGIN_USER.
+    """A private container registry without an admin user. `repository_url`: prefix of image references;
+    `repository_id`: resource id for grants; `registry_host`: for logging in as LOGIN_USER.
     """
 
     repository_url: pulumi.Output[str]

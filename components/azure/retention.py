@@ -1,4 +1,4 @@
-"""Azure resource types by retention class: which hold data that outlives a `destroy`, and which protect it."""
+"""Azure resource types by retention class."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["RETENTION"]
 
 
 def _is_import_log(inputs: Mapping[str, Any]) -> bool:
-    """Managed Lustre's log of an import, in the account of the data set. Outputs have its name as `name`."""
+    """Managed Lustre's import log, in the data set's account. Outputs call its name `name`."""
     return str(inputs.get("containerName") or inputs.get("name", "")).endswith(IMPORT_LOG)
 
 

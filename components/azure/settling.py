@@ -1,5 +1,5 @@
-"""What has to stand before somebody relies on a role: Azure heeds a role assignment everywhere only after minutes
-(Managed Lustre's prerequisites speak of five; Azure/bicep#16601, pulumi/pulumi#16893).
+"""Waits for role assignments: Azure applies them everywhere only after minutes (Managed Lustre's prerequisites say
+five; Azure/bicep#16601, pulumi/pulumi#16893).
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,11 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """What has to stand before somebody relies on role assignments: they, and a wait; they alone without `seconds`.
-
-    Args:
-        name: logical name of the wait.
-        what: whose roles, in words.
-        grants: the assignments.
-        seconds: how long Azure gets.
-        opts: parent of the wait; it is not kept when the stack is destroyed, whatever they are.
+    """Role assignments and a wait for them, for `depends_on`; without `seconds` only the assignments. `what`: whose
+    roles, as text; `opts`: parent of the wait, which is not retained.
     """
     if not seconds:
         return list(grants)
-    # Ours keep their ids when they are made anew: for whom, and where, tells one from the other.
+    # Ours keep their ids when replaced: principal and scope tell them apart.
     awaited = [pulumi.Output.concat(grant.id, " for ", grant.principal_id, " on ", grant.scope) for grant in grants]
     return [*grants, Settling(name, f"Azure heeds the roles of {what}", awaited, seconds, opts)]

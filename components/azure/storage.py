@@ -1,4 +1,4 @@
-"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS alone."""
+"""RunBucket (run records outlive the nodes) and FlowLogStore (flow logs): accounts without keys, HTTPS only."""
 
 import re
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ __all__ = [
 
 MAX_ACCOUNT_NAME = 24
 OWN_GROUP = "NetworkWatcherRG"
-"""The resource group of those that Azure makes by itself, one a region ("Enable or disable Azure Network Watcher")."""
+"""The resource group of Azure's own watchers, one per region ("Enable or disable Azure Network Watcher")."""
 _SHORT = re.compile(r"(?P<group>[-\w.()]{1,90})/(?P<name>[-\w.]{1,80})", re.ASCII)
 KEPT_DAYS = 30
-# Of the account's name, which would be that of the runs' account otherwise.
+# Distinguishes the account's name from the runs' account.
 ENDING = "flows"
 CONTAINER = "runs"
 OLD_VERSION_DAYS = 30
@@ -53,17 +53,8 @@ def declare_account(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> storage.StorageAccount:
-    """Declares an account.
-
-    Args:
-        name: logical name, of lowercase letters and digits (`components.azure.names.letters`).
-        resource_group_name: where it is.
-        location: region.
-        sku: how many copies there are, and where.
-        rules: who it answers to, of those with a role.
-        key: whose newest version encrypts it, Azure looks for a newer one each day; None for Azure's own keys.
-        tags: of the account.
-        opts: of the resource.
+    """Declare an account. `name`: as from `components.azure.names.letters`; `sku`: replication; `rules`: firewall;
+    `key`: encrypts it with its newest version, checked daily; None for Azure's own keys.
     """
     return storage.StorageAccount(
         name,
@@ -109,7 +100,7 @@ _ID = re.compile(
 
 @dataclass(frozen=True)
 class Watcher:
-    """A network watcher. `by_azure`: whether Azure makes it by itself, some time after the region's first network."""
+    """A network watcher. `by_azure`: Azure creates it some time after the region's first network."""
 
     resource_group_name: str
     name: str
@@ -122,15 +113,8 @@ def plan_watcher(
     subscription_id: str | None = None,
     place: str = "gangway:azure.network_watcher",
 ) -> Watcher:
-    """The watcher of a region.
-
-    Args:
-        written: its resource id, or GROUP/NAME; None for the one that Azure makes.
-        region: of the network.
-        subscription_id: of the network, which a watcher's id must have as well; None where it is not looked at.
-        place: config path, for messages.
-
-    InputError: neither, or in another subscription.
+    """Parse `written`, a resource id or GROUP/NAME; None for Azure's own in `region`. InputError at `place`: neither,
+    or not in `subscription_id` (None for no check).
     """
     if written is None:
         return Watcher(OWN_GROUP, f"NetworkWatcher_{region}", by_azure=True)
@@ -157,8 +141,8 @@ def plan_watcher(
 
 
 class FlowLogStoreArgs(TypedDict):
-    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0) is how long Azure
-    gets to heed that the identity may write: from Python programs alone (`components.core.settling`).
+    """Inputs of FlowLogStore. Without `key` Azure encrypts with its own keys. `role_wait_sec` (0): wait for Azure to
+    apply the identity's role, only in Python programs (`components.core.settling`).
     """
 
     subscription_id: str
@@ -171,9 +155,7 @@ class FlowLogStoreArgs(TypedDict):
 
 
 class FlowLogStore(pulumi.ComponentResource):
-    """A storage account, and the identity that writes the log into it. `account_id`: resource id of the account;
-    `identity_id`: of the identity; waits until it may write.
-    """
+    """A storage account, and the identity that writes the log. `identity_id` waits until it may write."""
 
     account_id: pulumi.Output[str]
     identity_id: pulumi.Output[str]
@@ -186,7 +168,7 @@ class FlowLogStore(pulumi.ComponentResource):
             args["resource_group_name"],
             args["location"],
             sku="Standard_LRS",
-            # Whoever has a role, as with the runs.
+            # Open to everybody with a role, as with the runs.
             rules=storage.NetworkRuleSetArgs(default_action=storage.DefaultAction.ALLOW),
             key=args.get("key"),
             tags=args["tags"],
@@ -217,9 +199,9 @@ def declare_flow_log(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> network.FlowLog:
-    """Declares the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. A watcher
-    that Azure makes comes after the region's first network, and a log without one is refused (ParentResourceNotFound,
-    pulumi/pulumi#11430): `wait_sec` after the network the log is asked for.
+    """Declare the flow log of a whole network, written to the account `store[0]` as the identity `store[1]`. Azure's
+    own watcher is created after the region's first network, and a log without one is refused (ParentResourceNotFound,
+    pulumi/pulumi#11430): the log follows the network after `wait_sec`.
     """
     before: list[pulumi.Resource] = []
     if watcher.by_azure and wait_sec:
@@ -245,10 +227,9 @@ def declare_flow_log(
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. With `subnet_ids` or `allowed_ips` the account answers to these subnets and these addresses
-    or ranges (of people who read runs from elsewhere), and to nobody else, whatever role they have; without, to
-    anybody with a role. `zone` empty: the region has none, and the data is in one place. Without `key` Azure
-    encrypts with its own keys.
+    """Inputs of RunBucket. With `subnet_ids` or `allowed_ips` only these subnets and addresses or ranges have access
+    (for people outside); without, anybody with a role. `zone` empty: the region has none, and data is in one place.
+    Without `key` Azure encrypts with its own keys.
     """
 
     resource_group_name: pulumi.Input[str]
@@ -261,14 +242,9 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned container. Nothing current ever expires.
-
-    Attributes:
-        bucket_name: the container.
-        bucket_url: `https://ACCOUNT.blob.core.windows.net/CONTAINER`; waits for versioning.
-        account_name: the storage account.
-        account_id: its resource id.
-        container_id: the container's, on which machines get to write.
+    """A private, encrypted, versioned container. Current versions never expire. `bucket_url` is
+    `https://ACCOUNT.blob.core.windows.net/CONTAINER` and waits for versioning; `container_id` is for the machines'
+    grants.
     """
 
     bucket_name: pulumi.Output[str]
@@ -280,7 +256,7 @@ class RunBucket(pulumi.ComponentResource):
     def __init__(self, name: str, args: RunBucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:azure:RunBucket", name, None, replacing(opts))
         self._name, self._args = name, args
-        # Azure would delete an account with everything in it, where other clouds refuse to.
+        # Azure would delete an account with everything in it, unlike other clouds.
         self._kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
         account = self._account()
         service = self._blob_service(account)
@@ -326,7 +302,7 @@ class RunBucket(pulumi.ComponentResource):
         subnets, ips = self._args.get("subnet_ids"), self._args.get("allowed_ips", [])
         if subnets is None and not ips:
             return storage.NetworkRuleSetArgs(default_action=storage.DefaultAction.ALLOW)
-        # How many there are is not known before they are; all rules are one value.
+        # Their number is unknown in advance; all rules are one value.
         rules = pulumi.Output.from_input(subnets or []).apply(
             lambda ids: [
                 storage.VirtualNetworkRuleArgs(virtual_network_resource_id=id_, action=storage.Action.ALLOW)
@@ -341,7 +317,7 @@ class RunBucket(pulumi.ComponentResource):
         )
 
     def _blob_service(self, account: storage.StorageAccount) -> storage.BlobServiceProperties:
-        """Every version is kept; what somebody deletes for good is kept for another week."""
+        """Every version is kept; deleted ones for another week."""
         soft = storage.DeleteRetentionPolicyArgs(enabled=True, days=SOFT_DELETE_DAYS)
         return storage.BlobServiceProperties(
             f"{self._name}-runs",
@@ -355,7 +331,7 @@ class RunBucket(pulumi.ComponentResource):
         )
 
     def _lifecycle(self, account: storage.StorageAccount, service: storage.BlobServiceProperties) -> None:
-        """Versions that are no longer current go after a month. Azure counts from when one was written."""
+        """Non-current versions expire after a month, counted from their writing."""
         old = storage.DateAfterCreationArgs(days_after_creation_greater_than=OLD_VERSION_DAYS)
         rule = storage.ManagementPolicyRuleArgs(
             name="old-versions",
@@ -372,6 +348,6 @@ class RunBucket(pulumi.ComponentResource):
             account_name=account.name,
             management_policy_name="default",
             policy=storage.ManagementPolicySchemaArgs(rules=[rule]),
-            # A rule of versions is refused before there are any.
+            # A rule for versions is refused before versioning is on.
             opts=pulumi.ResourceOptions.merge(self._kept, pulumi.ResourceOptions(depends_on=[service])),
         )

@@ -1,4 +1,4 @@
-"""What no line of a bill is for: types of resources that are free, or paid by use alone; and how late a bill is."""
+"""Resource types that cost nothing or are billed by use alone, and how late each provider's bills are."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -20,7 +20,7 @@ class FreeTypes(Frozen):
 
 
 class ByUse(Frozen):
-    """Types that cost by use. `per`: of what; `settings`: of gangway:estimate, that put it on the bill."""
+    """Types billed by use. `per`: the billed unit; `settings`: keys of gangway:estimate that price it."""
 
     types: tuple[str, ...]
     per: Fact[str]
@@ -28,8 +28,8 @@ class ByUse(Frozen):
 
 
 class BillingDelay(Frozen):
-    """Hours from use until a budget has its cost, typically: no provider promises an upper end. `asks_every_hours`: how
-    often the stop looks; None where the budget calls it.
+    """Typical hours from use until a budget counts its cost; providers promise no upper limit. `asks_every_hours`: how
+    often the stop polls; None if the budget calls it.
     """
 
     least_hours: Fact[float]
@@ -38,30 +38,30 @@ class BillingDelay(Frozen):
 
     @property
     def stop_hours(self) -> tuple[float, float]:
-        """The least and the most hours from use until the stop."""
+        """The fewest and the most hours from use until the stop."""
         return self.least_hours.value, self.most_hours.value + (self.asks_every_hours.value or 0.0)
 
 
 class BillingTable(Frozen):
-    """Of all providers; `delays` by provider."""
+    """Free and usage-billed types of all providers; `delays` by provider."""
 
     free: tuple[FreeTypes, ...]
     by_use: tuple[ByUse, ...]
     delays: Mapping[str, BillingDelay]
 
     def free_of(self, kind: str, inputs: Mapping[str, Any]) -> Fact[float] | None:
-        """That a resource of this type costs nothing; None where it may cost something."""
+        """The fact that a resource of this type is free; None if it may cost something."""
         rows = (row for row in self.free if kind in row.types)
         return next((row.usd for row in rows if all(inputs.get(name) == row.when[name] for name in row.when)), None)
 
     def by_use_of(self, kind: str) -> ByUse | None:
-        """What a resource of this type is paid by; None where it is not paid by use alone."""
+        """How a resource of this type is billed by use; None if it is not billed by use alone."""
         return next((row for row in self.by_use if kind in row.types), None)
 
 
 @cache
 def load_billing() -> BillingTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "billing.yaml")
     return BillingTable.model_validate(
         {

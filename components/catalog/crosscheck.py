@@ -1,9 +1,10 @@
-"""What other public catalogues say of our facts: where one says something else, and nobody has said why, the check
-fails. `crosscheck.yaml` of a provider holds their claims and the reasons, each difference with both values: a reason
-explains no other difference than the one that it was found for.
+"""Compares our facts with other public catalogues; an unexplained difference fails the check.
 
-    >>> check("aws").unexplained
-    ()
+A provider's `crosscheck.yaml` holds their claims and the reasons. A reason names both values, so it explains only the
+difference that it was written for.
+
+>>> check("aws").unexplained
+()
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,15 +23,15 @@ __all__ = ["Check", "Claims", "Difference", "Value", "check", "get_claims"]
 Value = float | tuple[str, ...] | None
 FACTS = ("vcpus", "memory_gib", "num_accelerators", "accelerator_memory_gib")
 SAME = 1e-3
-"""Share by which two figures may differ and be the same: prices are published rounded."""
+"""Relative difference that rounding of published prices explains."""
 
 
 class Claims(Frozen):
-    """What one catalogue says of one machine type or TPU generation; None and empty where it says nothing.
+    """The claims of one catalogue about a machine type or TPU generation; None or empty where it has none.
 
     Attributes:
-        on_demand: US dollars an hour by region; of a TPU generation by the chip.
-        zones: of each region that has it, in the words of `Region.zones`. A list may lack some.
+        on_demand: US dollars an hour by region; for a TPU generation, per chip.
+        zones: by region, spelled as in `Region.zones`. A list may be incomplete.
     """
 
     vcpus: int | None = None
@@ -42,7 +43,7 @@ class Claims(Frozen):
 
 
 class Explained(Frozen):
-    """Why one catalogue says something else. `items`: ours and theirs of each difference that this explains."""
+    """Why a catalogue differs. `items`: our value and theirs for each difference that this explains."""
 
     source: str
     field: str
@@ -51,7 +52,7 @@ class Explained(Frozen):
 
 
 class Pair(Frozen):
-    """One difference: of zones those that ours lacks."""
+    """One difference; for zones, those that ours lacks."""
 
     ours: Value = None
     theirs: Value
@@ -59,13 +60,9 @@ class Pair(Frozen):
 
 @dataclass(frozen=True)
 class Difference:
-    """Where another catalogue says something else.
-
-    Attributes:
-        item: the machine type or TPU generation.
-        field: which fact, with its region where it has one.
-        ours: None where we do not know; of places always, since what counts is which are missing.
-        why: the reason that the catalogue's data gives; empty where nobody has said one.
+    """A difference between our fact and another catalogue's. `field`: the fact, with its region if it has one; `ours`:
+    None if unknown; always None for zones, where only the missing ones matter; `why`: the reason given in the data;
+    empty if there is none.
     """
 
     source: str
@@ -76,20 +73,15 @@ class Difference:
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The difference as plain JSON data."""
         return {**vars(self), "theirs": list(self.theirs) if isinstance(self.theirs, tuple) else self.theirs}
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of comparing one provider's facts.
-
-    Attributes:
-        sources: the catalogues that were compared, by their names in the data.
-        compared: facts that somebody else speaks of, too.
-        explained: differences with their reasons.
-        unexplained: differences that fail the check.
-        idle: reasons of no difference any more, which fail it, too: source, field and item.
+    """The outcome of comparing one provider's facts. `sources`: names of the compared catalogues; `compared`: number of
+    facts that another catalogue has too; `idle`: reasons without a difference (source, field and item), which also fail
+    the check.
     """
 
     sources: Mapping[str, Source]
@@ -100,11 +92,11 @@ class Check:
 
     @property
     def passes(self) -> bool:
-        """Whether everything is the same or explained."""
+        """Whether every difference is explained and every reason is used."""
         return not self.unexplained and not self.idle
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The outcome as plain JSON data."""
         return {
             "sources": {name: {**about, "as_of": str(about["as_of"])} for name, about in self.sources.items()},
             "compared": self.compared,
@@ -125,14 +117,14 @@ def _read(provider: Provider) -> tuple[Mapping[str, Source], Mapping[str, Mappin
 
 
 def get_claims(provider: Provider) -> Mapping[str, Mapping[str, Claims]]:
-    """What each catalogue says, by its name and by the machine type or TPU generation."""
+    """The claims by catalogue, then by machine type or TPU generation."""
     return _read(provider)[1]
 
 
 def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None = None) -> Check:
-    """Compares our facts, as they ship, with `claims`; those of the provider's own data where left out."""
+    """Compare our bundled facts with `claims`, by default those of `crosscheck.yaml`."""
     sources, bundled, reasons = _read(provider)
-    chosen = bundled if claims is None else claims
+    compared_claims = bundled if claims is None else claims
     known = {
         (reason.source, reason.field, item): (pair, reason.why)
         for reason in reasons
@@ -140,7 +132,7 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
     }
     explained, unexplained = [], []
     used: set[tuple[str, str, str]] = set()
-    for found in (*_differences(provider, chosen), *_taken_elsewhere(provider)):
+    for found in (*_differences(provider, compared_claims), *_interruption_differences(provider)):
         key = (found.source, found.field, found.item)
         pair, why = known.get(key, (None, ""))
         if pair is not None and (pair.ours, pair.theirs) == (found.ours, found.theirs):
@@ -148,7 +140,7 @@ def check(provider: Provider, claims: Mapping[str, Mapping[str, Claims]] | None 
             explained.append(Difference(**{**vars(found), "why": why}))
         else:
             unexplained.append(found)
-    compared = sum(len(list(_facts(each))) for rows in chosen.values() for each in rows.values())
+    compared = sum(len(list(_facts(each))) for rows in compared_claims.values() for each in rows.values())
     idle = tuple(key for key in known if key not in used) if claims is None else ()
     return Check(sources, compared, tuple(explained), tuple(unexplained), idle)
 
@@ -167,10 +159,10 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
         prices |= {(price.generation, price.region): price.on_demand.value for price in tpus.prices}
         offered |= {name: tpu.offered for name, tpu in tpus.generations.items()}
     for source, rows in claims.items():
-        for item, said in rows.items():
+        for item, claim in rows.items():
             if item in machines:
-                yield from _of_the_machine(source, machines[item], said)
-            for region, theirs in said.on_demand.items():
+                yield from _machine_differences(source, machines[item], claim)
+            for region, theirs in claim.on_demand.items():
                 ours = prices.get((item, region))
                 if not _same(ours, theirs):
                     yield Difference(source, item, f"on_demand {region}", ours, theirs)
@@ -178,7 +170,7 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
             listed = {} if places is None else places.zones.value or {}
             lacking = [
                 f"{region} {zone}"
-                for region, zones in said.zones.items()
+                for region, zones in claim.zones.items()
                 for zone in zones
                 if zone not in listed.get(region, ())
             ]
@@ -186,15 +178,15 @@ def _differences(provider: Provider, claims: Mapping[str, Mapping[str, Claims]])
                 yield Difference(source, item, "zones", None, tuple(lacking))
 
 
-def _of_the_machine(source: str, machine: MachineType, said: Claims) -> Iterator[Difference]:
+def _machine_differences(source: str, machine: MachineType, claims: Claims) -> Iterator[Difference]:
     for name in FACTS:
-        ours, theirs = getattr(machine, name).value, getattr(said, name)
+        ours, theirs = getattr(machine, name).value, getattr(claims, name)
         if theirs is not None and not _same(ours, theirs):
             yield Difference(source, machine.name, name, ours, theirs)
 
 
-def _taken_elsewhere(provider: Provider) -> Iterator[Difference]:
-    """Regions with a rate of interruptions that our list of regions lacks: who takes machines back, has them."""
+def _interruption_differences(provider: Provider) -> Iterator[Difference]:
+    """Regions with an interruption rate that our list of regions lacks: the provider has machines there."""
     for name, row in load_interruptions(provider).rows.items():
         offered = load_bundled(provider).machines[name].offered
         regions = () if offered is None else offered.regions

@@ -1,4 +1,4 @@
-"""Emissions of making whole machines, with the band that the sources leave open, and how long a machine is in use."""
+"""Emissions of making whole machines, with the range of the sources, and the service life of a machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["EmbodiedTable", "MachineEmissions", "life_hours", "load_embodied", "
 
 
 class WholeMachine(Frozen):
-    """A machine with all its accelerators: how many, its vCPUs, and kg CO2e with its ends."""
+    """A machine with all its accelerators: their number, its vCPUs, and kg CO2e with its range."""
 
     accelerators: Fact[int]
     vcpus: Fact[int]
@@ -22,13 +22,13 @@ class WholeMachine(Frozen):
 
 
 class Life(Frozen):
-    """How long a machine is in use before another takes its place."""
+    """The service life of a machine."""
 
     hours: Fact[float]
 
 
 class EmbodiedTable(Frozen):
-    """Machines by their accelerators' model; `unknown` stands for every other."""
+    """Machines by accelerator model; `unknown` covers every other model."""
 
     machines: Mapping[str, WholeMachine]
     life: Life
@@ -37,7 +37,7 @@ class EmbodiedTable(Frozen):
 
 @dataclass(frozen=True)
 class MachineEmissions:
-    """Of making one machine of a type, kg CO2e; all None where nobody says. `share`: of the whole machine."""
+    """Emissions of making one machine, kg CO2e; None if unpublished. `share`: of the whole machine."""
 
     kg: Fact[float | None]
     low: Fact[float | None]
@@ -47,7 +47,7 @@ class MachineEmissions:
 
 @cache
 def load_embodied() -> EmbodiedTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "embodied.yaml")
     return EmbodiedTable.model_validate(
         {
@@ -59,9 +59,7 @@ def load_embodied() -> EmbodiedTable:
 
 
 def machine_emissions(machine: MachineType) -> MachineEmissions:
-    """Of one machine of the type: the larger of its accelerators' and its vCPUs' share of the whole machine, since what
-    it holds of either nobody else can use.
-    """
+    """Emissions of one machine: the larger share, by accelerators or vCPUs, of the whole machine that it occupies."""
     table = load_embodied()
     whole = table.machines.get(machine.accelerator.rpartition("x")[0], table.unknown)
     boards = machine.num_accelerators.value / whole.accelerators.value
@@ -75,5 +73,5 @@ def _part(fact: Fact[float | None], share: float) -> Fact[float | None]:
 
 
 def life_hours() -> Fact[float]:
-    """Hours over which a machine's emissions are shared out."""
+    """Hours over which the emissions of a machine are spread."""
     return load_embodied().life.hours

@@ -1,4 +1,4 @@
-"""The grids that the clouds' regions are on: one average intensity a zone and year, WattTime's marginal beside it."""
+"""The power grids of the clouds' regions: average intensity by zone and year, and WattTime's marginal intensity."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,14 +12,14 @@ __all__ = ["Grid", "GridTable", "load_grids", "on_grid"]
 
 
 class Grid(Frozen):
-    """Of one zone, gCO2e per kWh. `marginal`: by WattTime's regions, of which a zone may have several."""
+    """A zone's intensity, gCO2e per kWh. `marginal`: by WattTime region; a zone may have several."""
 
     average: Fact[float]
     marginal: Fact[Mapping[str, float]]
 
 
 class GridTable(Frozen):
-    """Every zone, by Electricity Maps' name; all figures are of the one `year`."""
+    """Zones by Electricity Maps' name; all figures are of the same `year`."""
 
     year: int
     grids: Mapping[str, Grid]
@@ -27,16 +27,14 @@ class GridTable(Frozen):
 
 @cache
 def load_grids() -> GridTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "grids.yaml")
     grids = {zone: with_facts(Grid, row, sources) for zone, row in tables["grids"].items()}
     return GridTable.model_validate({"year": tables["year"], "grids": grids})
 
 
 def on_grid(row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """What the grid of a region's row emits, in a region's shape; nothing for a row that states its own intensity.
-    `marginal` names WattTime's region; `stand_in` the source that says why another zone's grid is taken.
-    """
+    """The intensity fields of a region's row; empty if it has its own. `stand_in`: why another zone's grid is used."""
     if "grid" not in row:
         return {}
     grid = load_grids().grids[row["grid"]]

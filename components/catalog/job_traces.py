@@ -1,4 +1,4 @@
-"""Published statistics of the jobs of shared clusters, for traces that are generated."""
+"""Published statistics of the jobs of shared clusters, for generated traces."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,9 +11,7 @@ __all__ = ["TraceStatistics", "load_philly"]
 
 
 class TraceStatistics(Frozen):
-    """Of one cluster's jobs. `log_spread`: standard deviation of the logarithm of lengths; `gpus`: share of jobs of
-    each width; `ended_early`: share that was killed or failed.
-    """
+    """`log_spread`: standard deviation of log lengths; `gpus`: share by width; `ended_early`: killed or failed."""
 
     mean_sec: Fact[float]
     mean_gpus: Fact[float]
@@ -23,13 +21,13 @@ class TraceStatistics(Frozen):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Each with its confidence, once."""
+        """The distinct sources, each with its confidence."""
         facts = (self.mean_sec, self.mean_gpus, self.log_spread, self.gpus, self.ended_early)
         return tuple(dict.fromkeys(f"{fact.confidence}: {fact.source}" for fact in facts))
 
 
 @cache
 def load_philly() -> TraceStatistics:
-    """Microsoft's Philly, 2017; read once a process."""
+    """Microsoft's Philly, 2017; read once per process."""
     tables, sources = read_file(Path(__file__).parent / "job_traces.yaml")
     return TraceStatistics.model_validate(with_facts(TraceStatistics, tables["philly"], sources))

@@ -1,4 +1,4 @@
-"""In which country a region stands, and which countries make a group such as the EU."""
+"""The country of each region, and groups of countries such as the EU."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,15 +11,11 @@ __all__ = ["JurisdictionTable", "load_jurisdictions"]
 
 
 class _Country(Frozen):
-    """Regions of one provider in one country, by ISO 3166-1's two letters."""
-
     country: Fact[str]
     regions: tuple[str, ...]
 
 
 class _Group(Frozen):
-    """Countries that keep data as one."""
-
     members: Fact[tuple[str, ...]]
 
 
@@ -30,24 +26,24 @@ class JurisdictionTable(Frozen):
     groups: Mapping[str, Fact[tuple[str, ...]]]
 
     def regions(self, provider: str) -> Mapping[str, Fact[str]]:
-        """Every region of the provider that somebody here knows, with its country."""
+        """Every region of the provider with a known country."""
         return self.countries.get(provider, {})
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What may be named as a jurisdiction: groups first, then countries that some region or group has."""
+        """The valid jurisdictions: groups first, then the countries of regions and groups."""
         of_regions = {fact.value for regions in self.countries.values() for fact in regions.values()}
         of_groups = {country for group in self.groups.values() for country in group.value}
         return (*self.groups, *sorted(of_regions | of_groups))
 
     def members(self, word: str) -> frozenset[str]:
-        """The countries of a group; a country alone is itself."""
+        """The countries of a group; a country is its own only member."""
         return frozenset(self.groups[word].value) if word in self.groups else frozenset({word})
 
 
 @cache
 def load_jurisdictions() -> JurisdictionTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "jurisdictions.yaml")
     countries: dict[str, dict[str, Fact[str]]] = {}
     for provider, rows in tables["countries"].items():

@@ -1,17 +1,17 @@
-"""Facts about machines, prices, storage and regions, each with its source, date and confidence. One directory a
-provider holds the data (`machines.yaml`, `offered.yaml`, `prices.yaml`, `storage.yaml`, `regions.yaml`); this is the
-typed way in. A value nobody knows is null, and whoever needs it says what is missing. Not a price client: `gangway
-prices refresh` is, and what it has read is laid over the prices here (`components.catalog.overlay`).
+"""Typed access to the catalogue: one directory of YAML files per provider.
 
-    >>> catalog = load()
-    >>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
-    32
-    >>> load_provider("gcp").machine("a3-megagpu-8g").gpu_fabric.num_gpu_nics.value
-    8
-    >>> load_tpus().generations["v5p"].hbm_gib.value
-    95.0
-    >>> load_provider("azure").machine("Standard_ND96isr_H100_v5").infiniband.num_hcas.value
-    8
+An unknown value is null; the code that needs it reports it as missing. Newer prices come from `gangway prices refresh`
+as an overlay (`components.catalog.overlay`).
+
+>>> catalog = load()
+>>> catalog.machine("p5.48xlarge").fabric.num_efa_interfaces
+32
+>>> load_provider("gcp").machine("a3-megagpu-8g").gpu_fabric.num_gpu_nics.value
+8
+>>> load_tpus().generations["v5p"].hbm_gib.value
+95.0
+>>> load_provider("azure").machine("Standard_ND96isr_H100_v5").infiniband.num_hcas.value
+8
 """
 
 import re
@@ -111,12 +111,12 @@ _ROOT = Path(__file__).parents[2]
 _COMPASS = re.compile(r"east|west|north|south|central")
 Provider = Literal["aws", "gcp", "azure"]
 PROVIDERS: tuple[Provider, ...] = ("aws", "gcp", "azure")
-"""Each is read alone: a plan waits for no other's data."""
+"""Each is read separately, so a plan loads only its own provider."""
 MACHINE_MODELS: Mapping[str, type[MachineType]] = {"aws": MachineType, "gcp": GcpMachineType, "azure": AzureMachineType}
 
 
 class Catalog(Frozen):
-    """Everything the planners know. Look-ups raise InputError naming the nearest known name."""
+    """All facts. Look-ups raise InputError with the nearest known name."""
 
     machines: Mapping[str, MachineType]
     prices: SkipValidation[Sequence[MachinePrice]]
@@ -136,8 +136,8 @@ class Catalog(Frozen):
         region: str = "",
         unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> MachineType:
-        """The machine type of `provider` that carries `accelerator`, such as `H100x8`. InputError: none does, or
-        several do; of those it names the cheapest in `region` that is not `unfit`: why not, by a machine's name.
+        """The machine with `accelerator`. InputError: none or several; the fix: the cheapest in `region` not in
+        `unfit`.
         """
         offers: dict[str, list[MachineType]] = {}
         for machine in self.machines.values():
@@ -214,23 +214,23 @@ class Catalog(Frozen):
         return known[name]
 
     def get_prices(self, machine_type: str) -> Sequence[MachinePrice]:
-        """The prices of a machine type in every region that has one, the home region's first."""
+        """The prices of a machine type by region, the home region's first."""
         if isinstance(self.prices, MachinePrices):
             return self.prices.of(machine_type)
         return [price for price in self.prices if price.machine_type == machine_type]
 
     def price(self, machine_type: str, region: str, kind: Kind) -> PriceQuote | None:
-        """The price of a node in `region`; None where no region has one."""
+        """The price of a node in `region`; None if no region has one."""
         return resolve_price(self.get_prices(machine_type), region, kind)
 
     def get_services(self, provider: str) -> frozenset[str]:
-        """The services of `provider` that have a price in some region."""
+        """The services of `provider` with a price in any region."""
         if isinstance(self.services, ServicePrices):
             return frozenset(self.services.units)
         return frozenset(p.service for p in self.services if p.provider == provider)
 
     def service_price(self, provider: str, region: str, service: str) -> ServicePrice:
-        """The price in `region`, or in every region; else of the first listed one: look at `.region`."""
+        """The price in `region` or everywhere; else that of the first listed region: check `.region`."""
         offers: Sequence[ServicePrice]
         if isinstance(self.services, ServicePrices):
             offers = self.services.of(service)
@@ -248,9 +248,8 @@ def _look_up(table: Mapping[str, T], name: str, place: str, what: str) -> T:
 
 
 def misspelt_region(name: str, known: Collection[str]) -> str | None:
-    """The region that was meant where up to two letters are wrong. Another number is another region, and so is another
-    first word or another point of the compass: eu-west-2 is London, neither Ireland nor Oregon, japanwest is not
-    japaneast, and data may be bound to a country.
+    """The region that was meant if up to two letters are wrong. Numbers, first words and compass points must match:
+    eu-west-2 (London) is not eu-west-1, japanwest not japaneast, and data may be bound to a country.
     """
 
     def get_letters(region: str) -> str:
@@ -275,7 +274,7 @@ def misspelt_region(name: str, known: Collection[str]) -> str | None:
 
 
 def accelerator_hint(wanted: str, offered: Collection[str]) -> str:
-    """A fix for a mistyped accelerator, of the same model the next larger number: H100x4 is no mistyped V100x4."""
+    """A fix for a mistyped accelerator; of the same model, the next larger number: H100x4 is no typo of V100x4."""
     bare = [name for name in offered if name.rpartition("x")[0].lower() == wanted.lower()]
     if bare:
         in_order = sorted(bare, key=lambda name: int(name.rpartition("x")[2]))
@@ -302,7 +301,6 @@ def _rows(
 def _regions(
     table: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Source], provider: str
 ) -> dict[str, dict[str, Any]]:
-    """Regions in their shape, with what their grids emit."""
     plain = {
         name: {key: value for key, value in row.items() if key not in ("marginal", "stand_in")}
         for name, row in table.items()
@@ -311,7 +309,7 @@ def _regions(
 
 
 def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> MachineType:
-    """A row as its model. InputError: which row breaks a rule of its shape, and where."""
+    """The row as a model. InputError: the row and the rule it breaks."""
     try:
         return model.model_validate(row)
     except ValidationError as error:
@@ -322,7 +320,7 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
 
 
 def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:
-    """Where each machine is sold, by its name; a provider need not have such lists."""
+    """Where each machine is sold, by name; empty for a provider without such lists."""
     path = folder / "offered.yaml"
     if not path.exists():
         return {}
@@ -331,9 +329,7 @@ def _offered(folder: Path, table: str) -> dict[str, dict[str, Any]]:
 
 
 def read_catalog(folder: Path, provider: str, model: type[MachineType] = MachineType) -> Catalog:
-    """What one directory holds, as it is written there: machines, prices, storage and regions. InputError: a machine's
-    row breaks a rule of its shape.
-    """
+    """The catalogue of one directory, without overlays. InputError: a machine's row breaks a rule of its model."""
     machines, machine_sources = read_file(folder / "machines.yaml")
     prices, price_sources = read_file(folder / "prices.yaml")
     storage, storage_sources = read_file(folder / "storage.yaml")
@@ -359,17 +355,17 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
 
 
 def load() -> Catalog:
-    """AWS's catalogue: what the modules that know of no other provider look things up in."""
+    """AWS's catalogue, the default for modules that know no other provider."""
     return load_provider("aws")
 
 
 def load_provider(provider: Provider) -> Catalog:
-    """The catalogue of one provider alone, its newest overlay of prices over it; read once a process and overlay."""
+    """The catalogue of one provider with its newest price overlay; read once per process and overlay."""
     return _provider_with(provider, newest_overlay(provider))
 
 
 def load_bundled(provider: Provider) -> Catalog:
-    """The catalogue of one provider as it ships, without overlays."""
+    """The catalogue of one provider without overlays."""
     return _provider_with(provider, None)
 
 
@@ -386,12 +382,12 @@ def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
 
 
 def load_tpus() -> TpuCatalog:
-    """The TPU generations and their prices, Google's newest overlay over them; read once a process and overlay."""
+    """The TPU generations and prices with Google's newest overlay; read once per process and overlay."""
     return _tpus_with(newest_overlay("gcp"))
 
 
 def load_bundled_tpus() -> TpuCatalog:
-    """The TPU generations and their prices as they ship, without overlays."""
+    """The TPU generations and prices without overlays."""
     return _tpus_with(None)
 
 
@@ -417,7 +413,7 @@ def _tpus_with(overlay: OverlayFile | None) -> TpuCatalog:
 
 @cache
 def load_lustre_tiers() -> Mapping[int, LustreTier]:
-    """The tiers of Google Cloud Managed Lustre by their MB/s per TiB, read once a process."""
+    """The tiers of Google Cloud Managed Lustre by MB/s per TiB, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     tiers = [LustreTier.model_validate(with_facts(LustreTier, row, sources)) for row in tables["lustre_tiers"]]
     return {tier.throughput_mbps_per_tib: tier for tier in tiers}
@@ -425,14 +421,14 @@ def load_lustre_tiers() -> Mapping[int, LustreTier]:
 
 @cache
 def load_lustre_zones() -> Offered:
-    """Where there is Google Cloud Managed Lustre, read once a process."""
+    """Where Google Cloud Managed Lustre is offered, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     return Offered.model_validate(with_facts(Offered, tables["lustre_zones"], sources))
 
 
 @cache
 def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
-    """The zonal tiers of Filestore by our names for them, read once a process."""
+    """The zonal tiers of Filestore by our names for them, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "gcp" / "storage.yaml")
     tiers = [FilestoreTier.model_validate(with_facts(FilestoreTier, row, sources)) for row in tables["filestore_tiers"]]
     return {tier.tier: tier for tier in tiers}
@@ -440,7 +436,7 @@ def load_filestore_tiers() -> Mapping[str, FilestoreTier]:
 
 @cache
 def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
-    """The SKUs of Azure Managed Lustre by their MB/s per TiB, read once a process."""
+    """The SKUs of Azure Managed Lustre by MB/s per TiB, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
     tiers = [AmlfsTier.model_validate(with_facts(AmlfsTier, row, sources)) for row in tables["lustre_tiers"]]
     return {tier.throughput_mbps_per_tib: tier for tier in tiers}
@@ -448,6 +444,6 @@ def load_amlfs_tiers() -> Mapping[int, AmlfsTier]:
 
 @cache
 def load_amlfs_subnets() -> tuple[SubnetRule, ...]:
-    """The subnets that Azure Managed Lustre needs, the smallest file systems' first, read once a process."""
+    """The subnets that Azure Managed Lustre needs, ordered by file system size, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "azure" / "storage.yaml")
     return tuple(SubnetRule.model_validate(with_facts(SubnetRule, row, sources)) for row in tables["lustre_subnets"])

@@ -1,6 +1,4 @@
-"""Whether a place sells a machine, judged by what its lists are worth: an error where a complete and recent one lacks
-the place, a warning where nobody knows. Pure.
-"""
+"""Whether a place sells a machine: an error if a complete and recent list lacks it, a warning if that is uncertain."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
@@ -13,25 +11,25 @@ __all__ = ["first_zone", "region_findings", "service_findings", "zone_findings",
 
 REGION, ZONE = "gangway:region", "gangway:cluster.zone"
 ZONE_FORMS: Mapping[str, str] = {"aws": "{region}{zone}", "gcp": "{region}-{zone}"}
-"""How a zone's whole name is made of `Region.zones`; elsewhere a zone's word is its name."""
+"""How to build a zone's full name from `Region.zones`; elsewhere the zone's word is its name."""
 ASK: Mapping[str, str] = {
     "aws": "aws ec2 describe-instance-type-offerings --location-type availability-zone --region {region} "
     "--filters Name=instance-type,Values={machine}",
     "gcp": 'gcloud compute machine-types list --filter="name={machine} AND zone~{region}"',
     "azure": "az vm list-skus --location {region} --size {machine} --zone --output table",
 }
-"""Who can be asked, with an account."""
+"""Commands that ask the provider, with an account."""
 ASK_TPU = "gcloud compute tpus accelerator-types list --zone={region}-ZONE"
 
 
 def zone_names(provider: str, region: str, zones: Iterable[str]) -> list[str]:
-    """The whole names of a region's zones."""
+    """The full names of a region's zones."""
     form = ZONE_FORMS.get(provider, "{zone}")
     return [form.format(region=region, zone=zone) for zone in zones]
 
 
 def first_zone(machine: MachineType, region: Region) -> tuple[str, str]:
-    """The zone of a region with zones that a cluster takes where nobody names one, and why that one."""
+    """The default zone of a region with zones, and the reason for it."""
     offered = {} if machine.offered is None else machine.offered.zones.value or {}
     selling = [zone for zone in offered.get(region.name, ()) if zone in region.zones]
     why = f"the first of {region.name}{f' that has {machine.name}' if selling else ''}"
@@ -47,31 +45,31 @@ def region_findings(
     path: str = REGION,
     reserved: bool = False,
 ) -> Iterator[Finding]:
-    """What is to be said of `machine` in `region`; nothing where a list has it there. `known`: the catalogue's regions,
-    which alone can be proposed; `reserved`: whether all of it is reserved, so that its owner knows better than a list.
+    """Findings about `machine` in `region`; none if a list has it there. `known`: the catalogue's regions, the only
+    ones to propose; `reserved`: all capacity is reserved, so its owner knows better than a list.
     """
     offered = machine.offered
     if offered is None or offered.zones.value is None:
         why = "no list at hand" if offered is None else offered.zones.source
         message = f"whether {region} sells {machine.name} is not known: {why}"
-        yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+        yield Finding.warning("machine.region-unknown", path, message, _lookup_fix(machine, region))
     elif region not in offered.regions:
-        has_it = f"has it in {_named(offered.regions, known)}"
+        has_it = f"has it in {_region_names(offered.regions, known)}"
         doubt = _doubt(offered, today, complete=offered.excludes(region), reserved=reserved)
         if doubt:
-            message = f"whether {region} sells {machine.name} is not known: {_said(offered.zones)} {has_it}; {doubt}"
-            yield Finding.warning("machine.region-unknown", path, message, _look(machine, region))
+            message = (
+                f"whether {region} sells {machine.name} is not known: {_list_label(offered.zones)} {has_it}; {doubt}"
+            )
+            yield Finding.warning("machine.region-unknown", path, message, _lookup_fix(machine, region))
         else:
-            message = f"{region} does not sell {machine.name}: {_said(offered.zones)} {has_it}"
-            yield Finding.error("machine.not-in-region", path, message, _elsewhere(offered, region, known))
+            message = f"{region} does not sell {machine.name}: {_list_label(offered.zones)} {has_it}"
+            yield Finding.error("machine.not-in-region", path, message, _region_fix(offered, region, known))
 
 
 def zone_findings(
     machine: MachineType, region: str, zone: str, path: str, today: date, *, reserved: bool = False
 ) -> Iterator[Finding]:
-    """What is to be said of `machine` in `zone`, a whole name; nothing where a list has it there, names no zones, or
-    lacks the region, of which `region_findings` speaks.
-    """
+    """Findings about `machine` in `zone` (full name); `region_findings` reports regions that the list lacks."""
     offered = machine.offered
     words = () if offered is None else (offered.zones.value or {}).get(region, ())
     if offered is None or not words:
@@ -82,7 +80,7 @@ def zone_findings(
     doubt = _doubt(offered, today, complete=offered.complete == "zones", reserved=reserved)
     if doubt and offered.complete == "regions":
         doubt = "its letters of zones are one account's, and yours may be others"
-    has_it = f"{_said(offered.zones)} has it in {', '.join(zones)}"
+    has_it = f"{_list_label(offered.zones)} has it in {', '.join(zones)}"
     word = f"'{zones[0]}'" if zones[0].isdecimal() else zones[0]
     fix = f"set {path}: {f'[{word}]' if path.endswith('.zones') else word}"
     if doubt:
@@ -96,31 +94,31 @@ def zone_findings(
 def service_findings(
     what: str, offered: Offered, provider: str, zone: str, path: str, ask: str, today: date
 ) -> Iterator[Finding]:
-    """What is to be said of a service in `zone`, a whole name, by the rules of machine types; nothing where its list
-    has it there. `ask`: who knows better.
-    """
+    """Findings about a service in `zone` (full name), by the rules of machine types. `ask`: the better source."""
     regions = offered.zones.value or {}
     by_region = {region: zone_names(provider, region, words) for region, words in regions.items()}
     if zone in {name for names in by_region.values() for name in names}:
         return
-    there = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
-    has_it = f"has it in {', '.join(there)}" if there else f"has it in {len(by_region)} other regions"
+    nearby_zones = next((names for names in by_region.values() if names and _same_region(names[0], zone)), [])
+    has_it = f"has it in {', '.join(nearby_zones)}" if nearby_zones else f"has it in {len(by_region)} other regions"
     doubt = _doubt(offered, today, complete=offered.complete != "none", reserved=False)
     if doubt:
-        message = f"whether there is {what} in {zone} is not known: {_said(offered.zones)} {has_it}; {doubt}"
+        message = f"whether there is {what} in {zone} is not known: {_list_label(offered.zones)} {has_it}; {doubt}"
         yield Finding.warning("storage.zone-unknown", path, message, ask)
     else:
-        message = f"there is no {what} in {zone}: {_said(offered.zones)} {has_it}"
-        yield Finding.error("storage.not-in-zone", path, message, f"set {ZONE}: {there[0]}" if there else ask)
+        message = f"there is no {what} in {zone}: {_list_label(offered.zones)} {has_it}"
+        yield Finding.error(
+            "storage.not-in-zone", path, message, f"set {ZONE}: {nearby_zones[0]}" if nearby_zones else ask
+        )
 
 
-def _same_region(one: str, other: str) -> bool:
-    """Of two zones' whole names, which end with a letter."""
-    return one.rpartition("-")[0] == other.rpartition("-")[0]
+def _same_region(zone: str, other_zone: str) -> bool:
+    """Compare the full names of two zones, which end in a letter."""
+    return zone.rpartition("-")[0] == other_zone.rpartition("-")[0]
 
 
 def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> str:
-    """Why a place's absence proves nothing; empty where it does."""
+    """Why a place's absence from the list proves nothing; empty if it does."""
     if not complete:
         return "that list is not complete"
     if offered.zones.as_of is None:
@@ -130,12 +128,11 @@ def _doubt(offered: Offered, today: date, *, complete: bool, reserved: bool) -> 
     return "what is reserved its owner knows better" if reserved else ""
 
 
-def _said(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
+def _list_label(fact: Fact[Mapping[str, tuple[str, ...]] | None]) -> str:
     return f"the list ({fact.source}, {fact.dated})"
 
 
-def _named(regions: Collection[str], known: Collection[str]) -> str:
-    """Regions that have it: those that a stack can be in by name, the others by their number."""
+def _region_names(regions: Collection[str], known: Collection[str]) -> str:
     if not regions:
         return "no region"
     usable = [region for region in regions if region in known]
@@ -146,8 +143,8 @@ def _named(regions: Collection[str], known: Collection[str]) -> str:
     return f"{', '.join(usable)}{more}"
 
 
-def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
-    """The catalogue's regions that have it, those of the same part of the world first: data may be bound to it."""
+def _region_fix(offered: Offered, region: str, known: Collection[str]) -> str:
+    """The catalogue's regions that have it, the same part of the world first: data may be bound to it."""
     part = region.partition("-")[0]
     usable = sorted(
         (each for each in offered.regions if each in known), key=lambda each: each.partition("-")[0] != part
@@ -157,6 +154,6 @@ def _elsewhere(offered: Offered, region: str, known: Collection[str]) -> str:
     return f"set {REGION}: {' or '.join((', '.join(usable[:-1]), usable[-1]) if usable[1:] else usable)}"
 
 
-def _look(machine: MachineType, region: str) -> str:
+def _lookup_fix(machine: MachineType, region: str) -> str:
     form = ASK_TPU if machine.backend == "xla" else ASK[machine.provider]
     return f"look before `up`: `{form.format(machine=machine.name, region=region)}`"

@@ -1,7 +1,8 @@
-"""Prices that `gangway prices refresh` (`gangway.finops.prices`) has read, laid over those of the catalogue. One file a
-provider and day, `<provider>-<date>.yaml`, shaped like `prices.yaml`, in `$XDG_CONFIG_HOME/gangway/prices` (`~/.config`
-without that variable) or the folder GANGWAY_PRICES (`none` turns overlays off); the newest counts. An overlay's price
-wins unless the listed one is of a later day; its source then begins with `overlay, <date>`.
+"""Price overlays written by `gangway prices refresh` and applied over the catalogue's prices.
+
+One file per provider and day, `<provider>-<date>.yaml`, shaped like `prices.yaml`, in `$XDG_CONFIG_HOME/gangway/prices`
+(default `~/.config`) or the folder GANGWAY_PRICES (`none` disables overlays); the newest counts. An overlay's price
+wins unless the listed one is newer; its source then begins with `overlay, <date>`.
 """
 
 import math
@@ -37,7 +38,7 @@ OFF = "none"
 LISTED = ("list-price", "documented")
 TYPICAL = "spot_typical"
 TOGETHER = {"spot_low": "spot_high", TYPICAL: "spot_high"}
-"""A range is one list's: the first goes where the second goes."""
+"""Fields that come from the same list as the field on the right, so that a range is not mixed from two lists."""
 _MARK = "overlay, "
 _NAME = re.compile(r"(?P<provider>[a-z]+)-(?P<day>\d{4}-\d{2}-\d{2})\.yaml")
 
@@ -47,21 +48,21 @@ KnownPrice = Fact[float | None]
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a day as often as it occurs: people read the file, and a reference to the first one helps nobody."""
+    """Writes dates in full each time instead of YAML references."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 class OverlayFile(NamedTuple):
-    """An overlay on disk and its state, so that a changed file is read again."""
+    """An overlay file and its modification state, so that a changed file is read again."""
 
     path: Path
     changed_ns: int
 
 
 class Overlay(Frozen):
-    """What one file holds. A price that is not in it is None, and says nothing."""
+    """The content of one overlay. A missing price is None and overrides nothing."""
 
     machines: tuple[MachinePrice, ...] = ()
     services: tuple[ServicePrice, ...] = ()
@@ -69,7 +70,7 @@ class Overlay(Frozen):
 
 
 def overlay_folder() -> Path | None:
-    """Where overlays are; None where they are turned off."""
+    """The folder of overlays; None if they are disabled."""
     chosen = os.environ.get(OVERLAYS_VARIABLE)
     if chosen:
         return None if chosen == OFF else Path(chosen)
@@ -90,13 +91,13 @@ def newest_overlay(provider: str) -> OverlayFile | None:
 
 
 def read_overlay(path: Path) -> Overlay:
-    """The prices of one file, sources marked as an overlay's. InputError: a broken overlay, never skipped silently."""
+    """The prices of one file, with sources marked as an overlay's. InputError: the overlay is broken."""
     try:
         tables, plain_sources = read_file(path)
         _check_days(plain_sources)
         provider, sources = tables["provider"], _marked(plain_sources)
         machines = [{"provider": provider, **with_facts(MachinePrice, row, sources)} for row in tables["machines"]]
-        # Overlays of before November 2026 have no services.
+        # Overlays from before November 2026 have no services.
         services = [
             {"provider": provider, **with_facts(ServicePrice, row, sources)} for row in tables.get("services", ())
         ]
@@ -105,7 +106,7 @@ def read_overlay(path: Path) -> Overlay:
         _check_prices(overlay)
         return overlay
     except (OSError, yaml.YAMLError, ValidationError, LookupError, TypeError, AttributeError, ValueError) as error:
-        # A file that somebody named is theirs: only one that would be read again is to be moved.
+        # The user may name any file; only one in the overlay folder would be read again and has to be moved.
         own = path.parent == overlay_folder()
         raise InputError(
             str(path),
@@ -119,7 +120,7 @@ def read_overlay(path: Path) -> Overlay:
 
 
 def _check_days(sources: Mapping[str, Source]) -> None:
-    """Each source bears a day (ValueError names one without): what is old is judged by it, and the newer one wins."""
+    """Each source needs a date (ValueError): it decides staleness and which price wins."""
     for name, about in sources.items():
         days = [day for key in ("as_of", "read_on") if (day := about.get(key)) is not None]
         if not days or not all(isinstance(day, date) for day in days):
@@ -128,7 +129,7 @@ def _check_days(sources: Mapping[str, Source]) -> None:
 
 
 def _check_prices(overlay: Overlay) -> None:
-    """No price is zero, negative or endless (ValueError names it): an edited file would rank quotes by it."""
+    """No price is zero, negative or infinite (ValueError names it), since it would distort rankings."""
     rows: list[tuple[str, BaseModel]] = [
         *((f"{machine.machine_type} {machine.region}", machine) for machine in overlay.machines),
         *((f"{service.service} {service.region}", service) for service in overlay.services),
@@ -149,12 +150,12 @@ def _marked(sources: Mapping[str, Source]) -> dict[str, Source]:
 
 
 def is_overlaid(fact: KnownPrice) -> bool:
-    """Whether a price is an overlay's."""
+    """Whether a price comes from an overlay."""
     return fact.source.startswith(_MARK)
 
 
 def lay_over(base: Sequence[Row], over: Sequence[Row], key: str) -> tuple[Row, ...]:
-    """`base` with `over`'s prices; rows of regions `base` lacks come last. `key` with `region` tells rows apart."""
+    """`base` updated with `over`'s prices; rows of new regions come last. `key` and `region` identify a row."""
     place = attrgetter(key, "region")
     newer = {place(row): row for row in over}
     laid = [_merged(row, newer.pop(place(row), None)) for row in base]
@@ -169,7 +170,7 @@ def _merged(row: Row, newer: Row | None) -> Row:
         fact, decides = getattr(newer, name), TOGETHER.get(name, name)
         if not isinstance(fact, Fact) or getattr(newer, decides).value is None:
             continue
-        # Another list's typical price does not stay between these ends.
+        # Another list's typical price may lie outside this range.
         if (fact.value is not None or name == TYPICAL) and _wins(getattr(newer, decides), getattr(row, decides)):
             wins[name] = fact
     return row.model_copy(update=wins)
@@ -180,14 +181,14 @@ def _wins(newer: KnownPrice, known: KnownPrice) -> bool:
 
 
 def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
-    """The file of an overlay, as `read_overlay` reads it."""
+    """The text of an overlay file, as `read_overlay` reads it."""
     sources: dict[tuple[Any, ...], str] = {}
     tables = {
         "provider": provider,
         "as_of": as_of,
-        "machines": [plain for row in overlay.machines if (plain := _plain(row, sources))],
-        "services": [plain for row in overlay.services if (plain := _plain(row, sources))],
-        "tpus": [plain for row in overlay.tpus if (plain := _plain(row, sources))],
+        "machines": [plain for row in overlay.machines if (plain := _plain_row(row, sources))],
+        "services": [plain for row in overlay.services if (plain := _plain_row(row, sources))],
+        "tpus": [plain for row in overlay.tpus if (plain := _plain_row(row, sources))],
     }
     shared = {
         name: {"title": title, "url": url, "as_of": day, "read_on": read_on, "confidence": confidence}
@@ -198,8 +199,8 @@ def overlay_text(provider: str, as_of: date, overlay: Overlay) -> str:
     return f"# Written by `gangway prices refresh`. {back}\n{body}"
 
 
-def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
-    """A row as the file has it, empty where no price is known; its sources get names in `sources`."""
+def _plain_row(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any]:
+    """The row as the file has it, empty if no price is known; adds its sources to `sources` by name."""
     plain: dict[str, Any] = {}
     for name in type(row).model_fields:
         value = getattr(row, name)
@@ -212,5 +213,5 @@ def _plain(row: BaseModel, sources: dict[tuple[Any, ...], str]) -> dict[str, Any
     named = [value["source"] for value in plain.values() if isinstance(value, dict)]
     if not named:
         return {}
-    # What is left out is null, and null has a source, too.
+    # An omitted price is null, which needs a source too.
     return {"source": named[0], **{key: value for key, value in plain.items() if key != "provider"}}

@@ -1,4 +1,4 @@
-"""What whole machines draw at full load, where somebody publishes it, and what a host beside its accelerators draws."""
+"""Published full-load power of whole machines, and the draw of hosts without accelerators."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,56 +21,56 @@ __all__ = [
 
 
 class TrainingPower(Frozen):
-    """Of a node in heavy training: `share` of its rated power on average, and the most that was seen."""
+    """A node in heavy training: average share of its rated power, and the observed maximum."""
 
     share: Fact[float]
     measured_peak_watts: Fact[float]
 
 
 class ServerPower(Frozen):
-    """A maker's own server: rated power of all of it, and the boards in it."""
+    """A maker's own server: total rated power and its number of boards."""
 
     rated_watts: Fact[float]
     boards: Fact[int]
     board_watts: Fact[float]
 
     def host_watts(self, boards: int, share: float) -> float:
-        """Of the part that goes with so many boards, at a share of the rating."""
+        """Watts of the host for this number of boards, at a share of the rating."""
         rest = self.rated_watts.value - self.boards.value * self.board_watts.value
         return rest * share * boards / self.boards.value
 
 
 class HostPower(Frozen):
-    """A host by its processor, at half load."""
+    """A host by processor, at half load."""
 
     watts_per_vcpu: Fact[float]
     watts_per_gib: Fact[float]
 
     def host_watts(self, vcpus: float, memory_gib: float) -> float:
-        """Of a host of that size."""
+        """Watts of a host of this size."""
         return vcpus * self.watts_per_vcpu.value + memory_gib * self.watts_per_gib.value
 
 
 class WaitingPower(Frozen):
-    """Of one board that has a context and computes nothing."""
+    """Draw of an idle board with a context."""
 
     watts: Fact[float]
 
 
 class WaitingShare(Frozen):
-    """The same as a share of the board's rating, for models without a measurement."""
+    """Idle draw as a share of the board's rating, for models without a measurement."""
 
     share: Fact[float]
 
 
 class FullLoad(Frozen):
-    """Whole machines at full load, by machine type."""
+    """Full-load power by machine type."""
 
     machines: Fact[Mapping[str, float]]
 
 
 class PowerTable(Frozen):
-    """`servers` and `waiting` by the accelerator's model, `hosts` by the processor's maker."""
+    """`servers` and `waiting` by accelerator model, `hosts` by processor maker."""
 
     training: TrainingPower
     waiting: Mapping[str, WaitingPower]
@@ -82,7 +82,7 @@ class PowerTable(Frozen):
 
 @cache
 def load_power() -> PowerTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "power.yaml")
     return PowerTable.model_validate(
         {

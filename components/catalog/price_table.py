@@ -1,12 +1,13 @@
-"""The prices of one provider by item, made when somebody asks for them: a plan needs those of few machine types. Public
-lists (`price_lists.yaml`, written by tools/catalog) come first, in their order; the rows of `prices.yaml` fill in what
-no list states.
+"""The prices of one provider by item, built on request: a plan needs few machine types.
+
+Public lists (`price_lists.yaml`, written by tools/catalog) come first, in their order; the rows of `prices.yaml` add
+what no list states.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 import yaml
 
@@ -18,35 +19,33 @@ __all__ = ["FIELDS", "LISTS", "MachinePrices", "PriceList", "ServicePrices", "re
 
 LISTS = "price_lists.yaml"
 FIELDS = ("on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y")
-"""Columns of a list of machines after the type and the region; `-` is not known."""
+"""Columns of a list of machines after the type and the region; `-` is unknown."""
 
 Price = TypeVar("Price", MachinePrice, ServicePrice)
 Known = Fact[float | None]
 
 
 class PriceList:
-    """One public list: `source` is what a fact lacks beside its value; tables by name, a row a line."""
+    """One public list: the source of its prices, and its tables as text with one row per line."""
 
     def __init__(self, source: Source, tables: Mapping[str, str]) -> None:
         self.source, self._tables = source, tables
+        self._rows: dict[str, dict[str, list[list[str]]]] = {}
 
-    @cached_property
-    def machines(self) -> dict[str, list[list[str]]]:
-        """The fields of each row, by machine type."""
-        return self._by_item("machines")
+    def get_rows(self, table: str, item: str) -> Sequence[list[str]]:
+        """The fields of each row of `item`; `table` is machines or services."""
+        if table not in self._rows:
+            rows = self._rows[table] = {}
+            for line in self._tables.get(table, "").splitlines():
+                if not line.startswith("#"):
+                    name, *fields = line.split()
+                    rows.setdefault(name, []).append(fields)
+        return self._rows[table].get(item, ())
 
-    @cached_property
-    def services(self) -> dict[str, list[list[str]]]:
-        """Likewise, by service."""
-        return self._by_item("services")
-
-    def _by_item(self, name: str) -> dict[str, list[list[str]]]:
-        found: dict[str, list[list[str]]] = {}
-        for line in self._tables.get(name, "").splitlines():
-            if not line.startswith("#"):
-                item, *fields = line.split()
-                found.setdefault(item, []).append(fields)
-        return found
+    def get_items(self, table: str) -> Iterable[str]:
+        """The items of a table."""
+        self.get_rows(table, "")
+        return self._rows[table]
 
     def fact(self, text: str) -> Known:
         """A price as the list states it."""
@@ -54,7 +53,7 @@ class PriceList:
 
 
 def read_lists(path: Path) -> list[PriceList]:
-    """The lists of a file; none where there is no file."""
+    """The lists of a file; empty if it does not exist."""
     if not path.exists():
         return []
     tables: dict[str, list[dict[str, Any]]] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
@@ -62,20 +61,71 @@ def read_lists(path: Path) -> list[PriceList]:
 
 
 class _Prices(Sequence[Price], Generic[Price]):
-    """Prices by item; as a sequence, all of them."""
+    """Prices by item; as a sequence, all of them.
 
-    def __init__(self, items: Iterable[str]) -> None:
-        self._items = tuple(dict.fromkeys(items))
-        self._made: dict[str, tuple[Price, ...]] = {}
+    `rows`: of prices.yaml; `regions`: the catalogue's, the home region first; `over`: an overlay's prices.
+    """
+
+    _model: type[Price]
+    _table: str
+    _key: str
+    _columns: tuple[str, ...]
+    _fields: tuple[str, ...]
+
+    def __init__(
+        self,
+        provider: str,
+        lists: Sequence[PriceList],
+        rows: Sequence[Mapping[str, Any]],
+        sources: Mapping[str, Source],
+        regions: Sequence[str] = (),
+        over: Sequence[Price] = (),
+    ) -> None:
+        self._args = (provider, lists, rows, sources, regions)
+        self._over: Sequence[Price] = over
+        self._items = tuple(dict.fromkeys(self._find_items()))
+        self._prices: dict[str, tuple[Price, ...]] = {}
+
+    def laid_over(self, over: Sequence[Price]) -> Self:
+        """The same with an overlay's prices over them."""
+        return type(self)(*self._args, over)
 
     def of(self, item: str) -> tuple[Price, ...]:
-        """Every region's price of `item`, the home region's first; empty where there is none."""
-        if item not in self._made:
-            self._made[item] = tuple(self._rows(item))
-        return self._made[item]
+        """Every region's price of `item`, the home region's first; empty if there is none."""
+        if item not in self._prices:
+            self._prices[item] = self._get_prices(item)
+        return self._prices[item]
 
-    def _rows(self, item: str) -> Iterable[Price]:
-        raise NotImplementedError
+    def _find_items(self) -> Iterable[str]:
+        return (row[self._key] for row in self._args[2])
+
+    def _get_prices(self, item: str) -> tuple[Price, ...]:
+        provider, lists, rows, _, order = self._args
+        regions: dict[str, dict[str, Any]] = {}
+        for one in lists:
+            for region, *texts in one.get_rows(self._table, item):
+                known = {name: one.fact(text) for name, text in zip(self._columns, texts, strict=True) if text != "-"}
+                regions[region] = {**known, **regions.get(region, {"source": one})}
+        for row in (row for row in rows if row[self._key] == item):
+            if facts := self._get_facts(row):
+                regions[row["region"]] = {**facts, **regions.get(row["region"], {"source": None})}
+        ordered = sorted(regions.items(), key=lambda row: order.index(row[0]) if row[0] in order else len(order))
+        fixed = {"provider": provider, self._key: item, **self._get_constants(item)}
+        base = [self._model.model_construct(**fixed, region=region, **self._fill(known)) for region, known in ordered]
+        return lay_over(base, [row for row in self._over if getattr(row, self._key) == item], self._key)
+
+    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, Known]:
+        facts = with_facts(self._model, row, self._args[3])
+        return {name: Known.model_construct(**fact) for name, fact in facts.items() if isinstance(fact, dict)}
+
+    def _get_constants(self, item: str) -> dict[str, Any]:
+        return {}
+
+    def _fill(self, known: dict[str, Any]) -> dict[str, Any]:
+        source: PriceList | None = known["source"]
+        # An omitted price is null, which needs a source too.
+        null = None if source is None else Known.model_construct(value=None, **source.source)
+        return {name: known.get(name, null) for name in self._fields}
 
     def __iter__(self) -> Iterator[Price]:
         return (row for item in self._items for row in self.of(item))
@@ -92,80 +142,30 @@ class _Prices(Sequence[Price], Generic[Price]):
 
 
 class MachinePrices(_Prices[MachinePrice]):
-    """Of machine types. `rows`: as prices.yaml has them; `regions`: the catalogue's, the home region first; `over`: an
-    overlay's, laid over the others.
-    """
+    """Prices of machine types."""
 
-    def __init__(
-        self,
-        provider: str,
-        lists: Sequence[PriceList],
-        rows: Sequence[Mapping[str, Any]],
-        sources: Mapping[str, Source],
-        regions: Sequence[str],
-        over: Sequence[MachinePrice] = (),
-    ) -> None:
-        own = [row["machine_type"] for row in rows]
-        super().__init__([*(item for one in lists for item in one.machines), *own, *(row.machine_type for row in over)])
-        self._given, self._over = (provider, lists, rows, sources, regions), over
+    _model, _table, _key = MachinePrice, "machines", "machine_type"
+    _columns, _fields = FIELDS, (*FIELDS, "block")
 
-    def laid_over(self, over: Sequence[MachinePrice]) -> "MachinePrices":
-        """The same with an overlay's prices over them."""
-        return MachinePrices(*self._given, over)
-
-    def _rows(self, item: str) -> Iterable[MachinePrice]:
-        provider, lists, rows, sources, order = self._given
-        regions: dict[str, dict[str, Any]] = {}
-        for one in lists:
-            for region, *texts in one.machines.get(item, ()):
-                known = {name: one.fact(text) for name, text in zip(FIELDS, texts, strict=True) if text != "-"}
-                regions[region] = {**known, **regions.get(region, {"source": one})}
-        for row in (row for row in rows if row["machine_type"] == item):
-            facts = with_facts(MachinePrice, row, sources)
-            given = {name: Known.model_construct(**fact) for name, fact in facts.items() if isinstance(fact, dict)}
-            stated = regions.get(row["region"], {"source": None})
-            regions[row["region"]] = {**given, **stated}
-        known_first = sorted(regions.items(), key=lambda row: order.index(row[0]) if row[0] in order else len(order))
-        made = [self._price(provider, item, region, known) for region, known in known_first]
-        return lay_over(made, [row for row in self._over if row.machine_type == item], "machine_type")
-
-    @staticmethod
-    def _price(provider: str, item: str, region: str, known: dict[str, Any]) -> MachinePrice:
-        listed: PriceList | None = known.pop("source")
-        # What a list leaves out is null, and null has a source, too.
-        none = None if listed is None else Known.model_construct(value=None, **listed.source)
-        facts: dict[str, Any] = {name: known.get(name, none) for name in (*FIELDS, "block")}
-        return MachinePrice.model_construct(provider=provider, machine_type=item, region=region, **facts)
+    def _find_items(self) -> Iterable[str]:
+        yield from (item for one in self._args[1] for item in one.get_items(self._table))
+        yield from super()._find_items()
+        yield from (row.machine_type for row in self._over)
 
 
 class ServicePrices(_Prices[ServicePrice]):
-    """Of services. `rows`: as prices.yaml has them; one without a price states the unit of what lists have."""
+    """Prices of services. A row without a price states the unit of the lists' prices."""
 
-    def __init__(
-        self,
-        provider: str,
-        lists: Sequence[PriceList],
-        rows: Sequence[Mapping[str, Any]],
-        sources: Mapping[str, Source],
-        over: Sequence[ServicePrice] = (),
-    ) -> None:
-        super().__init__(row["service"] for row in rows)
-        self._given, self._over = (provider, lists, rows, sources), over
-        self.units = {row["service"]: row["unit"] for row in rows}
+    _model, _table, _key = ServicePrice, "services", "service"
+    _columns = _fields = ("usd",)
 
-    def laid_over(self, over: Sequence[ServicePrice]) -> "ServicePrices":
-        """The same with an overlay's prices over them."""
-        return ServicePrices(*self._given, over)
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """The unit of each service."""
+        return {row["service"]: row["unit"] for row in self._args[2]}
 
-    def _rows(self, item: str) -> Iterable[ServicePrice]:
-        provider, lists, rows, sources = self._given
-        regions: dict[str, Known] = {}
-        for one in lists:
-            for region, text in one.services.get(item, ()):
-                regions.setdefault(region, one.fact(text))
-        for row in (row for row in rows if row["service"] == item and "usd" in row):
-            known = Known.model_construct(**with_facts(ServicePrice, row, sources)["usd"])
-            regions.setdefault(row["region"], known)
-        fixed: dict[str, Any] = {"provider": provider, "service": item, "unit": self.units.get(item)}
-        made = [ServicePrice.model_construct(**fixed, region=region, usd=usd) for region, usd in regions.items()]
-        return lay_over(made, [row for row in self._over if row.service == item], "service")
+    def _get_facts(self, row: Mapping[str, Any]) -> dict[str, Known]:
+        return super()._get_facts(row) if "usd" in row else {}
+
+    def _get_constants(self, item: str) -> dict[str, Any]:
+        return {"unit": self.units.get(item)}

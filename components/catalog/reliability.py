@@ -1,4 +1,4 @@
-"""How often nodes fail by themselves, and what is known of spot markets: facts, and a node's rate from them."""
+"""Failure rates of nodes, and what is known about spot markets."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -17,22 +17,20 @@ __all__ = [
 
 
 class Failures(Frozen):
-    """Hours of one accelerator, with its share of the machine, from one failure that stops a job to the next."""
+    """Hours between failures that stop a job, per accelerator with its share of the machine."""
 
     accelerator_hours: Fact[float]
 
 
 class FailureBand(Frozen):
-    """The same, where they were rarest and where they came most often."""
+    """The same, at the lowest and the highest published rate."""
 
     rarest: Fact[float]
     most_often: Fact[float]
 
 
 class SpotMarket(Frozen):
-    """Of GPU machines where somebody looked for weeks: the share of the time in which spot was to be had, in the mean
-    and in the worst and best zone; how often a node was taken in an hour where that was most often.
-    """
+    """Spot markets: share of time with capacity (mean, worst, best zone), and highest interruption rate per hour."""
 
     there: Fact[float]
     there_low: Fact[float]
@@ -41,13 +39,13 @@ class SpotMarket(Frozen):
 
 
 class Repair(Frozen):
-    """Hours from a failure of one's own node until it works again."""
+    """Hours from a failure of an on-premises node until it works again."""
 
     hours: Fact[float]
 
 
 class ReliabilityTable(Frozen):
-    """`failures` by the accelerator's model; `others` stands for every other."""
+    """`failures` by accelerator model; `others` covers every other model."""
 
     failures: Mapping[str, Failures]
     others: Failures
@@ -58,7 +56,7 @@ class ReliabilityTable(Frozen):
 
 @cache
 def load_reliability() -> ReliabilityTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "reliability.yaml")
     return ReliabilityTable.model_validate(
         {
@@ -77,15 +75,13 @@ def load_reliability() -> ReliabilityTable:
 
 
 def failures_per_hour(machine: MachineType) -> Fact[float]:
-    """How often one node fails in an hour. Machines of fewer accelerators fail as much less often, TPU slices as much
-    more often as they have chips: a simplification, half of the causes in the Llama 3 paper are no GPU's.
-    """
+    """Failures per hour, by accelerators: a simplification, half of the causes in the Llama 3 paper are not GPUs."""
     table, number = load_reliability(), machine.num_accelerators.value
     fact = table.failures.get(machine.accelerator.rpartition("x")[0], table.others).accelerator_hours
     return fact.model_copy(update={"value": number / fact.value})
 
 
 def failure_band(machine: MachineType) -> tuple[float, float]:
-    """The same where failures are rarest and where they are most frequent."""
+    """The rate per hour at its lowest and at its highest."""
     band, number = load_reliability().band, machine.num_accelerators.value
     return number / band.rarest.value, number / band.most_often.value

@@ -1,6 +1,7 @@
-"""Which price counts for a machine in a region: the one rule for plans, quotes, forecasts,
-simulations and autoscaling. The region's own price comes first. Where it has none, another region's stands in, marked:
-such a price bounds nothing. What is expected of spot is its typical price; what it costs at most is its highest.
+"""The one rule for the price of a machine in a region, for plans, quotes, forecasts, simulations and autoscaling.
+
+The region's own price comes first, then another region's, which is marked and bounds nothing. The expected spot price
+is the typical one; its upper bound is the highest.
 """
 
 from collections.abc import Iterable
@@ -26,12 +27,10 @@ class PriceQuote:
     """A price for a region, US dollars a unit.
 
     Attributes:
-        region: that it is for.
-        priced_in: whose price it is; empty where no region has one.
-        expected: the price to count with; its value is None where nobody knows one.
-        low: the lowest seen; None where nobody knows.
-        high: the highest seen, which bounds the price unless it is another region's; None likewise.
-        limit: why the price is a limit that is not exceeded and may not be reached; empty where it is none.
+        priced_in: the region that the price is from; empty if there is none.
+        expected: the price to use; its value is None if unknown.
+        high: the highest seen; an upper bound unless it is another region's. None if unknown.
+        limit: why the price is an upper limit that may not be reached; empty if it is none.
     """
 
     region: str
@@ -48,7 +47,7 @@ class PriceQuote:
 
     @property
     def foreign_region(self) -> str:
-        """The other region whose price stands in; empty where none does."""
+        """The other region whose price is used; empty if there is none."""
         return "" if self.priced_in == self.region else self.priced_in
 
     @property
@@ -58,14 +57,14 @@ class PriceQuote:
 
     @property
     def source(self) -> str:
-        """Where the price is from, whose it is, and what it leaves open, for people."""
+        """Source, region and uncertainty of the price, as text."""
         where = f" (price of {self.foreign_region})" if self.foreign_region else ""
         return f"{self.expected.source}{f', {self.limit}' if self.limit else ''}{where}"
 
 
 def resolve_price(rows: Iterable[MachinePrice], region: str, kind: Kind) -> PriceQuote | None:
-    """The price of a node in `region`, of its type's `rows`; None where no row has one, not even of another region."""
-    # A limit of the region itself is nearer than another region's price. The others keep their order.
+    """The price of a node in `region` from its type's `rows`; None if no region has one."""
+    # The region's own limit is nearer than another region's price. The sort is stable.
     for row in sorted(rows, key=lambda row: row.region != region):
         if (found := _of_row(row, region, kind)) is not None:
             return found
@@ -73,7 +72,7 @@ def resolve_price(rows: Iterable[MachinePrice], region: str, kind: Kind) -> Pric
 
 
 def stated_price(usd: float, region: str, setting: str) -> PriceQuote:
-    """The price that a stack file states by `setting`, which wins over any list. It bears no date."""
+    """The price that a stack file states by `setting`; it overrides any list and has no date."""
     fact = Fact[float | None](value=usd, source=f"stated by the stack file: {setting}", confidence="stated")
     return PriceQuote(region, region, fact, usd, usd)
 
@@ -82,7 +81,7 @@ def _of_row(row: MachinePrice, region: str, kind: Kind) -> PriceQuote | None:
     match kind:
         case "spot" if row.spot_high.value is not None:
             typical = row.spot_typical if row.spot_typical.value is not None else row.spot_high
-            # No provider asks more than on demand, which may have become cheaper since.
+            # Spot never costs more than on demand, whose price may have dropped since.
             most = inf if row.on_demand.value is None else row.on_demand.value
             if typical.value is not None and typical.value > most:
                 return _fixed(row.on_demand, row, region, "as a limit: spot was dearer")

@@ -1,4 +1,4 @@
-"""What the catalogue can say of a machine, price, file system and region, typed and frozen; clouds' own at the end."""
+"""The models of the catalogue's facts: machines, prices, file systems and regions; cloud-specific ones at the end."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -47,27 +47,26 @@ Confidence = Literal["documented", "list-price", "modelled", "secondary", "recal
 Architecture = Literal["x86_64", "arm64"]
 Interconnect = Literal["nvswitch", "nvlink", "pcie", "neuronlink", "roce", "ici", "xgmi", "none"]
 Device = Literal["ena", "efa-only"]
-# Signalling rate of a four-lane port, in Gbit/s: what `ibstat` shows as the port's rate.
+# Signalling rate of a four-lane port, Gbit/s, as `ibstat` shows it.
 RATE_GBPS: Mapping[str, int] = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 
 
 class Frozen(BaseModel):
-    """Read-only, and nothing in it that is not declared."""
+    """Base of immutable models that reject unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Fact(Frozen, Generic[T]):
-    """A value and where it comes from. One of the two days is always known, but of what a stack file states.
+    """A value and its source. Except for stack files, at least one date is set.
 
     Attributes:
-        value: None where nobody knows.
-        source: title of the page or list.
-        url: its public address; empty for what was recalled or assumed.
-        as_of: the day the source itself is of; None where it bears no date. What is old is judged by it alone.
-        read_on: the day it was read or recalled; may be left out beside `as_of`.
-        confidence: documented by the vendor or a paper, a public list price, modelled (what a public model computes),
-            secondary (as others quote a source that was not read), recalled, assumed, or stated by the stack file.
+        value: None if unknown.
+        url: public address; empty if recalled or assumed.
+        as_of: the source's own date, the only one that decides staleness; None if it has none.
+        read_on: the day it was read or recalled; optional beside `as_of`.
+        confidence: documented by the vendor or a paper, a public list price, modelled by a public model, secondary
+            (quoted from an unread source), recalled, assumed, or stated by the stack file.
     """
 
     value: T
@@ -79,29 +78,29 @@ class Fact(Frozen, Generic[T]):
 
     @property
     def seen_on(self) -> date:
-        """The last day on which this was known to be so: what is read later wins over it."""
+        """The last day on which this was known to hold; the later reading wins."""
         seen = self.read_on or self.as_of
         assert seen is not None, "a test holds every source against this"
         return seen
 
     @property
     def as_of_text(self) -> str:
-        """ISO 8601; empty where the source bears no date."""
+        """The source's date, ISO 8601; empty if it has none."""
         return "" if self.as_of is None else self.as_of.isoformat()
 
     @property
     def read_text(self) -> str:
-        """The day on which it was read, ISO 8601; empty where a stack file states it without a day."""
+        """The day it was read, ISO 8601; empty if unknown."""
         return "" if self.read_on is None and self.as_of is None else self.seen_on.isoformat()
 
     @property
     def dated(self) -> str:
-        """The source's own date, or that it has none, as people read it."""
+        """The source's date, or that it has none, as text."""
         return dated(self.as_of_text, self.read_text, self.confidence)
 
 
 def dated(as_of: str, read_on: str, confidence: str) -> str:
-    """Days of a source for people: `2026-07-20`, `undated, read 2026-11-21`; what was recalled was `noted`.
+    """Dates of a source as text: `2026-07-20`, `undated, read 2026-11-21`; recalled values are `noted`.
 
     >>> dated("", "2026-11-21", "list-price")
     'undated, read 2026-11-21'
@@ -112,9 +111,8 @@ def dated(as_of: str, read_on: str, confidence: str) -> str:
 
 
 class CardRun(Frozen):
-    """Network cards `first` to `last` (inclusive), all laid out alike. `devices`: what the layout puts at device 0, 1,
-    ... of each card; empty leaves the card unused; `max_interfaces`: how many interfaces one card takes; None where
-    nobody knows.
+    """Network cards `first` to `last` (inclusive) with the same layout. `devices`: the entries at device 0, 1, ... of
+    each card; empty leaves the card unused; `max_interfaces`: per card; None if unknown.
     """
 
     first: int
@@ -124,9 +122,8 @@ class CardRun(Frozen):
 
 
 class EfaFabric(Frozen):
-    """Elastic Fabric Adapters and the layout Amazon documents for them. `max_efa_interfaces`:
-    EfaInfo.MaximumEfaInterfaces, which is not the number of cards on every type; `layout`: the cards in order; the
-    launch template declares exactly these devices.
+    """Elastic Fabric Adapters in Amazon's documented layout. `max_efa_interfaces`: EfaInfo.MaximumEfaInterfaces, on
+    some types not the number of cards; `layout`: the launch template declares exactly these devices.
     """
 
     kind: Literal["efa"]
@@ -136,7 +133,7 @@ class EfaFabric(Frozen):
 
     @model_validator(mode="after")
     def _layout_is_possible(self) -> Self:
-        """The rules of the EC2 user guide, so that a wrong row cannot be loaded."""
+        """The rules of the EC2 user guide."""
         expected = 0
         for run in self.layout.value:
             if run.first != expected or run.last < run.first:
@@ -156,22 +153,21 @@ class EfaFabric(Frozen):
 
     @property
     def num_efa_interfaces(self) -> int:
-        """EFAs of the layout."""
+        """Number of EFAs in the layout."""
         return sum((run.last - run.first + 1) * run.devices.count("efa-only") for run in self.layout.value)
 
 
 Fabric: TypeAlias = EfaFabric
-"""A second kind makes this `Annotated[EfaFabric | OtherFabric, Field(discriminator="kind")]`."""
+"""Turn into `Annotated[EfaFabric | OtherFabric, Field(discriminator="kind")]` for a second kind."""
 
 
 class Offered(Frozen):
-    """Where a machine is sold, as one list has it.
+    """Where a machine is sold, according to one list.
 
     Attributes:
-        zones: of each region that has it, in the words of `Region.zones`; a region without any has it, and its zones
-            are not published. None where nobody publishes a list.
-        complete: what a place's absence proves. `zones`: that neither the region nor the zone sells it; `regions`: that
-            the region does not, while its zones are those that one account sees; `none`: nothing, as in a price list.
+        zones: by region, spelled as in `Region.zones`; empty if the zones are unpublished. None if there is no list.
+        complete: what absence proves. `zones`: neither the region nor the zone sells it; `regions`: the region does
+            not, while zones are those that one account sees; `none`: nothing, as in a price list.
     """
 
     zones: Fact[Mapping[str, tuple[str, ...]] | None]
@@ -179,7 +175,7 @@ class Offered(Frozen):
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """Those that have it."""
+        """The regions that sell it."""
         return tuple(self.zones.value or ())
 
     def excludes(self, region: str) -> bool:
@@ -191,15 +187,12 @@ class MachineType(Frozen):
     """A machine with accelerators.
 
     Attributes:
-        accelerator: model and number, such as `H100x8`: what a stack file asks for.
-        backend: the collective library its accelerators are made for.
-        accelerator_watts: board power of one accelerator; None where no figure is published.
-        host_watts: everything else in the machine, mean while training.
-        interconnect: how the accelerators of one machine reach each other.
-        network_gbps: all network cards together, at their peak.
-        fabric: the network between machines that bypasses the kernel; None where there is none.
-        offered: where it is sold; None where no list is at hand, and for a site's own.
-        accelerator_mean_watts: what one draws on average, where its maker has measured it.
+        accelerator: model and number, such as `H100x8`, as in a stack file.
+        accelerator_watts: board power of one accelerator; None if unpublished.
+        host_watts: mean draw of everything else while training.
+        fabric: kernel-bypass network between machines; None if there is none.
+        offered: where it is sold; None without a list, and for on-premises machines.
+        accelerator_mean_watts: average draw, if its maker has measured it.
     """
 
     name: str
@@ -222,14 +215,14 @@ class MachineType(Frozen):
 
     @property
     def vcpus_per_accelerator(self) -> float:
-        """CPU threads a worker can have, data loading included."""
+        """CPU threads per worker, including data loading."""
         return self.vcpus.value / self.num_accelerators.value
 
 
 class MachinePrice(Frozen):
-    """US dollars per node and hour in one region. Spot is the lowest and the highest price seen over zones and days,
-    and the typical one, the median over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's
-    total over its hours, paid whether used or not; `block` is a capacity block's price over its hours, paid at once.
+    """US dollars per node-hour in one region. Spot has the lowest and highest price over zones and days, and the median
+    over zones on the newest day. `reserved_1y` and `reserved_3y` are a commitment's total per hour, used or not;
+    `block` is a capacity block's upfront price per hour.
     """
 
     provider: str
@@ -245,11 +238,11 @@ class MachinePrice(Frozen):
 
 
 EVERYWHERE = "*"
-"""The region of a price that is the same in all of them."""
+"""The region of a price that is the same in all regions."""
 
 
 class ServicePrice(Frozen):
-    """US dollars per `unit` of one of the things that surround the machines."""
+    """US dollars per `unit` of a service beside the machines."""
 
     provider: str
     region: str
@@ -259,10 +252,9 @@ class ServicePrice(Frozen):
 
 
 class LustreOffer(Frozen):
-    """Sizes and tiers of a managed Lustre file system; from `efa_step_gib` on only where the provider has such a thing.
-    `efa_step_gib` is the step of an EFA-enabled file system at each tier, `efa_excluded_families` whose machines have
-    EFA and cannot reach one by it, `efa_client_interfaces` how many of a machine type's it is reached by,
-    `metadata_iops` what may be provisioned.
+    """Sizes and tiers of a managed Lustre file system. The EFA fields are set only if the provider supports it.
+    `efa_step_gib`: size step of an EFA file system by tier; `efa_excluded_families`: have EFA but cannot use it here;
+    `efa_client_interfaces`: EFAs that a machine type uses for it; `metadata_iops`: values to provision.
     """
 
     deployment_type: Fact[str]
@@ -278,15 +270,13 @@ class LustreOffer(Frozen):
 
 
 class Region(Frozen):
-    """A region, its grid and its PUE. Estimates and rankings use the average intensity, and no other.
+    """A region, its grid and its PUE. Estimates and rankings use only the average intensity.
 
     Attributes:
-        zones: of the region, in the provider's spelling.
-        grid: Electricity Maps' zone, whose regions all have one intensity; empty where a stack file states its own.
-        intensity_g_per_kwh: average of the grid's consumption, location-based; None where nobody publishes it.
-        marginal_g_per_kwh: what one more kWh makes the grid emit; None where nobody says.
-        market_g_per_kwh: market-based, after the provider's certificates and contracts; None where it publishes none.
-        pue: power usage effectiveness.
+        grid: Electricity Maps' zone; empty if a stack file states its own intensity.
+        intensity_g_per_kwh: location-based average of the grid's consumption; None if unpublished.
+        marginal_g_per_kwh: emissions of one more kWh; None if unpublished.
+        market_g_per_kwh: market-based, after the provider's certificates and contracts; None if unpublished.
     """
 
     name: str
@@ -303,15 +293,14 @@ AzureCapacityKind = Literal["reservation", "spot", "on-demand"]
 
 
 class InfinibandFabric(Frozen):
-    """Virtual functions of the hosts' InfiniBand adapters, one for each accelerator.
+    """Virtual functions of the hosts' InfiniBand adapters, one per accelerator.
 
     Attributes:
-        num_hcas: adapters that a machine shows, all of them, or it is unhealthy.
-        gbps_each: rate of each, as `ibstat` shows it.
-        generation: HDR, NDR or XDR.
-        partition_key: who shares a partition key, and so can talk at all.
-        largest_group: machines of one single-placement-group scale set, as every subscription has it.
-        largest_group_on_request: the same once Microsoft's support has raised it.
+        num_hcas: a healthy machine shows all of them.
+        gbps_each: the rate that `ibstat` shows.
+        partition_key: who shares a partition key; others cannot communicate.
+        largest_group: machines of one single-placement-group scale set, by default.
+        largest_group_on_request: the same after Microsoft's support has raised it.
     """
 
     kind: Literal["infiniband"]
@@ -333,18 +322,14 @@ class AzureMachineType(MachineType):
     """A size of virtual machine with GPUs. Its fabric is `infiniband`; `fabric`, which means EFA, stays None.
 
     Attributes:
-        infiniband: the network between machines for the GPUs; None where they share the machine's Ethernet.
-        ethernet_gbps: of the machine's own network.
-        runtime: the accelerators' software, which the trainer's image must be made for.
-        image: `publisher:offer:sku` of the marketplace image that fits; None where there is none.
-        topology_file: what NCCL_TOPO_FILE names on that image; None where the image has none for the size.
+        infiniband: the GPUs' network between machines; None if they use the machine's Ethernet.
+        runtime: the accelerators' software, which the trainer's image must match.
+        topology_file: NCCL_TOPO_FILE on that image; None if it has none for the size.
         nccl_conf: what that image writes to /etc/nccl.conf for the size.
-        capacity: how it can be bought at all.
-        quota_family: whose vCPU quota it counts against, except on spot.
-        trusted_launch: whether the size takes it; None where nobody knows.
-        encryption_at_host: whether the size takes it; None where nobody knows.
-        temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and no NVMe.
-        no_new_capacity: whether Microsoft says that its data centres get no more of them.
+        trusted_launch: None if unknown.
+        encryption_at_host: None if unknown.
+        temporary_disk: whether its instance store is Azure's temporary disk, which the image mounts, and not NVMe.
+        no_new_capacity: whether Microsoft has stopped adding this size to its data centres.
     """
 
     infiniband: InfinibandFabric | None
@@ -370,7 +355,7 @@ class AzureMachineType(MachineType):
 
 
 class AmlfsTier(Frozen):
-    """Sizes of one SKU of Azure Managed Lustre, in TiB: multiples of the step up to and including the largest."""
+    """Sizes of one SKU of Azure Managed Lustre, in TiB: multiples of the step, up to the largest."""
 
     sku: str
     throughput_mbps_per_tib: int
@@ -379,7 +364,7 @@ class AmlfsTier(Frozen):
 
 
 class SubnetRule(Frozen):
-    """The subnet that a file system of up to `up_to_tib` needs, alone in it, by its prefix length."""
+    """The prefix length of the dedicated subnet for a file system of up to `up_to_tib`."""
 
     up_to_tib: int
     prefix_length: Fact[int]
@@ -389,9 +374,8 @@ CapacityKind = Literal["on-demand", "spot", "flex-start", "reservation"]
 
 
 class GpuDirectFabric(Frozen):
-    """GPUDirect-TCPX(O): extra gVNICs beside the machine's own, each alone in a VPC of its own. `protocol`: tcpx or
-    tcpxo, which decides the NCCL plug-in; `num_gpu_nics`: extra NICs, and so as many extra VPC networks, each with
-    one subnet; `mtu_bytes`: of those networks.
+    """GPUDirect-TCPX(O): extra gVNICs, each in its own VPC. `protocol`: tcpx or tcpxo, selects the NCCL plug-in;
+    `num_gpu_nics`: extra NICs and VPC networks, each with one subnet; `mtu_bytes`: of those networks.
     """
 
     kind: Literal["gpudirect"]
@@ -405,10 +389,10 @@ class RoceFabric(Frozen):
     """GPUDirect RDMA over converged Ethernet: MRDMA NICs, each in a subnet of one VPC with the RoCE profile.
 
     Attributes:
-        num_gpu_nics: MRDMA NICs, and so as many subnets of the one RDMA network.
-        num_host_nics: gVNICs for everything else, each in a VPC of its own.
+        num_gpu_nics: MRDMA NICs, and subnets of the RDMA network.
+        num_host_nics: gVNICs for other traffic, each in its own VPC.
         mtu_bytes: of the RDMA network.
-        profile_suffix: the network profile is called `{zone}{profile_suffix}` and ties the network to its zone.
+        profile_suffix: the zonal network profile is called `{zone}{profile_suffix}`.
     """
 
     kind: Literal["roce"]
@@ -423,9 +407,8 @@ GpuFabric: TypeAlias = Annotated[GpuDirectFabric | RoceFabric, Field(discriminat
 
 
 class GcpMachineType(MachineType):
-    """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric`; `fabric`, which means EFA, stays None.
-    `gpu_fabric`: the network between machines for the GPUs; None where they share the machine's own NIC; `capacity`:
-    how it can be bought at all.
+    """A Compute Engine machine type with GPUs. Its fabric is `gpu_fabric` (None if the GPUs share the machine's NIC);
+    `fabric`, which means EFA, stays None. `capacity`: the ways to buy it.
     """
 
     gpu_fabric: GpuFabric | None
@@ -433,9 +416,7 @@ class GcpMachineType(MachineType):
 
 
 class SizeRange(Frozen):
-    """Sizes of a managed file system: multiples of a step that grows once. `step_gib`: the step up to and including
-    `step_until_gib`; `large_step_gib` beyond it.
-    """
+    """Sizes: multiples of `step_gib` up to and including `step_until_gib`, of `large_step_gib` beyond it."""
 
     smallest_gib: Fact[int]
     step_gib: Fact[int]
@@ -451,29 +432,26 @@ class LustreTier(SizeRange):
 
 
 class FilestoreTier(SizeRange):
-    """Sizes of one service tier of Filestore; `api_tier` is the API's word for it."""
+    """Sizes of one service tier of Filestore; `api_tier` is its name in the API."""
 
     tier: str
     api_tier: Literal["BASIC_HDD", "BASIC_SSD", "ZONAL"]
 
 
 class TpuGeneration(Frozen):
-    """What may be ordered of one TPU generation.
+    """The available slices of one TPU generation.
 
     Attributes:
         prefix: the word before the number in an accelerator type, such as `v5litepod`.
         suffix_counts: what that number counts.
-        devices_per_chip: what one process of PyTorch/XLA drives: 1 where the two TensorCores act as one device.
-        chip_watts: the most that one draws; None where no figure is published.
-        chip_mean_watts: the mean that Google measured; None where no figure is published.
-        host_watts: the virtual machine of a slice of several hosts, without its chips.
-        chips_per_host: chips of each virtual machine in a slice of several hosts.
-        single_host_chips: sizes that one virtual machine holds.
-        topologies: those listed one by one: all of a 2-D torus, and of a 3-D one those smaller than a cube of 4x4x4.
+        devices_per_chip: PyTorch/XLA devices; 1 if the two TensorCores act as one.
+        chip_watts: peak draw; None if unpublished.
+        chip_mean_watts: mean measured by Google; None if unpublished.
+        host_watts: a VM of a multi-host slice, without its chips.
+        topologies: all of a 2-D torus; of a 3-D torus, those smaller than a cube of 4x4x4.
         max_cubes: 3-D: larger topologies are AxBxC with A <= B <= C, multiples of 4, up to this many cubes; else 0.
-        max_side: the longest side of such a topology; 0 where there are none.
-        runtime_version: the TPU VM image for PyTorch/XLA.
-        api_type: AcceleratorConfig.type of the Cloud TPU API; None where that API does not make such slices.
+        max_side: the longest side of such a topology; 0 if there are none.
+        api_type: AcceleratorConfig.type of the Cloud TPU API; None if that API does not create such slices.
     """
 
     name: str
@@ -499,7 +477,7 @@ class TpuGeneration(Frozen):
 
 
 class TpuPrice(Frozen):
-    """US dollars per chip and hour in one region."""
+    """US dollars per chip-hour in one region."""
 
     generation: str
     region: str
@@ -514,5 +492,5 @@ class TpuCatalog(Frozen):
     prices: tuple[TpuPrice, ...]
 
     def get_prices(self, generation: str) -> list[TpuPrice]:
-        """The prices of a generation's chips in every region that has one."""
+        """The prices of a generation's chips by region."""
         return [price for price in self.prices if price.generation == generation]

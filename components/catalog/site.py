@@ -1,4 +1,4 @@
-"""A site: machines that no catalogue knows and their power, as the stack file states them; its fabric and findings."""
+"""On-premises machines and their power as a stack file states them: machine, region, price, fabric and findings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ __all__ = [
 PLACE = "gangway:site"
 T = TypeVar("T")
 DEVICES = ("/dev/infiniband",)
-"""Of the host, that a container needs to see the adapters."""
+"""Host devices that a container needs to use the adapters."""
 
 
 class _Written(BaseModel):
@@ -44,14 +44,9 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The network between machines that bypasses the kernel.
-
-    Attributes:
-        kind: infiniband, or RDMA over Ethernet; none where NCCL goes over TCP.
-        devices: adapters of one machine that NCCL uses.
-        gbps: of each of them.
-        hcas: their names, such as mlx5_0, where others are not to be used; NCCL takes all when left out.
-        gid_index: of RoCE version 2 on those adapters, as `show_gids` lists it; NCCL chooses when left out.
+    """The kernel-bypass network between machines. `kind`: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP;
+    `devices`: adapters per machine that NCCL uses; `hcas`: adapter names, such as mlx5_0, to restrict NCCL to; all if
+    omitted; `gid_index`: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -61,7 +56,7 @@ class SiteFabricConfig(_Written):
     gid_index: Whole | None = Field(default=None, examples=[3])
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_complete(self) -> Self:
         sizes = {"devices": self.devices, "gbps": self.gbps}
         if self.kind == "none":
             if idle := [name for name in self.model_fields_set if name != "kind"]:
@@ -76,24 +71,19 @@ class SiteFabricConfig(_Written):
 
 
 class SiteConfig(_Written):
-    """Machines that no catalogue knows, all alike, and the place they stand in.
+    """Identical machines outside the catalogue, and their place.
 
     Attributes:
-        as_of: the day these figures are of, in quotes: every one of them carries it.
-        accelerator: model and number in one machine; where `cluster.accelerator` is not written.
-        accelerator_watts: board power of one; the catalogue's, where it knows the model.
-        vcpus: hardware threads of one machine.
-        memory_gib: of one machine.
-        architecture: of its processors.
-        host_watts: mean draw of all but the accelerators; assumed when left out.
-        interconnect: how the accelerators of one machine reach each other.
-        network_gbps: all network cards of one machine together, without the fabric's.
-        interface: by which the nodes reach each other over IP, such as bond0; NCCL and gloo choose when left out.
-        fabric: the network between machines that bypasses the kernel.
-        usd_per_node_hour: what such an hour costs its owner; not known when left out.
-        intensity_g_per_kwh: of the grid, mean; assumed when left out.
-        pue: of the building; assumed when left out.
-        country: two letters, for whoever reads where the power is from.
+        as_of: date of all these figures, in quotes.
+        accelerator: model and number per machine, if `cluster.accelerator` is not set.
+        accelerator_watts: board power of one; the catalogue's if it knows the model.
+        host_watts: mean draw without the accelerators; assumed if omitted.
+        network_gbps: all network cards of one machine, without the fabric's.
+        interface: for IP between nodes, such as bond0; NCCL and gloo choose if omitted.
+        usd_per_node_hour: the owner's cost; unknown if omitted.
+        intensity_g_per_kwh: mean of the grid; assumed if omitted.
+        pue: of the building; assumed if omitted.
+        country: two letters, shown with the power source.
     """
 
     as_of: date = Field(examples=["2026-11-01"])
@@ -124,21 +114,14 @@ class SiteConfig(_Written):
 
 
 class SiteDefaults(Frozen):
-    """What stands in for what a site does not say."""
+    """Assumptions for omitted settings."""
 
     pue: Fact[float]
     intensity_g_per_kwh: Fact[float]
 
 
 class SiteFabric(Frozen):
-    """The fabric of such a machine.
-
-    Attributes:
-        num_devices: adapters of one machine.
-        gbps_each: of one adapter.
-        hcas: their names; empty for all.
-        gid_index: of RoCE; None where NCCL chooses.
-    """
+    """The fabric of one machine. `hcas`: empty for all adapters; `gid_index`: of RoCE, None if NCCL chooses."""
 
     kind: Literal["infiniband", "roce"]
     num_devices: Fact[int]
@@ -148,34 +131,25 @@ class SiteFabric(Frozen):
 
     @property
     def gbps(self) -> float:
-        """All adapters of one machine together."""
+        """Rate of all adapters of one machine."""
         return self.num_devices.value * self.gbps_each.value
 
 
 class SiteMachine(MachineType):
-    """A machine as the stack file states it; `site_fabric` is None where there is only TCP."""
+    """A machine as the stack file states it; `site_fabric` is None for TCP only."""
 
     site_fabric: SiteFabric | None
 
 
 @cache
 def load_site_defaults() -> SiteDefaults:
-    """The assumptions, read once a process."""
+    """The assumptions, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "site.yaml")
     return SiteDefaults.model_validate(with_facts(SiteDefaults, tables["site"], sources))
 
 
 def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = "") -> SiteMachine:
-    """The site's machine in the catalogue's shape.
-
-    Args:
-        site: what the stack file says.
-        provider: whose machine it counts as.
-        accelerator: model and number, such as `H100x8`.
-        name: what people call such a machine; the accelerator's when empty.
-
-    InputError: the board power of such an accelerator is not known and not said.
-    """
+    """The site's machine in the catalogue's shape. InputError: the board power is neither known nor stated."""
     known = _carrier(accelerator)
     return SiteMachine(
         name=name or accelerator,
@@ -183,15 +157,15 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
         accelerator=accelerator,
         architecture=site.architecture,
         backend=known.backend if known else "nccl",
-        num_accelerators=_stated(site, "accelerator", int(accelerator.rpartition("x")[2])),
+        num_accelerators=_stated_fact(site, "accelerator", int(accelerator.rpartition("x")[2])),
         accelerator_memory_gib=known.accelerator_memory_gib
         if known
         else Fact[float | None](value=None, source="no catalogue knows it", as_of=site.as_of, confidence="assumed"),
         accelerator_watts=_board_watts(site, accelerator),
         host_watts=_host_watts(site, accelerator),
-        vcpus=_stated(site, "vcpus", site.vcpus),
-        memory_gib=_stated(site, "memory_gib", site.memory_gib),
-        interconnect=_stated(site, "interconnect", site.interconnect),
+        vcpus=_stated_fact(site, "vcpus", site.vcpus),
+        memory_gib=_stated_fact(site, "memory_gib", site.memory_gib),
+        interconnect=_stated_fact(site, "interconnect", site.interconnect),
         network_gbps=_network(site),
         instance_store_gib=Fact[int | None](
             value=None, source="a site's own disks are left alone", as_of=site.as_of, confidence="stated"
@@ -202,7 +176,7 @@ def site_machine(site: SiteConfig, provider: str, accelerator: str, name: str = 
 
 
 def site_region(site: SiteConfig, provider: str, name: str) -> Region:
-    """The place, as the region called `name`: its grid and its PUE."""
+    """The site as a region with its grid and PUE."""
     defaults = load_site_defaults()
     where = f" ({site.country})" if site.country else ""
     grid, pue = site.intensity_g_per_kwh, site.pue
@@ -213,15 +187,15 @@ def site_region(site: SiteConfig, provider: str, name: str) -> Region:
         zones=(),
         intensity_g_per_kwh=defaults.intensity_g_per_kwh
         if grid is None
-        else _stated(site, "intensity_g_per_kwh", grid, where),
+        else _stated_fact(site, "intensity_g_per_kwh", grid, where),
         marginal_g_per_kwh=unsaid,
         market_g_per_kwh=unsaid,
-        pue=defaults.pue if pue is None else _stated(site, "pue", pue),
+        pue=defaults.pue if pue is None else _stated_fact(site, "pue", pue),
     )
 
 
 def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePrice:
-    """What the owner says that an hour costs: there is no market, so nothing else has a price."""
+    """The owner's cost per hour; without a market there is no other price."""
     none = Fact[float | None](value=None, source="a machine of one's own", as_of=site.as_of, confidence="stated")
     usd = site.usd_per_node_hour
     unsaid = none.model_copy(update={"source": f"not said: {PLACE}.usd_per_node_hour"})
@@ -229,7 +203,7 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
         provider=machine.provider,
         machine_type=machine.name,
         region=region,
-        on_demand=unsaid if usd is None else _stated(site, "usd_per_node_hour", usd),
+        on_demand=unsaid if usd is None else _stated_fact(site, "usd_per_node_hour", usd),
         spot_low=none,
         spot_typical=none,
         spot_high=none,
@@ -239,16 +213,18 @@ def site_price(site: SiteConfig, machine: MachineType, region: str) -> MachinePr
     )
 
 
-def _stated(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
-    """A fact that only the stack file vouches for."""
+def _stated_fact(site: SiteConfig, name: str, value: T, note: str = "") -> Fact[T]:
+    """A fact that only the stack file states."""
     source = f"stated by the stack file: {PLACE}.{name}{note}"
     return Fact[T](value=value, source=source, as_of=site.as_of, confidence="stated")
 
 
 def _network(site: SiteConfig) -> Fact[float | None]:
-    """What moves a job's gradients: the fabric where there is one, else the network cards."""
+    """Rate of the network that carries gradients: the fabric, or else the network cards."""
     fabric = _fabric(site)
-    return _stated(site, "fabric", fabric.gbps) if fabric else _stated(site, "network_gbps", site.network_gbps)
+    return (
+        _stated_fact(site, "fabric", fabric.gbps) if fabric else _stated_fact(site, "network_gbps", site.network_gbps)
+    )
 
 
 def _fabric(site: SiteConfig) -> SiteFabric | None:
@@ -257,19 +233,17 @@ def _fabric(site: SiteConfig) -> SiteFabric | None:
         return None
     return SiteFabric(
         kind=said.kind,
-        num_devices=_stated(site, "fabric.devices", said.devices),
-        gbps_each=_stated(site, "fabric.gbps", said.gbps),
+        num_devices=_stated_fact(site, "fabric.devices", said.devices),
+        gbps_each=_stated_fact(site, "fabric.gbps", said.gbps),
         hcas=said.hcas,
         gid_index=said.gid_index,
     )
 
 
 def _host_watts(site: SiteConfig, accelerator: str) -> Fact[float]:
-    """The stack file's word; else that of the machine with as many such accelerators and about as many vCPUs; else by
-    vCPUs and memory.
-    """
+    """The stated draw; else the catalogue's for the same accelerators and nearest vCPUs; else by vCPUs and memory."""
     if site.host_watts is not None:
-        return _stated(site, "host_watts", site.host_watts)
+        return _stated_fact(site, "host_watts", site.host_watts)
     alike = [machine for machine in _machines() if machine.accelerator == accelerator]
     if alike:
         nearest = min(alike, key=lambda machine: abs(machine.vcpus.value - site.vcpus))
@@ -291,11 +265,9 @@ def _carrier(accelerator: str) -> MachineType | None:
 
 
 def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
-    """What one accelerator draws: the stack file's word, or the catalogues' agreed. InputError: no such model, or
-    several.
-    """
+    """Draw of one accelerator: stated, or agreed by the catalogues. InputError: no such model, or several values."""
     if site.accelerator_watts is not None:
-        return _stated(site, "accelerator_watts", site.accelerator_watts)
+        return _stated_fact(site, "accelerator_watts", site.accelerator_watts)
     model = accelerator.rpartition("x")[0]
     facts = {machine.accelerator: [] for machine in _machines()}  # type: dict[str, list[Fact[float | None]]]
     for machine in _machines():
@@ -319,15 +291,9 @@ def _board_watts(site: SiteConfig, accelerator: str) -> Fact[float | None]:
 
 @dataclass(frozen=True)
 class SiteFabricPlan:
-    """A fabric, compiled.
-
-    Attributes:
-        link_layer: as the kernel calls it: InfiniBand or Ethernet; empty where there is no fabric.
-        num_devices: adapters that must be up on every node.
-        gbps_each: the rate that each must show.
-        hcas: their names; empty for whichever are up.
-        devices: of the host, that the job's container gets.
-        nccl_env: variables of the job.
+    """Launch settings of a fabric. `link_layer`: the kernel's name: InfiniBand or Ethernet; empty without a fabric;
+    `gbps_each`: the rate that each must show; `hcas`: adapter names; empty for all that are up; `devices`: host devices
+    for the job's container.
     """
 
     link_layer: str = ""
@@ -339,15 +305,14 @@ class SiteFabricPlan:
 
     @property
     def gbps(self) -> float:
-        """All adapters of one node together."""
+        """Rate of all adapters of one node."""
         return self.num_devices * self.gbps_each
 
 
 def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) -> SiteFabricPlan:
-    """The plan of a machine's fabric; next to nothing where it has none. NCCL_NET makes NCCL fail where the adapters do
-    not work, instead of going on over TCP (NCCL's user guide, "NCCL_NET"); `=` before names has them match as a whole
-    ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), and gloo takes them as they are. `fabric`: of the machine; None for TCP
-    alone.
+    """The plan of a machine's fabric; None means TCP only. With NCCL_NET, NCCL fails instead of falling back to TCP
+    (NCCL's user guide, "NCCL_NET"); `=` makes names match exactly ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"), which gloo
+    does by default.
     """
     env = {"NCCL_SOCKET_IFNAME": f"={interface}", "GLOO_SOCKET_IFNAME": interface} if interface else {}
     if fabric is None:
@@ -368,7 +333,7 @@ def plan_site_fabric(fabric: SiteFabric | None, interface: str | None = None) ->
 
 
 def site_findings(site: SiteConfig, machine: SiteMachine) -> Iterable[Finding]:
-    """All findings about what the stack file says of its site."""
+    """Findings about the stated site."""
     yield from _assumed(site, machine)
     yield from _price_findings(site, machine)
     yield from _fabric_findings(machine)

@@ -1,4 +1,4 @@
-"""From a YAML table to rows that name their source; spot interruptions, accelerator links."""
+"""Reads YAML tables whose rows name their source; spot interruptions; accelerator links."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -44,23 +44,23 @@ FABRICS: Mapping[str, type[BaseModel]] = {
 }
 FABRIC_FIELDS = ("fabric", "gpu_fabric", "infiniband")
 ABOUT = ("url", "as_of", "read_on", "confidence")
-"""What a source says of itself beside its title."""
+"""Fields of a source besides its title."""
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
-    """The tables of one file, and its sources in the shape of a fact that lacks only its value."""
+    """The tables of one file, and its sources as facts without a value."""
     tables: dict[str, Any] = yaml.load(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
     sources = tables.pop("sources")
     return tables, {name: about_source(about) for name, about in sources.items()}
 
 
 def about_source(about: Mapping[str, Any]) -> Source:
-    """A source as a file describes it, in the shape of a fact that lacks only its value."""
+    """A source of a file as a fact without a value."""
     return {"source": about["title"], **{key: about[key] for key in ABOUT if key in about}}
 
 
 def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[str, Source]) -> dict[str, Any]:
-    """`row` in the shape of `model`: each value that `model` wants as a fact gets its own source, else the row's."""
+    """`row` in the shape of `model`: each fact gets its own source, or else the row's."""
     facts = _fact_fields(model)
     shaped = {key: value for key, value in row.items() if key != "source" and key not in facts}
     for name in facts:
@@ -76,31 +76,31 @@ def with_facts(model: type[BaseModel], row: Mapping[str, Any], sources: Mapping[
 def by_model(
     model: type[BaseModel], rows: Iterable[Mapping[str, Any]], sources: Mapping[str, Source]
 ) -> dict[str, dict[str, Any]]:
-    """Rows in the shape of `model`, by the accelerator's model that each of them names."""
+    """Rows in the shape of `model`, by accelerator model."""
     plain = ((row["model"], {key: value for key, value in row.items() if key != "model"}) for row in rows)
     return {name: with_facts(model, row, sources) for name, row in plain}
 
 
 @cache
 def _fact_fields(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(name for name, field in model.model_fields.items() if _is_fact(field.annotation))
-
-
-def _is_fact(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Fact)
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Fact)
+    )
 
 
 Bucket = Literal["<5%", "5-10%", "10-15%", "15-20%", ">20%"]
 _MONTH_HOURS = 720
 """As AWS's Spot Instance Advisor counts."""
 OPEN_BUCKET: Bucket = ">20%"
-"""The one without an upper end."""
+"""The bucket without an upper end."""
 BUCKETS: Mapping[Bucket, float] = MappingProxyType(
     {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, OPEN_BUCKET: 0.40}
 )
-"""What each counts as: its upper end; the open one as twice its lower end, which is assumed."""
+"""The rate used for each bucket: its upper end; for the open one, twice its lower end (an assumption)."""
 _LOWER_END: Mapping[float, float] = MappingProxyType({0.05: 0.0, 0.10: 0.05, 0.15: 0.10, 0.20: 0.15, 0.40: 0.20})
-"""Of the bucket that counts as so much."""
+"""The lower end of a bucket by the rate used for it."""
 
 
 class InterruptionRow(Frozen):
@@ -111,9 +111,7 @@ class InterruptionRow(Frozen):
 
 
 class InterruptionTable(Frozen):
-    """What one provider publishes; `unpublished` is the fact that stands for every pair that is not in `rows`, and
-    `assumed` the share of a month that may be counted with there, by who says so.
-    """
+    """Published rates. `unpublished`: for pairs not in `rows`; `assumed`: the monthly share to use for them."""
 
     rows: Mapping[str, InterruptionRow]
     unpublished: Fact[float | None]
@@ -122,7 +120,7 @@ class InterruptionTable(Frozen):
 
 @cache
 def load_interruptions(provider: str) -> InterruptionTable:
-    """The table of one provider, read once a process."""
+    """The table of one provider, read once per process."""
     tables, sources = read_file(Path(__file__).parent / provider / "spot.yaml")
     unpublished: dict[str, Any] = tables["unpublished"]
     about = {"source": unpublished["title"], **{key: unpublished[key] for key in unpublished if key != "title"}}
@@ -136,17 +134,18 @@ def load_interruptions(provider: str) -> InterruptionTable:
 
 
 def _assumed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A share within some hours as that of a month."""
+    """Convert a share within some hours to a monthly share."""
     taken = 1 - (1 - row["share"]) ** (_MONTH_HOURS / row["within_hours"])
     about = {"source": row["title"], "url": row["url"], "as_of": row["as_of"], "confidence": "assumed"}
     return {"value": taken, **about}
 
 
 def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float | None]:
-    """The share of such nodes that is taken within 720 hours, 0 up to 1; None where nobody says. The source names the
-    bucket. Another region's bucket never stands in: a price travels, a shortage does not. The list speaks of the rate
-    at which capacity was reclaimed during the trailing month, and not of nodes that ran all of it: reading one as the
-    other is an assumption, whatever the list's own confidence.
+    """The share of such nodes interrupted within 720 hours, 0 to 1; None if unknown. The source names the bucket.
+
+    Another region's bucket is never used: prices carry over, shortages do not. The list gives the rate at which
+    capacity was reclaimed during the trailing month, not per node that ran all of it; equating the two is an
+    assumption, whatever the list's confidence.
     """
     table = load_interruptions(provider)
     row = table.rows.get(machine_type)
@@ -166,23 +165,20 @@ def taken_per_month(provider: str, machine_type: str, region: str) -> Fact[float
 
 
 def least_taken(taken: Fact[float | None]) -> float:
-    """The share that is taken at least, where `taken_per_month` counts the upper end of a bucket; what the stack file
-    states is exact; 0 where nobody knows.
-    """
+    """The lower bound of `taken_per_month`: the bucket's lower end; exact if the stack file states it; 0 if unknown."""
     share = taken.value or 0.0
     return share if taken.confidence == "stated" else _LOWER_END.get(share, share)
 
 
 class Link(Frozen):
-    """Of one accelerator, in one direction, as the vendor states it."""
+    """One accelerator's rate in one direction, as the vendor states it."""
 
     gbps: Fact[float | None]
 
 
 class Ici(Frozen):
-    """How the links of a TPU chip are laid out. `ports`: links of one chip, to its neighbours, which its bandwidth is
-    shared out to; `wraps_every`: a slice whose sides are all multiples of this has links between its ends: it is a
-    torus; `dcn_gbps`: of the network between slices, for each chip, in one direction; None where nobody says.
+    """The links of a TPU chip. `ports`: links that share its bandwidth; `wraps_every`: a slice whose sides are all
+    multiples of this is a torus; `dcn_gbps`: between slices, per chip and direction; None if unknown.
     """
 
     ports: Fact[int]
@@ -191,7 +187,7 @@ class Ici(Frozen):
 
 
 class Latency(Frozen):
-    """Of one message, in microseconds: inside a machine, between TPU chips, and between machines by kind of fabric."""
+    """Microseconds per message: inside a machine, between TPU chips, and between machines by fabric."""
 
     inside_usec: Fact[float]
     ici_usec: Fact[float]
@@ -202,13 +198,13 @@ class Latency(Frozen):
     ethernet_usec: Fact[float]
 
     def between(self, fabric: str) -> Fact[float]:
-        """Between machines; `ethernet` for those without a fabric that bypasses the kernel."""
+        """Latency between machines; `ethernet` for those without a kernel-bypass fabric."""
         found: Fact[float] = getattr(self, f"{fabric}_usec")
         return found
 
 
 class LinkTable(Frozen):
-    """Links by the accelerator's model; `unknown` stands for every other. `ici` is of TPU generations."""
+    """Links by accelerator model; `unknown` covers every other model. `ici`: by TPU generation."""
 
     links: Mapping[str, Link]
     ici: Mapping[str, Ici]
@@ -218,7 +214,7 @@ class LinkTable(Frozen):
 
 @cache
 def load_links() -> LinkTable:
-    """The table, read once a process."""
+    """The table, read once per process."""
     tables, sources = read_file(Path(__file__).parent / "links.yaml")
     return LinkTable.model_validate(
         {
@@ -231,16 +227,16 @@ def load_links() -> LinkTable:
 
 
 def link_gbps(accelerator: str) -> Fact[float | None]:
-    """Of one accelerator of `accelerator`, such as `H100x8`, in Gbit/s; None where nobody says."""
+    """Gbit/s of one accelerator of `accelerator`, such as `H100x8`; None if unknown."""
     table = load_links()
     return table.links.get(accelerator.rpartition("x")[0], table.unknown).gbps
 
 
 def ici(generation: str) -> Ici:
-    """The links of a TPU generation, which is in the catalogue."""
+    """The links of a TPU generation in the catalogue."""
     return load_links().ici[generation]
 
 
 def latency() -> Latency:
-    """Of one message."""
+    """Latency of one message."""
     return load_links().latency

@@ -1,4 +1,4 @@
-"""What data cost from one region of a provider to another, by the pair: the price depends on both ends."""
+"""Prices of data transfer between two regions of a provider."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -14,7 +14,7 @@ __all__ = ["TransferTable", "load_transfer", "transfer_price"]
 
 
 class PairPrice(Frozen):
-    """From any of some regions or areas to any of others."""
+    """The price from any of some regions or areas to any of others."""
 
     sources: tuple[str, ...] = Field(alias="from")
     destinations: tuple[str, ...] = Field(alias="to")
@@ -22,16 +22,14 @@ class PairPrice(Frozen):
 
 
 class TransferTable(Frozen):
-    """Of one provider. `areas`: the names of a region's areas, by region; `pairs`: the first that fits counts; `as_of`:
-    the day of the newest source.
-    """
+    """Prices of one provider. `areas`: by region; `pairs`: the first match counts; `as_of`: newest source."""
 
     areas: Mapping[str, frozenset[str]]
     pairs: tuple[PairPrice, ...]
     as_of: date
 
     def price(self, source: str, destination: str) -> Fact[float | None] | None:
-        """US dollars a GiB; None where there is no row."""
+        """US dollars a GiB; None if there is no row."""
         ends = [self.areas.get(region, frozenset()) | {region} for region in (source, destination)]
         fits = (
             row for row in self.pairs if ends[0].intersection(row.sources) and ends[1].intersection(row.destinations)
@@ -41,7 +39,7 @@ class TransferTable(Frozen):
 
 @cache
 def load_transfer(provider: str) -> TransferTable:
-    """The table of one provider, empty where there is none; read once a process."""
+    """The table of one provider, empty if there is none; read once per process."""
     tables, sources = read_file(Path(__file__).parent / "transfer.yaml")
     areas: dict[str, set[str]] = {}
     for area, regions in tables["areas"].get(provider, {}).items():
@@ -54,7 +52,7 @@ def load_transfer(provider: str) -> TransferTable:
 
 
 def transfer_price(provider: str, source: str, destination: str) -> Fact[float | None]:
-    """US dollars a GiB from region to region; None, and a source that says so, for a pair that nobody here knows."""
+    """US dollars a GiB from region to region; None with an explaining source for an unknown pair."""
     table = load_transfer(provider)
     known = table.price(source, destination)
     if known is not None and known.value is not None:

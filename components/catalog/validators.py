@@ -1,6 +1,7 @@
-"""Whether a price that somebody's list states may replace the one that is known: each refusal has its reason. Public
-lists hold placeholders, zeros, other currencies, years-old prices, and totals for hourly prices. What passes
-`judge` is no proof of a price, what does not is never taken over.
+"""Whether an observed price may replace the known one; each refusal has a reason.
+
+Public lists contain placeholders, zeros, other currencies, old prices, and totals instead of hourly prices. `judge`
+cannot prove a price right, but rejects what is wrong.
 """
 
 import math
@@ -23,19 +24,19 @@ __all__ = [
 
 PriceField = Literal["on_demand", "spot_low", "spot_typical", "spot_high", "reserved_1y", "reserved_3y", "block", "usd"]
 SERVICE_FIELD: PriceField = "usd"
-"""The price of a service, which has no others."""
+"""The only price field of a service."""
 PRICE_FIELDS: tuple[PriceField, ...] = tuple(field for field in get_args(PriceField) if field != SERVICE_FIELD)
 """The prices of `components.catalog.loader.MachinePrice`."""
 STALE_DAYS = 180
-"""Older prices are said to be old in a plan, and not taken over from anybody."""
+"""Older prices are reported as old in a plan and rejected here."""
 OWN_WORD = ("stated", "stack file")
-"""What somebody answers for, whatever its date."""
+"""Confidences that the user vouches for, whatever their date."""
 LARGEST_JUMP = 10.0
-"""Prices move, but not by this factor at once."""
+"""The largest plausible factor between two prices."""
 PLACEHOLDER_USD = 700.0
-"""What SkyPilot's list holds so that nobody takes an offer whose price it does not know."""
+"""SkyPilot's placeholder for an unknown price, high enough that it is never chosen."""
 OLD_P5_USD = 98.32
-"""Of a p5.48xlarge in us-east-1 until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
+"""us-east-1 p5.48xlarge until June 2025; lists still hold it. Azure's ND H100 v5 does cost that."""
 _COMMITMENTS: tuple[PriceField, ...] = ("reserved_1y", "reserved_3y")
 _SPOT: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high")
 _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
@@ -43,16 +44,9 @@ _ON_DEMAND: tuple[PriceField, ...] = ("on_demand",)
 
 @dataclass(frozen=True)
 class Observed:
-    """A price as somebody's list states it.
-
-    Attributes:
-        item: machine type, generation of TPUs, or service of the catalogue.
-        field: which of its prices.
-        value: of one `unit`, in `currency`.
-        unit: `hour`, of TPUs `chip-hour`, of a service the catalogue's; anything else as the list has it.
-        source: title of the list.
-        url: its public address.
-        as_of: the day the list is of; of an answer in force when it was asked for, that day.
+    """A price in a public list. `item`: machine type, TPU generation, or service of the catalogue; `value`: per `unit`,
+    in `currency`; `unit`: `hour`, for TPUs `chip-hour`, for services the catalogue's; anything else as the list has it;
+    `source`: title of the list; `as_of`: date of the list; for a live answer, the day it was asked for.
     """
 
     provider: str
@@ -68,8 +62,8 @@ class Observed:
 
 
 def is_stale(as_of: str, confidence: str, today: date) -> bool:
-    """Whether a figure is too old to rely on, by its source's own date, ISO 8601. What bears none, or was recalled, may
-    be as old as anything: the day on which somebody read it makes it no younger.
+    """Whether a figure is too old to rely on, by its source's own date, ISO 8601. A recalled figure or one without a
+    date may be any age, whenever it was read.
 
     >>> is_stale("2026-11-01", "list-price", date(2026, 11, 21)), is_stale("", "list-price", date(2026, 11, 21))
     (False, True)
@@ -81,7 +75,7 @@ def is_stale(as_of: str, confidence: str, today: date) -> bool:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A price that was not taken over, and why."""
+    """A rejected price and the reason."""
 
     observed: Observed
     reason: str
@@ -89,7 +83,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a batch: at most one accepted price a field."""
+    """The outcome of a batch: at most one accepted price per field."""
 
     accepted: tuple[Observed, ...]
     refused: tuple[Refusal, ...]
@@ -104,19 +98,12 @@ def judge(
     unit: str,
     today: date,
 ) -> Verdict:
-    """Sorts out what was observed of one item in one region.
-
-    Args:
-        batch: all of the same item and region.
-        present: its known prices there.
-        elsewhere: those of another region, against which a first price is measured.
-        regions: those that were asked about.
-        unit: the only one that is accepted.
-        today: against which a list is old.
+    """Judge observed prices of one item in one region. `present`: known prices there; `elsewhere`: another region's,
+    the reference for a first price; `regions` and `unit`: the requested ones; `today`: decides whether a list is old.
     """
     reasons: dict[Observed, str] = {}
     for each in batch:
-        if reason := _alone(each, regions, unit, today) or _jump(
+        if reason := _price_problem(each, regions, unit, today) or _jump_problem(
             each, present.get(each.field, elsewhere.get(each.field))
         ):
             reasons[each] = reason
@@ -126,8 +113,8 @@ def judge(
     return Verdict(tuple(accepted.values()), tuple(Refusal(each, reason) for each, reason in reasons.items()))
 
 
-def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
-    """What is wrong with a price whatever the others are; empty where nothing."""
+def _price_problem(each: Observed, regions: Collection[str], unit: str, today: date) -> str:
+    """What is wrong with a price by itself; empty if nothing."""
     age = (today - each.as_of).days
     checks = {
         "no number": not math.isfinite(each.value),
@@ -146,14 +133,14 @@ def _alone(each: Observed, regions: Collection[str], unit: str, today: date) -> 
     return next((reason for reason, applies in checks.items() if applies), "")
 
 
-def _jump(each: Observed, known: float | None) -> str:
+def _jump_problem(each: Observed, known: float | None) -> str:
     if known is None or known / LARGEST_JUMP <= each.value <= known * LARGEST_JUMP:
         return ""
     return f"more than {LARGEST_JUMP:g} times {'above' if each.value > known else 'below'} the {known:g} known so far"
 
 
 def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, str]) -> None:
-    """Two prices for one thing: nobody knows which is right."""
+    """Refuse both of two different prices for the same field."""
     for field in (*PRICE_FIELDS, SERVICE_FIELD):
         same = [each for each in batch if each.field == field and each not in reasons]
         values = sorted({each.value for each in same})
@@ -164,23 +151,23 @@ def _refuse_contradictions(batch: Sequence[Observed], reasons: dict[Observed, st
 def _refuse_against_others(
     batch: Sequence[Observed], present: Mapping[PriceField, float], reasons: dict[Observed, str]
 ) -> None:
-    """On demand against spot first, then all else against the price on demand that stands after that."""
+    """Check on demand against spot first, then the rest against the resulting on-demand price."""
 
     def standing(field: PriceField) -> float | None:
-        seen = (each.value for each in batch if each.field == field and each not in reasons)
-        return next(seen, present.get(field))
+        values = (each.value for each in batch if each.field == field and each not in reasons)
+        return next(values, present.get(field))
 
-    for each in _open(batch, _ON_DEMAND, reasons):
-        # At its highest spot costs what on demand did: that moves with it.
+    for each in _accepted_so_far(batch, _ON_DEMAND, reasons):
+        # At its highest, spot cost as much as on demand, so it moves with it.
         spot = standing("spot_typical") or standing("spot_high")
         if spot is not None and each.value < spot:
             reasons[each] = f"below spot at {spot:g}: some lists state a discounted price as that on demand"
     on_demand = standing("on_demand")
-    for each in _open(batch, (*_SPOT, *_COMMITMENTS), reasons):
+    for each in _accepted_so_far(batch, (*_SPOT, *_COMMITMENTS), reasons):
         if on_demand is not None and each.value > on_demand:
             reasons[each] = f"above the price on demand, {on_demand:g}"
-    # A range is one observation: half of it says nothing.
-    spots = _open(batch, _SPOT, reasons)
+    # Both ends of a range are one observation.
+    spots = _accepted_so_far(batch, _SPOT, reasons)
     low, typical, high = (next((e.value for e in spots if e.field == field), None) for field in _SPOT)
     if low is None or high is None:
         reasons |= dict.fromkeys(spots, "only one end of the span over zones is left")
@@ -190,6 +177,7 @@ def _refuse_against_others(
         reasons |= dict.fromkeys(spots, f"the typical, {typical:g}, is not from {low:g} to {high:g}")
 
 
-def _open(batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]) -> list[Observed]:
-    """Those of `fields` that nothing has been said against."""
+def _accepted_so_far(
+    batch: Sequence[Observed], fields: Collection[PriceField], reasons: Mapping[Observed, str]
+) -> list[Observed]:
     return [each for each in batch if each.field in fields and each not in reasons]

@@ -1,1 +1,1 @@
-"""What every cloud's components share and no cloud owns: capacity, tags, findings, the job, its image."""
+"""What the components of all clouds share: capacity, tags, findings, the job, its image."""

@@ -1,6 +1,6 @@
-"""Addresses of Azure's blob storage as every file and command here writes them: az://ACCOUNT/CONTAINER/FOLDER.
+"""Addresses in Azure's blob storage: az://ACCOUNT/CONTAINER/FOLDER.
 
-The trainer, which imports nothing from here, reads the same in `trainer.data.sources`; a test compares both.
+`trainer.data.sources`, which imports nothing from here, reads the same form; a test compares both.
 """
 
 import re
@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from components.core.findings import InputError
 
 CONTAINER_PATTERN = r"az://[a-z0-9]{3,24}/[a-z0-9](-?[a-z0-9]){1,62}"
-"""Of an account and a container, for fields whose pattern has no lookahead: that a container's name has 3 to 63 letters
-is what `read_blob_url` checks.
-"""
+"""For patterns without lookahead; `read_blob_url` also checks that a container's name has 3 to 63 letters."""
 _URL = re.compile(rf"(?P<root>{CONTAINER_PATTERN})(?:/(?P<prefix>.*))?")
 _ALLOWED = "az://ACCOUNT/CONTAINER or az://ACCOUNT/CONTAINER/FOLDER/FOLDER, no folder empty, . or .."
 
@@ -29,16 +27,16 @@ class BlobUrl:
 
     @property
     def https(self) -> str:
-        """The same as Azure's own tools write it."""
+        """The address as Azure's own tools write it."""
         return f"https://{self.account}.blob.core.windows.net/{self.container}/{self.prefix}"
 
 
 def read_blob_url(url: str, place: str = "gangway:storage.source") -> BlobUrl:
-    """The parts of `url`. InputError: it is no `az://account/container/prefix`, or one of its folders could be none."""
+    """Parse `url`. InputError: not `az://account/container/prefix`, or a folder is empty, `.` or `..`."""
     found = _URL.fullmatch(url)
     folders = ((found and found["prefix"]) or "").removesuffix("/").split("/")
     account, container = found["root"].split("/")[2:] if found else ("", "")
-    # On a node such folders would be other places than in the container.
+    # On a node such folders would resolve differently than in the container.
     if not found or not 3 <= len(container) <= 63 or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise InputError(
             place,

@@ -1,4 +1,4 @@
-"""Capacity: the ladder of ways to have nodes (reserved, block, spot, on-demand), in the order they are tried."""
+"""Capacity: the ladder of ways to get nodes (reserved, block, spot, on-demand), in the order they are tried."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ __all__ = [
 
 
 SpotAllocation = Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"]
-# What comes nearest where a provider does not have a kind.
+# The nearest kind if a provider does not have the requested one.
 _NEAREST_KIND: Mapping[str, str] = MappingProxyType({"capacity-block": "flex-start", "flex-start": "capacity-block"})
 CONTRACT_VERSION = 1
-"""Of the JSON that the head reads."""
+"""Version of the JSON that the head reads."""
 PERIOD_SEC = 60
 WINDOW = 10
-"""Counts that have to agree, one a period. A group that had no capacity for ten minutes has none for now.
+"""Counts, one a period, that must agree: a group without capacity for ten minutes has none for now.
 
-Spot nodes that one minute takes away are mostly back by then, and a node that boots counts from its start.
+Interrupted spot nodes are mostly back within a minute, and a node counts from the start of its boot.
 """
 
 
 def _moment(value: Any) -> datetime:
-    """A time that means the same everywhere. YAML reads most spellings itself; JSON and other programs bring text."""
+    """A time with its zone. YAML parses most spellings itself; JSON and other programs bring text."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -55,17 +55,16 @@ def _moment(value: Any) -> datetime:
     fix = "write it like 2026-07-01T11:30:00Z"
     if isinstance(value, datetime) and value.tzinfo is None and 2000 <= value.year < 3000:
         fix = f"write {value.replace(microsecond=0).isoformat()}Z, with the hour and the zone that are meant"
-    # A bare date is no time, and a number of seconds is nothing that a person writes. Near the ends of what Python
-    # can count, no hour can be taken away or added.
+    # Rejects bare dates and numbers of seconds. Near the ends of Python's range, hours cannot be added or subtracted.
     if not isinstance(value, datetime) or value.tzinfo is None or not 2000 <= value.year < 3000:
         raise ValueError(f"a date from 2000 to 2999 and a time with its zone; {fix}")
     return value
 
 
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"each name once; remove the second {twice}")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise ValueError(f"each name once; remove the second {duplicate}")
     return names
 
 
@@ -78,18 +77,16 @@ class _Rung(BaseModel):
 
 
 class CapacityBlock(_Rung):
-    """Capacity bought for a fixed time window: one that is owned already, or one that `up` buys.
+    """Capacity for a fixed time window: an owned block, or one that `up` buys.
 
     Attributes:
-        id: the owned block.
-        purchase: buy `offering_id`. Destroying the stack gives no money back.
-        offering_id: what the provider offers; offerings are valid for minutes, so look one up just before `up`.
-        upfront_usd: what that offering costs, in US dollars, so that it stands in the plan.
-        paid_usd_per_hour: what the owner of the block paid for an hour of one node; without it the plan leaves that
-            cost out, and says so.
-        starts_at: the block's start. Nodes are asked for then; without it at once, and in vain before it.
-        ends_at: the block's end. Nodes are told to stop before it; without it they cannot be.
-        zone: where the block is; the cluster's own zone when left out.
+        purchase: buy `offering_id`. Destroying the stack does not refund it.
+        offering_id: valid for minutes, so look it up just before `up`.
+        upfront_usd: price of the offering in US dollars, shown in the plan.
+        paid_usd_per_hour: paid per node-hour of an owned block; if omitted, the plan reports the cost as missing.
+        starts_at: when nodes are requested; if omitted, at once, which fails before the block's start.
+        ends_at: nodes are signalled to stop before it; if omitted, they get no warning.
+        zone: of the block; the cluster's zone if omitted.
     """
 
     kind: Literal["capacity-block"]
@@ -130,7 +127,7 @@ class CapacityBlock(_Rung):
 
 
 class Reservation(_Rung):
-    """A targeted on-demand capacity reservation, in `zone` or else in the cluster's own."""
+    """A targeted on-demand capacity reservation, in `zone` or else in the cluster's zone."""
 
     kind: Literal["reservation"]
     id: str = Field(min_length=1, examples=["cr-0123456789abcdef0"])
@@ -138,8 +135,8 @@ class Reservation(_Rung):
 
 
 class FlexStart(_Rung):
-    """Capacity for a while, all nodes at once, whenever the provider has it: asked for, waited for, then uninterrupted.
-    `max_hours`: the nodes are deleted after so long, done or not; the provider takes up to a week.
+    """Capacity for a limited time, all nodes at once, as soon as the provider has it, without interruptions.
+    `max_hours`: the nodes are deleted after this; the provider allows up to a week.
     """
 
     kind: Literal["flex-start"]
@@ -147,15 +144,15 @@ class FlexStart(_Rung):
 
 
 class _Market(_Rung):
-    """What spot and on-demand have in common: further machine types beside the cluster's, and further zones."""
+    """Base of spot and on-demand: more machine types and zones besides the cluster's."""
 
     machine_types: Names = Field(default=(), examples=[["p4de.24xlarge"]])
     zones: Names = Field(default=(), examples=[["us-east-2a"]])
 
 
 class Spot(_Market):
-    """Spare capacity that may be taken back. `max_usd_per_hour`: caps the price of one node, whatever its type; the
-    on-demand price when left out; `allocation`: how the provider chooses among several machine types and zones.
+    """Interruptible spare capacity. `max_usd_per_hour`: price cap per node of any type, by default the on-demand price;
+    `allocation`: how the provider chooses among machine types and zones.
     """
 
     kind: Literal["spot"]
@@ -164,7 +161,7 @@ class Spot(_Market):
 
 
 class OnDemand(_Market):
-    """Capacity at list price, as far as the provider has any. Several machine types are tried in their order."""
+    """Capacity at list price, subject to availability. Machine types are tried in order."""
 
     kind: Literal["on-demand"]
 
@@ -175,7 +172,7 @@ Rung = Annotated[AnyRung, Field(discriminator="kind")]
 
 @dataclass(frozen=True)
 class BlockPurchase:
-    """A capacity block to buy: the offering and what it costs in US dollars, paid at once."""
+    """A capacity block to buy: the offering and its upfront price in US dollars."""
 
     offering_id: str
     upfront_usd: float
@@ -183,24 +180,16 @@ class BlockPurchase:
 
 @dataclass(frozen=True)
 class RungPlan:
-    """Launch fields of one rung; at most one of market type and targeted reservation kinds is in force.
+    """Launch fields of one rung; at most one market type or targeted reservation applies.
 
     Attributes:
-        kind: the rung's kind.
         market_type: `spot`, `capacity-block`, `flex-start` or None (on-demand market).
-        max_usd_per_hour: price cap, spot only.
-        reservation_id: the reservation or owned block that is targeted.
-        placement_group: whether we may add a cluster placement group of our own. Never on reserved capacity: it has
-            its own placement, and a second one ends in insufficient-capacity errors. Nor over several zones: such a
-            group lies in one.
-        interruptible: whether the provider may take nodes back.
-        purchase: the block to buy, whose id is then targeted.
-        starts_at: when the capacity begins; None where it is there already, or nobody has said.
-        ends_at: when the capacity ends for good.
-        allocation: how to choose among spot pools, spot only.
-        machine_types: types beside the cluster's.
-        zones: the zones to use; empty for the cluster's own.
-        max_hours: how long the nodes live at most, flex-start only.
+        reservation_id: the targeted reservation or owned block.
+        placement_group: whether we may add a cluster placement group. Never on reserved capacity, which has its own: a
+            second one ends in insufficient-capacity errors. Nor over several zones: such a group lies in one.
+        starts_at: None if the capacity is there already or the time is unknown.
+        zones: empty for the cluster's own.
+        max_hours: maximum life of the nodes, flex-start only.
     """
 
     kind: str
@@ -219,17 +208,17 @@ class RungPlan:
 
     @property
     def reserved(self) -> bool:
-        """Whether the nodes come from capacity set aside for us, owned or about to be bought."""
+        """Whether the nodes come from capacity reserved for us, owned or to be bought."""
         return self.reservation_id is not None or self.purchase is not None
 
 
 def plan_rung(rung: AnyRung) -> RungPlan:
-    """Compiles one rung."""
+    """Compile one rung."""
     match rung:
         case CapacityBlock() | Reservation():
             return _plan_reserved(rung)
         case FlexStart():
-            # Nodes that come together are placed together by the provider.
+            # The provider places such nodes together.
             return RungPlan(rung.kind, rung.kind, None, None, False, False, max_hours=rung.max_hours)
         case Spot() | OnDemand():
             spot = isinstance(rung, Spot)
@@ -267,21 +256,12 @@ def _plan_reserved(rung: CapacityBlock | Reservation) -> RungPlan:
 
 
 def plan_ladder(rungs: tuple[AnyRung, ...]) -> tuple[RungPlan, ...]:
-    """Compiles every rung, first choice first."""
+    """Compile every rung, first choice first."""
     return tuple(plan_rung(rung) for rung in rungs)
 
 
 def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: str, place: str) -> None:
-    """Refuses a rung of a kind that a provider does not have.
-
-    Args:
-        rungs: the ladder, first choice first.
-        offered: the kinds the provider has, in the order to name them.
-        provider: its name, as people write it.
-        place: config path of the ladder.
-
-    InputError: naming the first such rung.
-    """
+    """Check that the provider offers every rung's kind, listed in the order of `offered`. InputError: it lacks one."""
     for index, rung in enumerate(rungs):
         if rung.kind not in offered:
             nearest = _NEAREST_KIND.get(rung.kind, "")
@@ -295,17 +275,9 @@ def check_kinds(rungs: Sequence[AnyRung], offered: Collection[str], provider: st
 
 
 def not_sold(rung: AnyRung, path: str, machine_type: str, sold: Sequence[str], source: str) -> Iterable[Finding]:
-    """Not every machine type is sold in every way.
-
-    Args:
-        rung: of the ladder.
-        path: config path of the rung.
-        machine_type: of the nodes.
-        sold: the kinds of rungs it can be had as.
-        source: who says so, and when.
-    """
+    """Report a rung whose kind is not `sold` for the machine type. `source`: of that list, with its date."""
     if rung.kind not in sold:
-        # Nothing else has to be said of these; the others have an id, or hours.
+        # The other kinds need an id or hours, so they cannot be a fix.
         plain = [kind for kind in ("on-demand", "spot") if kind in sold]
         others = ", ".join(kind for kind in sold if kind not in plain[:1])
         in_words = f"{', or ' if plain else ''}one of: {others}" if others else ""

@@ -1,4 +1,4 @@
-"""The base of dynamic providers: Pulumi pickles them by the name of their module, and loads them in another process."""
+"""The base of dynamic providers, which Pulumi pickles by module name and loads in another process."""
 
 import sys
 from typing import Any
@@ -9,10 +9,10 @@ __all__ = ["DynamicProvider"]
 
 
 class DynamicProvider(ResourceProvider):
-    """A provider without state that Pulumi's process finds wherever Gangway is installed."""
+    """A stateless provider that Pulumi's process can load wherever Gangway is installed."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # A process that the engine starts has an installed Gangway's modules only by way of its package.
+        # A process started by the engine finds an installed Gangway's modules only through its package.
         package = sys.modules.get("gangway_iac")
         if package is None:
             return super().__reduce_ex__(protocol)

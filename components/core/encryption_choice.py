@@ -14,15 +14,14 @@ def choice_name(stack: str) -> str:
 
 
 def record_choice(stack: str, encryption: str) -> pulumi.Output[str]:
-    """Records the `encryption` of the first `up` in the stack's state, and returns the recorded value."""
-    kept = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
-    return kept.apply(lambda first: first["encryption"])
+    """Record the `encryption` of the first `up` in the stack's state, and returns the recorded value."""
+    choice = pinned(choice_name(stack).removesuffix("-0"), {"encryption": encryption}, 0)
+    return choice.apply(lambda first: first["encryption"])
 
 
 def check_choice(first: str, encryption: str) -> None:
-    """InputError if `encryption` differs from `first`. Either change would lose data: to the provider's key, it would
-    delete the stack's key, which encrypts records in the run bucket; to a key of the stack, it would replace file
-    systems and registries, whose key is set at creation.
+    """InputError if `encryption` differs from `first`. Both changes lose data: to the provider's key deletes the
+    stack's key, which encrypts the run bucket; to a stack's key replaces file systems and registries.
     """
     if first == encryption:
         return

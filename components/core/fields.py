@@ -1,4 +1,4 @@
-"""Words and numbers of stack files that every provider's components share: enumerations and pydantic field types."""
+"""Enumerations and pydantic field types that all providers' components share."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Egress(StrEnum):
-    """How nodes reach the provider's services: private endpoints for exactly what they need, or a NAT gateway."""
+    """Route to the provider's services: private endpoints for what the nodes need, or a NAT gateway."""
 
     ENDPOINTS = "endpoints"
     NAT = "nat"
@@ -35,7 +35,7 @@ class LustreDeployment(StrEnum):
 
 
 def _not_bool(value: Any) -> Any:
-    """Pydantic takes True for 1; nobody who writes it means that."""
+    """Rejects True, which pydantic would read as 1."""
     if isinstance(value, bool):
         raise PydanticCustomError("not_a_number", "true or false is no number")
     return value
@@ -49,5 +49,5 @@ PercentBelow100 = Annotated[float, Field(ge=0, lt=100), BeforeValidator(_not_boo
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_not_bool)]
 Several = Annotated[int, Field(ge=2, le=1024), BeforeValidator(_not_bool)]
 PositiveWhole = Annotated[int, Field(gt=0), BeforeValidator(_not_bool)]
-# Ten times the whole: an alarm far above a limit is somebody's mistake.
+# An alarm above ten times the limit is a mistake.
 Percent = Annotated[float, Field(gt=0, le=1000), BeforeValidator(_not_bool)]

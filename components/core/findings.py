@@ -1,4 +1,4 @@
-"""A finding (collected) or InputError (stops at once) on a user's input: where, what, value, allowed, nearest fix."""
+"""Findings (collected) and InputError (immediate) about a user's input: where, what, value, allowed, nearest fix."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,13 +13,13 @@ __all__ = ["SIMILAR", "Finding", "InputError", "Severity", "letters_wrong", "lis
 _MOST_LISTED, _FEW_LISTED = 80, 5
 
 SIMILAR = 0.6
-"""Least likeness of a word that is proposed, 0 to 1 (difflib: twice the letters in common over all letters). Below it a
-proposal is a guess. `trainer.core.errors.nearest` has the same one.
+"""The lowest likeness of a proposal, 0 to 1 (difflib: twice the common letters over all letters). Below it a proposal
+is a guess. `trainer.core.errors.nearest` uses the same.
 """
 
 
 class Severity(StrEnum):
-    """How much a finding matters: an error stops `up`, a warning does not, info explains an automatic choice."""
+    """An error stops `up`, a warning does not, info explains an automatic choice."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -28,16 +28,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a plan has to say.
+    """One finding of a plan.
 
     Attributes:
-        severity: error makes `gangway plan` exit 1.
+        severity: an error makes `gangway plan` exit 1.
         code: stable identifier, such as `fabric.placement-with-block`.
-        path: where in the stack file, such as `gangway:storage.capacity_gib`.
-        message: what is the matter, with the value in it.
-        fix: what mends it; empty when nothing needs doing. One that changes the stack file begins with the change,
-            which a test applies: `set KEY: VALUE` or `remove KEY` (write, add and leave KEY out mean the same), KEY
-            being a config path, or one beside or below `path`. Any other is advice, and begins otherwise.
+        message: the problem, including the value.
+        fix: empty if nothing needs fixing. A change of the stack file comes first, and a test applies it: `set KEY:
+            VALUE` or `remove KEY` (write, add and leave KEY out mean the same), KEY being a config path, or one beside
+            or below `path`. Other advice begins differently.
     """
 
     severity: Severity
@@ -48,17 +47,17 @@ class Finding:
 
     @classmethod
     def error(cls, code: str, path: str, message: str, fix: str = "") -> Self:
-        """It stops `up`."""
+        """A finding that stops `up`."""
         return cls(Severity.ERROR, code, path, message, fix)
 
     @classmethod
     def warning(cls, code: str, path: str, message: str, fix: str = "") -> Self:
-        """It does not stop `up`."""
+        """A finding that does not stop `up`."""
         return cls(Severity.WARNING, code, path, message, fix)
 
     @classmethod
     def info(cls, code: str, path: str, message: str, fix: str = "") -> Self:
-        """It explains an automatic choice."""
+        """A finding that explains an automatic choice."""
         return cls(Severity.INFO, code, path, message, fix)
 
     def to_json(self) -> dict[str, str]:
@@ -67,19 +66,12 @@ class Finding:
 
 
 def _short(text: str, limit: int = 200) -> str:
-    """A whole file that was no JSON is nobody's idea of a value."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 class InputError(ValueError):
-    """A user's input that cannot be planned at all. Commands print it and exit with code 2.
-
-    Args:
-        place: file or config path that holds the value.
-        problem: one sentence on what is wrong.
-        value: the offending value, as the user wrote it.
-        allowed: what would have been accepted.
-        fix: the nearest value or step that mends it.
+    """A user's input that cannot be planned, at `place` (file or config path). Commands print it and exit with code 2.
+    `problem` is one sentence, `fix` the nearest valid value or next step.
     """
 
     def __init__(self, place: str, problem: str, *, value: object = None, allowed: str = "", fix: str = "") -> None:
@@ -91,20 +83,18 @@ class InputError(ValueError):
 
     @classmethod
     def not_among(cls, place: str, problem: str, value: str, allowed: Iterable[str]) -> Self:
-        """A word that is none of the `allowed` ones, which are listed in their order, or where they are many, the few
-        most like it; the fix names the nearest.
-        """
+        """A word that is not `allowed`, with the allowed or the most similar words; the fix names the nearest."""
         words = list(allowed)
         return cls(place, problem, value=value, allowed=listed(words, value), fix=nearest_hint(value, words))
 
     def within(self, outer: str, joint: str = ": ") -> "InputError":
-        """The same mistake, its place put inside `outer`: the file that holds the config path."""
+        """The same error with its place inside `outer`, such as the file of the config path."""
         place = f"{outer}{joint}{self.place}"
         return InputError(place, self.problem, value=self.value, allowed=self.allowed, fix=self.fix)
 
 
 def listed(words: Sequence[str], value: str) -> str:
-    """All of the words, or where they are many, how many and those most like `value`.
+    """All words; if there are many, their number and those most like `value`.
 
     >>> listed([f"zone-{number}" for number in range(100)], "zone-42")
     '100 values, such as zone-42, zone-92, zone-82, zone-72, zone-62'
@@ -116,9 +106,7 @@ def listed(words: Sequence[str], value: str) -> str:
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word most like `value` (case ignored), or None where the likeness of none reaches `SIMILAR`. A word
-    of at least a third of `value` that `value` begins with wins over any other: lr_generator is lr_g.
-    """
+    """The allowed word most like `value`, None below `SIMILAR`; a prefix of a third of `value` wins (lr_g)."""
     by_lower = {word.lower(): word for word in allowed}
     least = max(3, len(value) / 3)
     if begun := [word for word in by_lower if len(word) >= least and value.lower().startswith(word)]:
@@ -128,13 +116,13 @@ def nearest(value: str, allowed: Iterable[str]) -> str | None:
 
 
 def nearest_hint(value: str, allowed: Iterable[str]) -> str:
-    """A fix for a mistyped word: `did you mean ...?`, or where to look when nothing is close."""
+    """A fix for a mistyped word: `did you mean ...?`, or where to look if nothing is close."""
     word = nearest(value, allowed)
     return f"did you mean {word!r}?" if word else "choose one of the allowed values"
 
 
 def letters_wrong(word: str, meant: str) -> int:
-    """Letters to add, leave out or replace (Levenshtein's distance; one that changes places with its neighbour is two).
+    """Levenshtein distance: letters to add, remove or replace (a swap counts two).
 
     >>> letters_wrong("us-esat-1", "us-east-1"), letters_wrong("eastuss", "eastus")
     (2, 1)

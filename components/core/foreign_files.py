@@ -1,4 +1,4 @@
-"""Files of other tools that people hand to the wrong command: what each is, and what takes it."""
+"""Recognizes files of other tools that were passed to the wrong command, and names the command that reads them."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from components.core.findings import InputError
 
 _HEAD = 1 << 16
-"""Characters, or bytes, by which a file is known."""
+"""Characters or bytes that identify a file."""
 
 
 class _Kind(NamedTuple):
-    """`mark`: in the head of the text; `name`: of the file; `command`: of ours that reads it, empty for none."""
+    """`mark`: in the beginning of the text; `name`: of the file; `command`: ours that reads it, empty for none."""
 
     mark: re.Pattern[str]
     name: str
@@ -83,9 +83,7 @@ _KINDS = (
 
 
 def foreign_file(place: str, text: str, command: str) -> InputError | None:
-    """What to say of another tool's file that `command` does not read; None for a file that it may read, or that is not
-    known. `text`: the file's, or its beginning.
-    """
+    """An error for another tool's file, None if `command` may read it or it is unknown. `text`: may be partial."""
     head = text[:_HEAD].removeprefix("\ufeff")
     kind = next((each for each in _KINDS if each.mark.search(head)), None)
     if kind is None or kind.command == command:
@@ -94,7 +92,7 @@ def foreign_file(place: str, text: str, command: str) -> InputError | None:
 
 
 def foreign_path(path: Path, command: str) -> InputError | None:
-    """The same of a file; None also where it cannot be read, which whoever reads it says."""
+    """The same for a path; None also if it cannot be read, which the caller reports."""
     try:
         if not path.is_file():  # a FIFO would be waited for
             return None

@@ -1,10 +1,10 @@
-"""What is used of a response of `requests`: calls over HTTP take any session that gives one, a test's too."""
+"""The part of `requests.Response` that is used here, so that tests can pass their own sessions."""
 
 from typing import Any, Protocol
 
 
 class Reply(Protocol):
-    """Of one request."""
+    """A response."""
 
     @property
     def status_code(self) -> int:
@@ -17,5 +17,5 @@ class Reply(Protocol):
         ...
 
     def json(self) -> Any:
-        """The body as JSON; ValueError where it is none."""
+        """The body as JSON. ValueError: it is not JSON."""
         ...

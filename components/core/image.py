@@ -1,8 +1,9 @@
-"""TrainerImage: the trainer's container image, built by BuildKit during `up` (never on preview) and known by its digest
-from then on. The Dockerfile comes rendered (`images.render`), the registry with a user and a password: it
-serves ECR, Artifact Registry and ACR. Provenance is BuildKit's attestation, which needs the docker-buildx program
-(`exec`): the library inside the provider turns it off. The provider knows no `--sbom` (pulumi/pulumi-docker-build issue
-73), so the Dockerfile makes the bill of materials, /opt/venv/sbom.cdx.json.
+"""TrainerImage: the trainer's container image, built by BuildKit during `up` (never on preview), known by its digest.
+
+The Dockerfile comes from `images.render`; the registry with user and password may be ECR, Artifact Registry or ACR.
+BuildKit's provenance attestation needs the docker-buildx program (`exec`): the provider's library disables it. The
+provider has no `--sbom` (pulumi/pulumi-docker-build issue 73), so the Dockerfile writes the SBOM to
+/opt/venv/sbom.cdx.json.
 """
 
 from typing import TypedDict
@@ -13,15 +14,16 @@ import pulumi_docker_build as docker_build
 __all__ = ["CACHE_TAG", "CONTENT_PREFIX", "RegistryLogin", "TrainerImage", "TrainerImageArgs"]
 
 CACHE_TAG = "buildcache"
-"""The tag that holds the layers of earlier builds, written anew by each: a repository of immutable tags excepts it."""
+"""The tag of cached layers, overwritten by each build: exempt it from tag immutability."""
 
 CONTENT_PREFIX = "content-"
-"""How tags begin that say what was built and not which build it is. Two builds of one content differ in their digests,
-for they hold times; an `up` that was interrupted between push and state builds once more. So these move as well."""
+"""Prefix of tags that name the content and not the build. Two builds of one content differ in digest, since they
+contain times, and an `up` interrupted between push and state builds again: exempt these tags too.
+"""
 
 
 class RegistryLogin(TypedDict):
-    """Who may push: host of the registry, user, and a password that stays secret in the state."""
+    """Credentials for pushing: registry host, user, and a password that stays secret in the state."""
 
     address: pulumi.Input[str]
     username: pulumi.Input[str]
@@ -29,8 +31,8 @@ class RegistryLogin(TypedDict):
 
 
 class TrainerImageArgs(TypedDict):
-    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for each new content. The
-    registry must let a tag be pushed twice, as ECR does for CONTENT_PREFIX in an ImageRegistry.
+    """Inputs of TrainerImage. `context` is a folder with a .dockerignore; `tag` must be new for new content. The
+    registry must allow a tag to be pushed twice, as ImageRegistry does for CONTENT_PREFIX.
     """
 
     repository_url: pulumi.Input[str]

@@ -1,5 +1,6 @@
-"""The names of container images, by the grammar that registries and engines share (github.com/distribution/reference).
-No name of it holds a space, a quote, a line break or anything else that a shell, a unit file or YAML reads as more.
+"""Patterns of container image names, by the grammar of registries and engines (github.com/distribution/reference).
+
+A name contains no spaces, quotes, line breaks or other characters special to shells, unit files or YAML.
 """
 
 import re
@@ -9,20 +10,20 @@ _COMPONENT = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_COMPONENT}(?:\.{_COMPONENT})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?"
 _FOLDER = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 REPOSITORY = rf"{_FOLDER}(?:/{_FOLDER})*"
-"""What stands behind the registry's host."""
+"""The part after the registry's host."""
 NAME = rf"(?:{_DOMAIN}/)?{REPOSITORY}"
 DIGEST = r"sha256:[0-9a-f]{64}"
 TAG = r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}"
 BY_DIGEST = rf"{NAME}@{DIGEST}"
-"""One build, for ever."""
+"""An immutable reference."""
 ONE_VERSION = rf"{NAME}(?::{TAG}(?:@{DIGEST})?|@{DIGEST})"
 """A tag, a digest, or both."""
 LETTERS = frozenset(ascii_letters + digits + "._-/:@[]")
-"""All that a reference may hold."""
+"""All characters of a reference."""
 _MAX_NAME = 255
 
 
 def is_reference(text: str, pattern: str) -> bool:
-    """Whether the whole text is a reference of this form (BY_DIGEST, ONE_VERSION), with a name that engines take."""
+    """Whether the whole text is a reference of this form (BY_DIGEST, ONE_VERSION) with a name that engines accept."""
     name = text.partition("@")[0]
     return re.fullmatch(pattern, text) is not None and len(name) <= _MAX_NAME

@@ -1,8 +1,7 @@
-"""cosign's signature of a container image, as it is looked at without cosign and without a network: by a public key.
+"""Verifies cosign's signature of a container image with a public key, without cosign and without a network.
 
-What is signed is cosign's "simple signing" payload, the same bytes for the same name and digest, as cosign 2 writes it
-(github.com/sigstore/sigstore, pkg/signature/payload). So nobody has to take a payload's word for what it is of: it is
-made up anew of the digest that is about to run, and the signature fits it or does not.
+cosign signs a "simple signing" payload, the same bytes for the same name and digest (github.com/sigstore/sigstore,
+pkg/signature/payload, cosign 2). We build the payload from the digest that will run, so no payload has to be trusted.
 """
 
 import base64
@@ -22,7 +21,7 @@ _MOST_BYTES = 4096
 
 
 class SignatureError(ValueError):
-    """A signature that does not hold, or that nobody here can read. `part`: public_key, payload or signature."""
+    """An invalid or unreadable signature. `part`: public_key, payload or signature."""
 
     def __init__(self, part: str, problem: str, allowed: str, fix: str) -> None:
         super().__init__(problem)
@@ -30,13 +29,9 @@ class SignatureError(ValueError):
 
 
 class ImageSignature(BaseModel):
-    """What a machine needs to look at the signature of the image that it is about to run.
-
-    Attributes:
-        key: the public key, ECDSA on P-256, as base64 of its DER form (SubjectPublicKeyInfo).
-        signature: base64 of its DER form, over SHA-256 of the payload.
-        name: of the image, as it was signed: registry and repository.
-        optional: the payload's last value, JSON as it was written: null, or the signer's own remarks.
+    """What a machine needs to verify the signature of its image. `key`: the public key, ECDSA on P-256, as base64 of
+    its DER form (SubjectPublicKeyInfo); `signature`: base64 of its DER form, over SHA-256 of the payload; `name`:
+    registry and repository as signed; `optional`: the payload's last value as JSON: null, or the signer's annotations.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -48,7 +43,7 @@ class ImageSignature(BaseModel):
 
 
 def payload_text(name: str, digest: str, optional: str) -> str:
-    """What cosign signs of an image: `verify-image.sh` writes the same."""
+    """The payload that cosign signs for an image; `verify-image.sh` builds the same."""
     return (
         f'{{"critical":{{"identity":{{"docker-reference":"{name}"}},"image":{{"docker-manifest-digest":"{digest}"}},'
         f'"type":"{_TYPE}"}},"optional":{optional}}}'
@@ -56,7 +51,7 @@ def payload_text(name: str, digest: str, optional: str) -> str:
 
 
 def signed_name(image: str) -> str:
-    """An image's registry and repository, as cosign calls it: Docker Hub's by the host of its index.
+    """An image's registry and repository as cosign writes it: Docker Hub's with the host of its index.
 
     >>> signed_name("docker.io/library/python@sha256:" + "0" * 64)
     'index.docker.io/library/python'
@@ -66,17 +61,9 @@ def signed_name(image: str) -> str:
 
 
 def checked_signature(image: str, public_key: str, payload: str, signature: str, name: str) -> ImageSignature:
-    """What machines are told, once it is known to hold.
-
-    Args:
-        image: `<registry>/<repository>@sha256:<digest>`.
-        public_key: PEM.
-        payload: base64, as `cosign download signature` prints it.
-        signature: base64.
-        name: that the payload must have for the image: `signed_name`, or another where the image was copied since.
-
-    Raises:
-        SignatureError: it does not hold, or is of a form that no machine here could look at.
+    """Verify a signature and return what machines need to repeat it. `public_key` is PEM; `payload` (as of `cosign
+    download signature`) and `signature` are base64; `name`: the payload's, `signed_name` or another if the image was
+    copied since. SignatureError: invalid, or of a form that machines here cannot verify.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
@@ -133,7 +120,7 @@ def _bytes(text: str, part: str) -> bytes:
 
 
 def _optional(content: bytes, name: str, digest: str) -> str:
-    """The payload's last value, of one that is about this name and digest and has no other way to be read."""
+    """The payload's last value. SignatureError: the payload is about another name or digest, or ambiguous."""
     found = _parsed(content)
     try:
         signed, of = found["critical"]["identity"]["docker-reference"], found["critical"]["image"]
@@ -165,7 +152,7 @@ def _optional(content: bytes, name: str, digest: str) -> str:
 
 
 def _parsed(content: bytes) -> Any:
-    """Raises SignatureError: no JSON, or a key that is there twice, of which each reader may take another."""
+    """Raise SignatureError: not JSON, or a duplicate key, which readers resolve differently."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -1,6 +1,6 @@
-"""The job a node runs: image, processes, volumes, environment and the torchrun command line. One JobSpec is made by
-`stacks.program` and used three ways: rendered into cloud-init, put into the plan's JSON, and run on this machine by
-`gangway demo`. It says what to run and never where the machines come from.
+"""The job of a node: image, processes, volumes, environment and torchrun command line, independent of the machines.
+
+`stacks.program` makes one JobSpec for cloud-init, the plan's JSON, and `gangway demo` on this machine.
 """
 
 from typing import Literal, Self
@@ -13,8 +13,8 @@ __all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Volu
 
 Backend = Literal["gloo", "nccl", "xla"]
 OPEN_FILES = 131_072
-"""How many files a job's process may have open, on every engine, as in Slurm's own unit of slurmd. The default of
-systemd, and of Docker 29, is 1,024.
+"""Open files per process, on every engine, as in Slurm's own unit of slurmd. The default of systemd and Docker 29 is
+1,024.
 """
 
 
@@ -23,7 +23,7 @@ class _Frozen(BaseModel):
 
 
 class Volume(_Frozen):
-    """A host path as the container sees it."""
+    """A host path mounted into the container."""
 
     source: str
     target: str
@@ -31,7 +31,7 @@ class Volume(_Frozen):
 
 
 class Rendezvous(_Frozen):
-    """Where the workers meet: a TCPStore held by the head node, or `standalone` on a single machine."""
+    """Where workers meet: a TCPStore on the head node, or `standalone` on a single machine."""
 
     host: str = "localhost"
     port: int = Field(default=0, ge=0, le=65535)
@@ -39,14 +39,13 @@ class Rendezvous(_Frozen):
 
 
 class OwnCommand(_Frozen):
-    """A command of the user's own, run in the job's image in place of the trainer.
+    """A custom command, run in the job's image instead of the trainer.
 
     Attributes:
-        words: the program and its arguments.
-        workdir: folder in which it begins; empty for the image's own.
-        torchrun_processes: on a node, by torchrun; 0 runs the command once, as it is. Its nodes meet without the job's
-            key, which that torchrun does not know: who reaches their ports is let in.
-        outputs: folders that outlive the node beside the run folder, as the command sees them.
+        workdir: empty for the image's own.
+        torchrun_processes: per node; 0 runs the command once without torchrun. This torchrun does not know the job's
+            key: whoever reaches the nodes' ports can join.
+        outputs: folders that outlive the node besides the run folder, as the command sees them.
     """
 
     words: tuple[str, ...] = Field(min_length=1)
@@ -56,21 +55,18 @@ class OwnCommand(_Frozen):
 
 
 class JobSpec(_Frozen):
-    """A distributed job, independent of the cloud it runs in.
+    """A distributed job, independent of its cloud.
 
     Attributes:
-        image: container image by digest; empty when the job runs in the current Python environment.
-        image_signature: that machines ask of the image before they run it; None asks for none.
-        num_nodes_min: the fewest nodes with which the job goes on.
-        num_nodes_max: the most nodes that may join.
-        processes_per_node: one per accelerator; on a CPU-only node the number of gloo processes.
-        module: the Python module each process runs.
-        argv: its arguments.
-        command: what runs in place of module and argv; None for the trainer.
-        run_id: the run record's id; empty where the trainer makes one up.
-        max_restarts: restarts after a failure; a change of membership does not count.
-        shutdown_timeout_sec: time workers get between SIGTERM and SIGKILL, for the checkpoint (GCP and Azure
-            give about 30 s of notice, AWS 120 s).
+        image: by digest; empty for the current Python environment.
+        image_signature: verified before the image runs; None for no check.
+        num_nodes_min: the fewest nodes with which the job continues.
+        processes_per_node: one per accelerator; on a CPU-only node, gloo processes.
+        command: replaces module and argv; None for the trainer.
+        run_id: of the run record; empty if the trainer generates it.
+        max_restarts: restarts after failures; changes of membership do not count.
+        shutdown_timeout_sec: between SIGTERM and SIGKILL, for the checkpoint (notice is about 30 s on GCP and Azure,
+            120 s on AWS).
     """
 
     name: str
@@ -97,18 +93,17 @@ class JobSpec(_Frozen):
 
     @property
     def command_meets(self) -> bool:
-        """Whether the nodes of a command of the user's own are one job of torchrun's."""
+        """Whether the nodes of a custom command form one torchrun job."""
         return self.command is not None and self.command.torchrun_processes > 0 and self.num_nodes_max > 1
 
     @property
     def world_size_max(self) -> int:
-        """Processes when every node has joined."""
+        """Number of processes when every node has joined."""
         return self.num_nodes_max * self.processes_per_node
 
     def torchrun_argv(self) -> list[str]:
-        """The arguments of torchrun itself, as the trainer's launcher knows it. The `gangway` rendezvous is c10d's,
-        which the launcher registers under a name of its own: a node leaves it at once, and never closes it for the
-        others. A missed node is given up after 3 heartbeats of 3 s.
+        """The arguments of torchrun. The launcher registers `gangway`, its c10d rendezvous: a node leaves at once
+        without closing it for the others. A lost node is dropped after 3 heartbeats of 3 s.
         """
         if self.rendezvous.standalone:
             where = ["--standalone", "--nnodes=1"]
@@ -118,7 +113,7 @@ class JobSpec(_Frozen):
                 "--rdzv-backend=gangway",
                 f"--rdzv-endpoint={self.rendezvous.host}:{self.rendezvous.port}",
                 f"--rdzv-id={self.name}",
-                # The store lives on the head node, so a worker never hosts it, and losing any worker is survivable.
+                # The store is on the head node, so losing any worker is survivable.
                 "--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=3",
             ]
         return [

@@ -1,4 +1,4 @@
-"""Files of JSON lines that only grow: a line is on disk whole or not at all, and one process writes at a time."""
+"""Append-only files of JSON lines: a line is on disk whole or not at all, and one process writes at a time."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ def lock(file: IO[bytes] | IO[str] | int) -> None:
 
 
 def lock_soon(file: IO[bytes]) -> bool:
-    """As `lock`; False where another process has it for long. Who asks whether it is held keeps it for a moment."""
+    """As `lock`, with retries, since `is_locked` holds the lock for a moment; False if another process keeps it."""
     until = time.monotonic() + _ASKED_SEC
     while True:
         try:
@@ -45,7 +45,7 @@ def is_locked(file: IO[bytes] | int) -> bool:
 
 
 def append_line(file: IO[bytes], line: Mapping[str, Any]) -> None:
-    """When this returns, the line is on disk. OSError: it is not, and nothing of it."""
+    """Append a line and flushes it to disk. OSError: nothing of it was written."""
     descriptor = file.fileno()
     before, text = os.lseek(descriptor, 0, os.SEEK_END), json.dumps(line).encode() + b"\n"
     try:
@@ -59,19 +59,15 @@ def append_line(file: IO[bytes], line: Mapping[str, Any]) -> None:
 
 
 def complete_lines(content: bytes) -> list[bytes]:
-    """The lines there are. A crash can leave half a line at the end, of something that was not done yet: it is left
-    out.
-    """
+    """The complete lines. A crash can leave a partial last line, whose action did not happen: it is left out."""
     return content[: content.rfind(b"\n") + 1].splitlines()
 
 
 def half_line(content: bytes) -> bytes:
-    """What stands behind the last whole line; nothing, unless something broke off."""
+    """The partial line at the end; empty unless a write was interrupted."""
     return content[content.rfind(b"\n") + 1 :]
 
 
 def cut_half_line(file: IO[bytes], content: bytes) -> None:
-    """Makes room for the next line, once it is known that the file is ours: what a reader has not understood may be
-    somebody else's. `content`: all that the file holds.
-    """
+    """Remove a partial last line of `content`, the whole file. Call it only once the file is known to be ours."""
     file.truncate(len(content) - len(half_line(content)))

@@ -1,4 +1,4 @@
-"""Numbers a provider takes only in a range or list, and file system settings it lacks; refusals name the nearest."""
+"""Refuses numbers outside a provider's range or list, and file system settings it lacks; errors name the nearest."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,12 +16,12 @@ __all__ = [
 ]
 
 
-# Below, late metrics would look like a trainer that stands still; above, nobody would call it an alarm.
+# Below, late metrics look like a stalled trainer; above, the alarm is useless.
 STEPS_ALARM_MINUTES = range(10, 1441)
 
 
 def nearest_number(wanted: int | None, values: Iterable[int]) -> int:
-    """The value closest to `wanted` (None for 0); of two equally close ones the larger.
+    """The value closest to `wanted` (None for 0); the larger of two equally close ones.
 
     >>> nearest_number(1100, [1000, 1200])
     1200
@@ -30,7 +30,7 @@ def nearest_number(wanted: int | None, values: Iterable[int]) -> int:
 
 
 def check_within(value: int, allowed: range, place: str, problem: str, unit: str = "") -> None:
-    """Refuses a value outside a range of step 1. InputError: at `place`, with the end of the range that is nearer."""
+    """Check that a value is in a range of step 1. InputError: at `place`, with the nearer end."""
     if value not in allowed:
         raise InputError(
             place,
@@ -42,18 +42,16 @@ def check_within(value: int, allowed: range, place: str, problem: str, unit: str
 
 
 def check_steps_alarm(minutes: int, place: str = "steps_alarm_minutes") -> None:
-    """Refuses (InputError) a window outside STEPS_ALARM_MINUTES: late metrics would look like a standstill, or no
-    alarm.
-    """
+    """Check that a window is in STEPS_ALARM_MINUTES. InputError otherwise."""
     check_within(minutes, STEPS_ALARM_MINUTES, place, "not a window in which missing steps can be told", " minutes")
 
 
 Setting = tuple[bool, Any, str]
-"""Whether it was given, its value, and why the service has no such thing."""
+"""Whether it is set, its value, and why the service lacks it."""
 
 
 def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[str, Setting]) -> None:
-    """Refuses (InputError at `<place>.<setting>`) the first given setting that this provider's file system lacks."""
+    """Check that no setting is given that this provider's file system lacks. InputError at `<place>.<setting>`."""
     for name, (given, value, why) in settings.items():
         if given:
             raise InputError(
@@ -66,9 +64,7 @@ def refuse_foreign(place: str, service: str, provider: str, settings: Mapping[st
 
 
 def check_tier(place: str, service: str, tiers: Mapping[int, Any] | tuple[int, ...], wanted: int | None) -> int:
-    """The tier, MB/s per TiB, as the catalogue writes it: from other languages every number comes as a fraction, and
-    250.0 is no part of a price's name. InputError: the service has no such tier; the fix names the nearest.
-    """
+    """The tier, MB/s per TiB, as an int: other languages pass 250.0. InputError: no such tier, with the nearest."""
     if (tier := next((tier for tier in tiers if tier == wanted), None)) is not None:
         return tier
     raise InputError(

@@ -14,18 +14,14 @@ __all__ = ["Lookup", "LookupFailedError", "Postponed", "look_up", "look_up_later
 P = ParamSpec("P")
 T = TypeVar("T")
 ANSWER_LIMIT = 600
-"""Characters of the cloud's answer in a message. AWS encodes a refused request in thousands of characters."""
+"""Characters of the cloud's answer in a message: AWS encodes a refused request in thousands of characters."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup, as its error message describes it.
-
-    Attributes:
-        subject: what is looked up, and by which parameter, such as `the nodes' newest image (SSM parameter /aws/...)`.
-        where: the region, project or subscription that is asked.
-        place: the setting that the lookup belongs to, such as `gangway:cluster.image_id`.
-        fix: what to check, and what to set in the stack file.
+    """A lookup, as its error message describes it. `subject`: what is looked up and how, such as `the nodes' newest
+    image (SSM parameter /aws/...)`; `where`: region, project or subscription; `place`: its setting, such as
+    `gangway:cluster.image_id`; `fix`: what to check, and what to set in the stack file.
     """
 
     subject: str
@@ -39,12 +35,7 @@ class Lookup:
 
 
 class LookupFailedError(InputError):
-    """A cloud refused a lookup, or did not answer it.
-
-    Args:
-        lookup: the lookup.
-        answer: the cloud's answer, in one line.
-    """
+    """A cloud refused a lookup, or did not answer it."""
 
     def __init__(self, lookup: Lookup, answer: str) -> None:
         self.answer = answer
@@ -55,8 +46,8 @@ class LookupFailedError(InputError):
 
 
 def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a provider function. Pass the plain form, not `..._output`: it blocks, so that it fails before the
-    first resource. Secrets come unmarked: wrap them in `pulumi.Output.secret`. LookupFailedError: no answer.
+    """The result of a provider function. Pass the plain form, not `..._output`: it blocks, so it fails before the first
+    resource. Wrap secrets in `pulumi.Output.secret`: they come unmarked. LookupFailedError: no answer.
     """
     try:
         return function(*args, **kwargs)
@@ -68,9 +59,7 @@ def look_up(lookup: Lookup, function: Callable[P, T], /, *args: P.args, **kwargs
 
 
 def look_up_later(ask: Callable[[], T]) -> T:
-    """`ask()`, for use inside an output's `apply`, where the engine would print a traceback for an InputError.
-    pulumi.RunError: its lookup failed.
-    """
+    """`ask()` inside an output's `apply`. pulumi.RunError instead of an InputError, which prints a traceback."""
     try:
         return ask()
     except LookupFailedError as failed:
@@ -79,11 +68,8 @@ def look_up_later(ask: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Postponed(Generic[T]):
-    """A lookup made before the first resource, or repeated later if it depends on a resource of this stack.
-
-    Attributes:
-        ask: calls `look_up`.
-        answer: None if it has to be repeated.
+    """A lookup made before the first resource, and repeated later if it depends on a resource of this stack. `ask`:
+    calls `look_up`; `answer`: None if it has to be repeated.
     """
 
     ask: Callable[[], T]

@@ -1,5 +1,6 @@
-"""The key that authenticates the nodes of a job to each other. A stack creates one at its first `up` and keeps it as a
-secret of its state; a queued job gets a new one at each submit.
+"""The key by which the nodes of a job authenticate each other.
+
+A stack creates one at its first `up` and keeps it as a secret of its state; a queued job gets a new one at each submit.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -11,13 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["member_key", "new_member_key"]
 
 DAYS = 3650
-"""A job ends before; another `refresh` makes another key."""
+"""Longer than any job; another `refresh` makes another key."""
 
 
 def new_member_key(job: str) -> str:
-    """A private key (P-256) and its own certificate as one PEM text, below 1,200 characters. Who has it is a member:
-    both ends of a connection show this very certificate, so it names nobody.
-    """
+    """A private key (P-256) with its anonymous certificate, which both ends present: PEM, below 1,200 characters."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -41,7 +40,7 @@ def new_member_key(job: str) -> str:
 
 
 def member_key(stack: str, refresh: int = 0, opts: "pulumi.ResourceOptions | None" = None) -> "pulumi.Output[str]":
-    """A stack's key, a secret. `refresh`: another number makes another one, which reaches nodes when they start."""
+    """A stack's key, a secret. Another `refresh` makes another key, which reaches nodes when they start."""
     from components.core.pinned import pinned_secret  # loads Pulumi, which queues do not need
 
     return pinned_secret(f"{stack}-member-key", "pem", new_member_key(stack), refresh, opts)

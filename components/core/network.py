@@ -1,4 +1,4 @@
-"""What every provider's network begins with: the address range, checked, and the head node's ports."""
+"""What every provider's network shares: the checked address range, and the head node's ports."""
 
 from ipaddress import IPv4Network
 from typing import NotRequired, TypedDict
@@ -16,7 +16,7 @@ FIX = "use 10.42.0.0/16"
 
 
 def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Network:
-    """`cidr` as a network. InputError: when `cidr` is no private IPv4 network between /16 and /20."""
+    """Parse `cidr`. InputError: not a private IPv4 network between /16 and /20."""
     try:
         network = IPv4Network(cidr)
     except ValueError as error:
@@ -29,9 +29,7 @@ def private_network(cidr: str, place: str = "gangway:network.cidr") -> IPv4Netwo
 
 
 class HeadPortsArgs(TypedDict):
-    """Where the head node and the workers listen: the rendezvous store, and the workers' metrics. `lustre` (false) lets
-    the head mount a file system.
-    """
+    """Ports of the rendezvous store and the workers' metrics. `lustre` (false): the head mounts a file system."""
 
     rendezvous_port: int
     metrics_port: int
@@ -39,9 +37,7 @@ class HeadPortsArgs(TypedDict):
 
 
 class SlurmPortsArgs(TypedDict):
-    """Where a Slurm listens, in place of a rendezvous store: its controller on the head, each node, and between these
-    two, first and last, what is begun on the head and awaits its nodes there. `lustre` as above.
-    """
+    """Ports of Slurm: controller, nodes, and a range (first and last) for launches from the head. `lustre` as above."""
 
     controller_port: int
     node_port: int

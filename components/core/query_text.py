@@ -1,6 +1,6 @@
-"""Values as texts of the languages in which clouds are asked: one function for each, and no query puts a value between
-quotes by itself. Names of stacks and groups have a grammar in which nothing is special to any of them; the log groups,
-logs and ARNs that are made of them neither. What is quoted here stays one text whatever it holds.
+"""Quotes values for the query languages of the clouds, one function each; no query quotes a value by itself.
+
+Names of stacks, groups, logs and ARNs contain nothing special to any of them; quoting still holds for any text.
 """
 
 import json
@@ -20,12 +20,12 @@ def promql_text(text: str) -> str:
 
 
 def promql_any(words: Iterable[str]) -> str:
-    """PromQL's pattern (RE2, the whole value) of any of the words."""
+    """PromQL's pattern (RE2, the whole value) for any of the words."""
     return promql_text("|".join(_RE2_SPECIAL.sub(lambda found: f"\\{found[0]}", word) for word in words))
 
 
 def google_filter_text(text: str) -> str:
-    """Filters of Cloud Logging, Cloud Monitoring and Compute Engine's lists: double quotes and backslashes."""
+    """Filters of Cloud Logging, Cloud Monitoring and Compute Engine: double quotes and backslashes."""
     return _quoted(text)
 
 
@@ -35,7 +35,7 @@ def kql_text(text: str) -> str:
 
 
 def alarm_rule_text(text: str) -> str:
-    """An alarm's name or ARN in the rule of a composite alarm of CloudWatch."""
+    """An alarm's name or ARN in the rule of a CloudWatch composite alarm."""
     return _quoted(text)
 
 
@@ -49,5 +49,5 @@ def _quoted(text: str) -> str:
 
 
 def _inside(text: str) -> str:
-    """Backslashes, double quotes and what is no printable ASCII, escaped as Go, Kusto and JSON read it alike."""
+    """Escape backslashes, double quotes and non-ASCII, as Go, Kusto and JSON all read it."""
     return json.dumps(text)[1:-1]

@@ -1,4 +1,4 @@
-"""What a stack needs of a cloud's quotas, in the same words for every cloud. Quotas of large machines begin at zero."""
+"""A stack's need of a cloud's quotas, in the same words for every cloud. Quotas of large machines start at zero."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,15 @@ CODE = "capacity.quota"
 
 @dataclass(frozen=True)
 class QuotaNeed:
-    """The part of one quota that a stack uses at most.
+    """The most of one quota that a stack uses.
 
     Attributes:
-        path: config path of what uses it.
         amount: with all nodes up.
-        unit: what the quota counts; empty where the name says it.
-        name: of the quota, as the cloud's API or console has it.
-        place: region, zone or project in which the quota counts.
-        users: what the amount is for; empty where the path says it.
-        command: shell command that shows the limit.
-        note: anything else to know; empty for nothing.
-        fix: how to ask for more; empty where the console alone does it.
+        unit: empty if the name says it.
+        name: the quota's name in the cloud's API or console.
+        place: region, zone or project of the quota.
+        users: what the amount is for; empty if the path says it.
+        fix: how to request more; empty if only the console can.
     """
 
     path: str
@@ -36,7 +33,7 @@ class QuotaNeed:
     fix: str = ""
 
     def finding(self) -> Finding:
-        """The line of the plan."""
+        """The quota's line in the plan."""
         amount = f"{self.amount:,} {self.unit}".rstrip()
         users = f", for {self.users}" if self.users else ""
         note = f"; {self.note}" if self.note else ""
@@ -45,10 +42,10 @@ class QuotaNeed:
 
 
 def no_quota(path: str, reason: str) -> Finding:
-    """The line of a rung that needs no quota, with the reason."""
+    """A rung's line that needs no quota, with the reason."""
     return Finding.info(CODE, path, f"no quota: {reason}")
 
 
 def count_nodes(number: int, one: str = "node") -> str:
-    """`1 node`, `4 nodes`; `one` is another word for them."""
+    """`1 node`, `4 nodes`; `one` is another singular noun."""
     return f"{number} {one}{'' if number == 1 else 's'}"

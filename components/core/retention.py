@@ -36,18 +36,16 @@ class Retention:
     """The resource types of a provider, each in exactly one class, with the reason.
 
     Attributes:
-        data: hold data that must outlive a `destroy`: the cloud refuses to delete them unless empty, or the program
-            retains them.
-        holders: contain `data`, where protections refer to the container (a storage account) and not to the data.
-        protections: separate resources that keep the data private, versioned or encrypted, and refer to it.
+        data: must outlive a `destroy`: the cloud refuses to delete them unless empty, or the program retains them.
+        holders: contain `data`, if protections refer to the container (a storage account) and not to the data.
+        protections: separate resources that keep the data private, versioned or encrypted.
         keys: encrypt the data.
         key_grants: a key's policy, alias or IAM member, without which the storage service cannot use the key.
         surroundings: contain the data or its key, or give access to it, such as a resource group or vault.
-        copies: hold working copies, such as file systems. `destroy` deletes them, but a changed setting must not
-            replace them unless allowed.
+        copies: working copies, such as file systems. `destroy` deletes them, a changed setting only if allowed.
         disposable: may be deleted or replaced at any time.
         is_scratch: whether `data` with these inputs is deleted with its content on purpose (`keep_runs: false`).
-        scratch_components: components whose resources hold nothing that has to outlive a `destroy`, such as flow logs.
+        scratch_components: components without data that has to outlive a `destroy`, such as flow logs.
         refuses: whether the cloud refuses to delete `data` that is not empty. If not, the program must retain it.
     """
 
@@ -133,9 +131,11 @@ class RetentionResource(Protocol):
 def retention_breaches(
     resources: Sequence[RetentionResource], facts: Retention, kind: Callable[[str], str]
 ) -> Iterator[str]:
-    """The resources that could be deleted while the data still needs them. A resource outlives the data if it is
-    retained, or if the data depends on it and the cloud refuses to delete the data: Pulumi deletes in reverse order
-    of dependencies, and stops at the first failure. `kind` turns a type token into `package:module:Class`.
+    """The resources that could be deleted while the data still needs them.
+
+    A resource outlives the data if it is retained, or if the data depends on it and the cloud refuses to delete the
+    data: Pulumi deletes in reverse order of dependencies and stops at the first failure. `kind` turns a type token into
+    `package:module:Class`.
     """
     graph = _Graph(resources)
     for data in resources:
@@ -168,7 +168,7 @@ class _Graph:
         self._dependencies: dict[str, frozenset[str]] = {}
 
     def dependencies(self, urn: str) -> frozenset[str]:
-        """All resources that a resource depends on, directly or indirectly."""
+        """Direct and indirect dependencies of a resource."""
         if urn not in self._dependencies:
             direct = frozenset(other for other in self.by_urn[urn].dependencies if other in self.by_urn)
             self._dependencies[urn] = direct.union(*(self.dependencies(other) for other in direct))

@@ -1,7 +1,8 @@
-"""Settling: a wait between what a cloud says it has made and the first resource that needs it to be heeded. Grants are
-heeded everywhere only after minutes, nothing can be asked whether they are, and what uses them too early fails for
-good. It waits when the thing is made or made anew, not at each `up`. A dynamic resource, so for programs in Python:
-components wait only where told for how long.
+"""Settling: a wait between a resource and the first one that needs its effect.
+
+Clouds apply grants everywhere only after minutes, nothing reports when they are done, and a dependent created too early
+fails for good. It waits when the resource is created or replaced, not at each `up`. A dynamic resource works only in
+Python programs: components wait only if given a time.
 """
 
 import time
@@ -17,49 +18,43 @@ from components.core.dynamic import DynamicProvider
 __all__ = ["Settling", "SettlingProvider"]
 
 SAY_SEC = 30.0
-"""How often it says what it waits for."""
+"""Seconds between progress messages."""
 
 
 class SettlingProvider(DynamicProvider):
-    """Waits when something is made, or made anew. Holds nothing, and deletes nothing."""
+    """Waits on create and replace. Holds nothing, and deletes nothing."""
 
-    # There is no secret in a reference, and a secret one would hide every difference in a preview.
+    # References contain no secret, and a secret would hide every difference in a preview.
     serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Waits. An `up` that is interrupted meanwhile waits anew the next time."""
+        """Wait. An interrupted `up` waits again the next time."""
         _wait(props["what"], float(props["seconds"]))
         return CreateResult(sha256("\n".join(props["awaited"]).encode()).hexdigest()[:16], props)
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """How long to wait, and what to call it, is for the next time."""
+        """Changes of the time and the label apply the next time."""
         changed = any(olds.get(key) != news.get(key) for key in ("awaited", "seconds", "what"))
         return DiffResult(changed, [], [], delete_before_replace=False)
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Waits for what is new among them."""
+        """Wait for the new references."""
         if olds.get("awaited") != news["awaited"]:
             _wait(news["what"], float(news["seconds"]))
         return UpdateResult(news)
 
 
 def _wait(what: str, seconds: float) -> None:
-    """Says what it waits for, on standard output, which Pulumi shows."""
+    """Report what it waits for on standard output, which Pulumi shows."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        print(f"waiting until {what}: {left:.0f} s of {seconds:.0f} left", flush=True)
-        time.sleep(min(SAY_SEC, left))
+    while (remaining_sec := until - time.monotonic()) > 0:
+        print(f"waiting until {what}: {remaining_sec:.0f} s of {seconds:.0f} left", flush=True)
+        time.sleep(min(SAY_SEC, remaining_sec))
 
 
 class Settling(Resource, module="gangway", name="Settling"):
-    """The wait, as Pulumi's engine sees it.
-
-    Args:
-        name: logical name.
-        what: what is waited for: a clause, such as "Azure heeds the roles of the head".
-        awaited: ids, and whatever else tells one that was made anew from the one before.
-        seconds: how long.
-        opts: of the resource.
+    """The wait as a resource. `what`: a clause, such as "Azure heeds the roles of the head"; `awaited`: ids, and
+    anything else that changes when a resource is replaced.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The key by which a stack's machines sign run records: made at the first `up`, a secret of the state from then on."""
+"""The key that signs run records of a stack's machines: created at the first `up`, a secret of the state."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,18 +17,18 @@ KEY_USES: Mapping[str, str] = MappingProxyType(
         "signing-key": "By this the machines of the stack sign run records",
     }
 )
-"""The keys of a stack, and what clouds say of each."""
+"""A stack's keys, and the description that clouds show."""
 
 
 class SigningKey(NamedTuple):
-    """`pem`: the private key, a secret. `public`: the other half, for whoever looks at signatures."""
+    """`pem`: the private key, a secret. `public`: the public key, for verifiers."""
 
     pem: pulumi.Output[str]
     public: pulumi.Output[str]
 
 
 def new_signing_key() -> str:
-    """A private key (Ed25519, PKCS #8) as PEM text."""
+    """A new private key (Ed25519, PKCS #8) as PEM text."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -38,7 +38,7 @@ def new_signing_key() -> str:
 
 
 def public_half(pem: str) -> str:
-    """The public key of a private one, both PEM texts."""
+    """The public key of a private one, both as PEM text."""
     from cryptography.hazmat.primitives import serialization
 
     public = serialization.load_pem_private_key(pem.encode(), None).public_key()
@@ -46,7 +46,7 @@ def public_half(pem: str) -> str:
 
 
 def signing_key(stack: str, refresh: int = 0, opts: pulumi.ResourceOptions | None = None) -> SigningKey:
-    """A stack's key. `refresh`: another number makes another one; what the old one signed needs the old public half."""
-    # The private half alone is kept: a public one would be another in every plan, where there is no state.
+    """A stack's key. Another `refresh` makes another key; records signed by the old one need the old public key."""
+    # Only the private key is stored: a public one would differ in every plan, which has no state.
     pem = pinned_secret(f"{stack}-signing-key", "pem", new_signing_key(), refresh, opts)
     return SigningKey(pem, pulumi.Output.unsecret(pem.apply(public_half)))

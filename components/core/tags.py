@@ -1,4 +1,4 @@
-"""One tag policy for every resource: who pays, for which stack and run, how clean its power is; shortened names."""
+"""One tag policy for every resource: team, cost center, stack, run, carbon class; shortened names."""
 
 import re
 from collections.abc import Mapping
@@ -12,26 +12,26 @@ __all__ = ["TagPolicy", "carbon_class", "shortened"]
 MAX_TAGS = 49
 _AWS_KEY = re.compile(r"(?!aws:)[\w\s.:/=+\-@]{1,128}", re.UNICODE | re.IGNORECASE)
 _AWS_VALUE = re.compile(r"[\w\s.:/=+\-@]{0,256}", re.UNICODE)
-# Google Cloud takes 64 labels a resource, and letters of every script; ours are plain, so that every API takes them.
+# Google Cloud takes 64 labels a resource, in any script; ours are ASCII, which every API accepts.
 MAX_LABELS = 64
 _GCP_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _GCP_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-# Azure takes 50 tags a resource and nearly any name; DNS zones take no space and no digit first, storage accounts 128
-# characters, and names in other scripts break the metadata service. Every resource takes ours.
+# Azure takes 50 tags a resource and nearly any name. We use what all resources accept: DNS zones take no space or
+# leading digit, storage accounts 128 characters, and other scripts break the metadata service.
 MAX_AZURE_TAGS = 50
 _AZURE_KEY = re.compile(r"(?!azure|microsoft|windows)[a-z_][a-z0-9_.+=@-]{0,127}", re.IGNORECASE | re.ASCII)
 _AZURE_VALUE = re.compile(r"[ -~]{0,256}")
-# Nova's API takes these keys, and 128 of them where nobody has changed its quota ("metadata_items").
+# Nova's API takes these keys, and 128 of them by default ("metadata_items").
 MAX_OPENSTACK_ITEMS = 128
 _OPENSTACK_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}")
 _OPENSTACK_VALUE = re.compile(r"[ -~]{0,255}")
-# Labels of a container: any text would do, but people filter by them on a command line.
+# Containers take any text, but users filter by these labels on a command line.
 _HOST_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 _HOST_VALUE = re.compile(r"[ -~]{0,255}")
 
 
 def shortened(name: str, most: int, digits: int = 4) -> str:
-    """`name` where it fits; else its beginning and some digits of its hash, so that two long names stay two.
+    """`name`, or if it is too long, its beginning and digits of its hash, so that long names stay distinct.
 
     >>> shortened("a-stack-with-a-very-long-name", 12)
     'a-stack-9fcf'
@@ -42,7 +42,7 @@ def shortened(name: str, most: int, digits: int = 4) -> str:
 
 
 def carbon_class(intensity_g_per_kwh: float | None) -> str:
-    """`low`, `medium` or `high` grid intensity: below 150, below 400, and above, in gCO2e per kWh; or `unknown`."""
+    """`low` (below 150), `medium` (below 400) or `high` grid intensity, gCO2e per kWh; or `unknown`."""
     if intensity_g_per_kwh is None:
         return "unknown"
     return "low" if intensity_g_per_kwh < 150 else "medium" if intensity_g_per_kwh < 400 else "high"
@@ -50,16 +50,9 @@ def carbon_class(intensity_g_per_kwh: float | None) -> str:
 
 @dataclass(frozen=True)
 class TagPolicy:
-    """What every taggable resource carries.
-
-    Attributes:
-        stack: Pulumi stack name.
-        team: who owns it.
-        cost_center: who pays for it.
-        run: run the resource serves, or `shared`.
-        energy_class: accelerator family, the largest single factor of the energy bill.
-        carbon_class: see `carbon_class`.
-        extra: the user's further tags.
+    """The tags of every taggable resource. `stack`: Pulumi stack name; `run`: run the resource serves, or `shared`;
+    `energy_class`: accelerator family, the largest single factor of the energy bill; `carbon_class`: see
+    `carbon_class`; `extra`: the user's tags.
     """
 
     stack: str
@@ -71,7 +64,7 @@ class TagPolicy:
     extra: Mapping[str, str]
 
     def aws(self) -> dict[str, str]:
-        """The policy as AWS tags. Raises InputError for a tag AWS refuses and for one that Gangway sets itself."""
+        """AWS tags. InputError: AWS refuses a tag, or Gangway sets it itself."""
         if "Name" in self.extra:
             raise InputError(
                 "gangway:tags.Name",
@@ -79,7 +72,7 @@ class TagPolicy:
                 value=self.extra["Name"],
                 fix="give the tag another name",
             )
-        tags = {**self.extra, **self._own(":")}
+        tags = {**self.extra, **self._own_tags(":")}
         self._check_number(tags, MAX_TAGS, "AWS takes 50 a resource")
         for key, value in tags.items():
             if not _AWS_KEY.fullmatch(key) or not _AWS_VALUE.fullmatch(value):
@@ -93,11 +86,11 @@ class TagPolicy:
         return tags
 
     def gcp(self) -> dict[str, str]:
-        """The policy as Google Cloud labels. What is ours is lowered; a user's label has to be right as it is written.
-        InputError: a label Google Cloud refuses, with one it takes, or one that Gangway sets itself.
+        """Google Cloud labels: ours lowercased, the user's checked. InputError: refused (with a valid one), or
+        reserved.
         """
-        ours = {key: _as_label(value) for key, value in self._own("-").items()}
-        # Whose they are is the user's to say: lowered for them, two teams could become one.
+        ours = {key: _as_label(value) for key, value in self._own_tags("-").items()}
+        # Lowercasing these could merge two teams into one.
         labels = {**self.extra, **ours, "team": self.team, "cost_center": self.cost_center}
         self._check_number(labels, MAX_LABELS, f"Google Cloud takes {MAX_LABELS} a resource")
         for key, value in labels.items():
@@ -112,10 +105,8 @@ class TagPolicy:
         return labels
 
     def azure(self) -> dict[str, str]:
-        """Tags of Azure, whose names differ by more than case. InputError: one refused, or one that Gangway sets
-        itself.
-        """
-        own = self._own("-")
+        """Azure tags, whose names must differ by more than case. InputError: refused, or Gangway sets it itself."""
+        own = self._own_tags("-")
         tags = {**self.extra, **own}
         self._check_number(tags, MAX_AZURE_TAGS, f"Azure takes {MAX_AZURE_TAGS} a resource")
         for key, value in tags.items():
@@ -142,16 +133,14 @@ class TagPolicy:
         return tags
 
     def openstack(self) -> dict[str, str]:
-        """Metadata of OpenStack's instances. InputError: an item Nova refuses, or one that Gangway sets itself."""
-        items = {**self.extra, **self._own(":")}
+        """Metadata of OpenStack instances. InputError: Nova refuses an item, or Gangway sets it itself."""
+        items = {**self.extra, **self._own_tags(":")}
         self._check_number(items, MAX_OPENSTACK_ITEMS, f"OpenStack takes {MAX_OPENSTACK_ITEMS} an instance")
         return self._checked(items, _OPENSTACK_KEY, _OPENSTACK_VALUE, "letters, digits, spaces and _ : . - in keys")
 
     def hosts(self) -> dict[str, str]:
-        """The policy as labels of the trainer's container, which is all that a machine of one's own can carry.
-        InputError: a label nobody could filter by, or one that Gangway sets itself.
-        """
-        labels = {**self.extra, **self._own(".")}
+        """Labels of the container on a machine over SSH. InputError: unusable in filters, or Gangway sets it itself."""
+        labels = {**self.extra, **self._own_tags(".")}
         return self._checked(labels, _HOST_KEY, _HOST_VALUE, "letters, digits and _ . - in keys")
 
     def _checked(
@@ -168,8 +157,8 @@ class TagPolicy:
                 )
         return tags
 
-    def _own(self, separator: str) -> dict[str, str]:
-        """The policy's own part; raises InputError where the user writes one of its keys."""
+    def _own_tags(self, separator: str) -> dict[str, str]:
+        """The policy's own tags. InputError: the user sets one of them."""
         own = {
             "team": self.team,
             "cost_center": self.cost_center,

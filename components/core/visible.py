@@ -1,6 +1,4 @@
-"""Text out of files, as a terminal may show it: what cannot be seen (control characters, escape sequences, marks that
-turn the direction of writing, half a surrogate pair) either does not come in, or is spelled out.
-"""
+"""Makes text from files safe for a terminal: escapes control characters, bidirectional marks and lone surrogates."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -16,10 +14,10 @@ def visible(text: str) -> str:
     >>> visible("\x1b[31mred\x9b0m"), visible("a\n\u202eb")
     ('\\x1b[31mred\\x9b0m', 'a\n\\u202eb')
     """
-    return text if text.isprintable() else "".join(map(_seen, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _seen(character: str) -> str:
+def _escape(character: str) -> str:
     if character.isprintable() or character in _LAID_OUT:
         return character
     return character.encode("unicode_escape").decode("ascii")
@@ -35,7 +33,7 @@ def one_line(text: str) -> str:
 
 
 def all_visible(value: Any) -> Any:
-    """Plain data, read from JSON, with its texts visible, keys too."""
+    """Plain JSON data with its texts visible, including keys."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -46,7 +44,7 @@ def all_visible(value: Any) -> Any:
 
 
 class OneLineTexts:
-    """Base of a frozen dataclass with texts from untrusted sources: escapes each as `one_line` does, in tuples too."""
+    """Base of a frozen dataclass with untrusted texts: escapes each as `one_line` does, in tuples too."""
 
     def __post_init__(self) -> None:
         for each in fields(cast("Any", self)):
@@ -54,14 +52,14 @@ class OneLineTexts:
 
 
 def one_line_texts(value: Any) -> Any:
-    """Applies `one_line` to a text, or to the texts in a tuple or list; returns anything else as it is."""
+    """Apply `one_line` to a text, or to the texts in a tuple or list; returns anything else as it is."""
     if type(value) is str:  # not a StrEnum
         return one_line(value)
     return type(value)(map(one_line_texts, value)) if type(value) in (tuple, list) else value
 
 
 def leaves(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
-    """Everything in plain data that is no list or mapping, with its place; a key at the place of what it names."""
+    """All scalars in plain data with their places; a key has the place of its value."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield (*loc, str(key)), str(key)

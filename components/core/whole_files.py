@@ -11,15 +11,15 @@ from typing import IO
 from components.core.findings import InputError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A disk without room for what is written, or a quota or limit that is used up."""
+"""No space, or a quota or limit is exceeded."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to write to, which becomes `path` when the block ends without an error; else nothing of it stays.
+    """A binary file that becomes `path` when the block ends without an error; otherwise it is removed.
 
-    Its name is random until then: in a folder that others write to, nobody can plant a link in its place. It ends in
-    `.partial`, so that no one who reads all files of a kind takes it for one of them. OSError: it cannot be written.
+    Its temporary name is random, so that nobody can plant a link in a shared folder, and ends in `.partial`, so that no
+    reader of a file type picks it up. OSError: it cannot be written.
     """
     partial = path.with_name(f".{secrets.token_hex(16)}.partial")
     try:
@@ -35,7 +35,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Writes a small file as `whole_file` does. InputError: it cannot be written."""
+    """Write a small file as `whole_file` does. InputError: it cannot be written."""
     try:
         with whole_file(path) as file:
             file.write(content)
@@ -50,7 +50,7 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it. InputError: it cannot be made."""
+    """Create a folder and its parents. InputError: it cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""How many nodes a job should have: more where its forecast misses what it has to reach, fewer where fewer are surely
-enough or the last ones bring too little for their dollars. Pure; who asks carries it out, or tells it.
+"""Decides how many nodes a job needs: more if it will miss its targets, fewer if fewer suffice. Pure.
 
-    >>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
-    >>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
-    2
+>>> curve = {1: Rate(90, 100, 110), 2: Rate(170, 190, 210), 4: Rate(300, 340, 380)}
+>>> decide(Targets(deadline=True), curve, State(images_left=360_000, nodes=1, left_sec=2400)).nodes
+2
 """
 
 import math
@@ -15,15 +14,16 @@ from typing import Any, Final
 __all__ = ["HEADROOM", "Decision", "Rate", "State", "Targets", "decide"]
 
 HEADROOM: Final = 0.9
-"""Nodes are added until the job needs no more than this of what is expected of them,"""
+"""Scale out until the job needs at most this share of the expected rate."""
 SURE: Final = 0.8
-"""and taken away only where it needs no more than this of the least that is expected of fewer: between both lie all
-changes of mind."""
+"""Scale in only if the job needs at most this share of the low end for fewer nodes; the gap to HEADROOM avoids
+oscillation.
+"""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Images a second on so many nodes, with what interrupts them: expected, and the ends of its interval."""
+    """Images a second on a number of nodes, including interruptions: expected, and the ends of its interval."""
 
     low: float
     mid: float
@@ -32,14 +32,9 @@ class Rate:
 
 @dataclass(frozen=True)
 class Targets:
-    """What is asked for; one of the first three at least.
-
-    Attributes:
-        deadline: whether all images have to be done within `State.left_sec`.
-        images_per_sec: that the job has to make.
-        budget: whether all has to be paid from `State.left_usd`; it counts more than the other two.
-        least_images_per_usd: what the last nodes have to bring for their dollars, where the others do without them.
-        hold_sec: no change within so long of the one before.
+    """The targets; at least one of the first three. `deadline`: all images must be done within `State.left_sec`;
+    `budget`: all must be paid from `State.left_usd`; overrides the other two; `least_images_per_usd`: what the last
+    nodes must bring, unless the other targets need them.
     """
 
     deadline: bool = False
@@ -51,18 +46,9 @@ class Targets:
 
 @dataclass(frozen=True)
 class State:
-    """What is known at a time.
-
-    Attributes:
-        images_left: to be done.
-        nodes: of the job now; None before it begins.
-        left_sec: until the deadline.
-        left_usd: of the budget.
-        node_usd_per_hour: of one node; None where nobody knows, and then money decides nothing.
-        around_usd_per_hour: of all else, however many nodes there are.
-        paid_nodes: that are paid for, used or not, such as reserved ones: none of them is given up.
-        since_change_sec: since the number was changed.
-        restart_sec: that a change costs.
+    """The job at one time. `nodes`: current number; None before the job starts; `node_usd_per_hour`: of one node; None
+    if unknown, which disables decisions by money; `around_usd_per_hour`: of everything else, for any number of nodes;
+    `paid_nodes`: paid whether used or not, such as reserved ones: never given up; `restart_sec`: cost of a change.
     """
 
     images_left: float
@@ -76,18 +62,18 @@ class State:
     restart_sec: float = 0.0
 
     def usd_per_hour(self, nodes: int) -> float:
-        """Of everything, with so many nodes."""
+        """US dollars an hour of everything with this number of nodes."""
         return (self.node_usd_per_hour or 0.0) * max(nodes, self.paid_nodes) + self.around_usd_per_hour
 
     def usd(self, nodes: int, images_per_sec: float) -> float:
-        """Until all images are done."""
+        """US dollars until all images are done."""
         return self.images_left / images_per_sec / 3600 * self.usd_per_hour(nodes)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is wanted. `reached`: whether that reaches all that is asked for, as expected; `possible`: at the fast end
-    of the interval. `left_out_by`: the setting by which whoever asked has left numbers of nodes out; empty for none.
+    """The wanted number. `reached`: all targets are expected to be met; `possible`: at the fast end of the interval;
+    `left_out_by`: the caller's setting that excludes numbers of nodes; empty for none.
     """
 
     nodes: int
@@ -97,33 +83,31 @@ class Decision:
     left_out_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The decision as plain JSON data."""
         return asdict(self)
 
 
 def decide(targets: Targets, curve: Mapping[int, Rate], state: State) -> Decision:
-    """The number of nodes. `curve`: of every number that may be chosen: within the cluster's least and most, and what
-    its rungs can bring. Of two deadlines the nearer never wants fewer nodes, all else equal.
-    """
-    useful = _useful(curve)
-    need = _need(targets, state, 0.0)
-    here = None if state.nodes is None else _as_good(useful, curve, state.nodes)
+    """Decide the number of nodes. `curve`: all allowed numbers. A nearer deadline never needs fewer nodes."""
+    useful = _faster_sizes(curve)
+    need = _needed_rate(targets, state, 0.0)
+    current = None if state.nodes is None else _fewest_as_fast(useful, curve, state.nodes)
     if state.nodes in curve and state.nodes is not None and state.since_change_sec < targets.hold_sec:
         why = f"{state.since_change_sec / 60:.0f} min after the last change nothing is changed"
         return _decided(targets, curve, state, state.nodes, why)
-    wanted = useful[-1] if need is None else _by_need(targets, useful, curve, state, here)
-    trimmed = _worth_it(targets, useful, curve, state, wanted)
-    affordable = _affordable(targets, useful, curve, state, here, trimmed)
+    wanted = useful[-1] if need is None else _scale_to_need(targets, useful, curve, state, current)
+    trimmed = _drop_unprofitable(targets, useful, curve, state, wanted)
+    affordable = _apply_budget(targets, useful, curve, state, current, trimmed)
     free = max((nodes for nodes in useful if nodes <= state.paid_nodes), default=useful[0])
     nodes = max(affordable, free)
     enough = need is None or curve[nodes].mid >= need
     rules = {"wanted": wanted, "trimmed": trimmed, "affordable": affordable, "free": free}
-    why = _why(state, useful, nodes, most=max(curve), enough=enough, **rules)
+    why = _explain(state, useful, nodes, most=max(curve), enough=enough, **rules)
     return _decided(targets, curve, state, nodes, why)
 
 
-def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
-    """The numbers of nodes that are faster than all smaller ones."""
+def _faster_sizes(curve: Mapping[int, Rate]) -> Sequence[int]:
+    """Numbers of nodes that are faster than all smaller ones."""
     found: list[int] = []
     for nodes in sorted(curve):
         if not found or curve[nodes].mid > curve[found[-1]].mid:
@@ -131,14 +115,14 @@ def _useful(curve: Mapping[int, Rate]) -> Sequence[int]:
     return found
 
 
-def _as_good(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
-    """The fewest that are as fast as these; as the nearest, where so many may not be chosen."""
+def _fewest_as_fast(useful: Sequence[int], curve: Mapping[int, Rate], nodes: int) -> int:
+    """The fewest nodes that are as fast as these; if these are not in the curve, as the nearest."""
     nearest = min(curve, key=lambda each: (abs(each - nodes), each))
     return next(each for each in useful if curve[each].mid >= curve[nearest].mid)
 
 
-def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
-    """Images a second that have to be made; None where only money is asked about."""
+def _needed_rate(targets: Targets, state: State, lost_sec: float) -> float | None:
+    """Images a second to reach; None if only money matters."""
     needs = [] if targets.images_per_sec is None else [targets.images_per_sec]
     if targets.deadline:
         left_sec = state.left_sec - lost_sec
@@ -146,22 +130,27 @@ def _need(targets: Targets, state: State, lost_sec: float) -> float | None:
     return max(needs, default=None)
 
 
-def _by_need(targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None) -> int:
-    """Out where what is expected is not enough, in where the least that is expected of fewer is."""
-    now, then = _need(targets, state, 0.0) or 0.0, _need(targets, state, state.restart_sec) or 0.0
-    if here is not None and curve[here].mid >= now:
-        return next((nodes for nodes in useful if nodes < here and curve[nodes].low * SURE >= then), here)
-    return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= then), useful[-1])
+def _scale_to_need(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None
+) -> int:
+    """Scale out if the expected rate is too low, in if the low end for fewer nodes suffices."""
+    rate_now, rate_later = (
+        _needed_rate(targets, state, 0.0) or 0.0,
+        _needed_rate(targets, state, state.restart_sec) or 0.0,
+    )
+    if current is not None and curve[current].mid >= rate_now:
+        return next((nodes for nodes in useful if nodes < current and curve[nodes].low * SURE >= rate_later), current)
+    return next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= rate_later), useful[-1])
 
 
-def _worth_it(
+def _drop_unprofitable(
     targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, wanted: int
 ) -> int:  # fmt: skip
-    """Without the last nodes that bring too few images for their dollars, as far as what is needed is expected."""
+    """Drop the last nodes if they bring too few images for their dollars and are not needed."""
     least = targets.least_images_per_usd
     if least is None or not state.node_usd_per_hour:
         return wanted
-    need = _need(targets, state, state.restart_sec) or 0.0
+    need = _needed_rate(targets, state, state.restart_sec) or 0.0
     enough = next((nodes for nodes in useful if curve[nodes].mid * HEADROOM >= need), useful[-1])
     worth = useful[0]
     for before, nodes in pairwise(useful):
@@ -171,13 +160,12 @@ def _worth_it(
     return min(wanted, max(enough, worth))
 
 
-def _affordable(
-    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, here: int | None, wanted: int
+def _apply_budget(
+    targets: Targets, useful: Sequence[int], curve: Mapping[int, Rate], state: State, current: int | None, wanted: int
 ) -> int:
-    """As many nodes as are wanted, where the images are done with them before the money; else the next more with which
-    they are, since what runs beside the nodes runs longer with fewer; else the next fewer; the cheapest where there are
-    none. More than there are only where they surely are, and so fewer than a number that keeps it: there and back costs
-    more than it saves.
+    """Apply the budget: the wanted number if it is affordable, else the next larger one (what runs beside the nodes
+    runs shorter), else the next smaller one, else the cheapest. Grow only if the low end is affordable, so that a
+    number that holds the budget is preferred: changing twice costs more than it saves.
     """
     if not targets.budget or state.node_usd_per_hour is None:
         return wanted
@@ -185,18 +173,18 @@ def _affordable(
     def is_expected(nodes: int) -> bool:
         return state.usd(nodes, curve[nodes].mid) <= state.left_usd
 
-    def keeps(nodes: int) -> bool:
-        if here is not None and (nodes == here or (nodes < here and not is_expected(here))):
+    def is_affordable(nodes: int) -> bool:
+        if current is not None and (nodes == current or (nodes < current and not is_expected(current))):
             return is_expected(nodes)
-        rate = curve[nodes].mid if here is None else curve[nodes].low
+        rate = curve[nodes].mid if current is None else curve[nodes].low
         return state.usd(nodes, rate) <= HEADROOM * state.left_usd
 
-    fitting = [nodes for nodes in useful if keeps(nodes)]
+    fitting = [nodes for nodes in useful if is_affordable(nodes)]
     cheapest = min(useful, key=lambda nodes: state.usd(nodes, curve[nodes].mid))
     return next((nodes for nodes in fitting if nodes >= wanted), max(fitting, default=cheapest))
 
 
-def _why(
+def _explain(
     state: State,
     useful: Sequence[int],
     nodes: int,
@@ -208,7 +196,7 @@ def _why(
     affordable: int,
     free: int,
 ) -> str:
-    """Which of the rules had the last word."""
+    """The rule that decided."""
     if nodes == free and nodes > affordable:
         return "nodes that are paid for anyway are used"
     if affordable < trimmed:
@@ -227,28 +215,28 @@ def _why(
 
 
 def _decided(targets: Targets, curve: Mapping[int, Rate], state: State, nodes: int, why: str) -> Decision:
-    rate, need = curve[nodes], _need(targets, state, 0.0)
+    rate, need = curve[nodes], _needed_rate(targets, state, 0.0)
 
     def reaches(images_per_sec: float) -> bool:
         paid = state.usd(nodes, images_per_sec) <= state.left_usd or not targets.budget
         return paid and (need is None or images_per_sec >= need)
 
-    hours = [_about(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
-    said = [
-        f"{_about(rate.mid)} images/s ({_about(rate.low)} to {_about(rate.high)}) take {hours[0]} h "
-        f"({hours[1]} to {hours[2]})"
+    hours = [_format_number(state.images_left / each / 3600) for each in (rate.mid, rate.high, rate.low)]
+    details = [
+        f"{_format_number(rate.mid)} images/s ({_format_number(rate.low)} to {_format_number(rate.high)}) "
+        f"take {hours[0]} h ({hours[1]} to {hours[2]})"
     ]
     if targets.deadline:
-        said.append(f"{_about(state.left_sec / 3600)} h are left")
+        details.append(f"{_format_number(state.left_sec / 3600)} h are left")
     if targets.images_per_sec is not None:
-        said.append(f"{_about(targets.images_per_sec)} images/s are asked for")
+        details.append(f"{_format_number(targets.images_per_sec)} images/s are asked for")
     if targets.budget and state.node_usd_per_hour is not None:
-        said.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
+        details.append(f"${state.usd(nodes, rate.mid):,.2f} of ${state.left_usd:,.2f}")
     was = "" if state.nodes in (None, nodes) else f"{state.nodes} -> "
-    reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(said)}"
+    reason = f"{was}{nodes} node{'s' if nodes > 1 else ''}: {why}; {', '.join(details)}"
     return Decision(nodes, reason, reaches(rate.mid), reaches(rate.high))
 
 
-def _about(number: float) -> str:
-    """To three digits, as people write them."""
+def _format_number(number: float) -> str:
+    """To three significant digits."""
     return f"{float(f'{number:.3g}'):,.10g}"

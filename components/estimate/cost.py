@@ -1,6 +1,7 @@
-"""Cost components: what is billed, in which unit, at which price, from which source. The shape is Infracost's (hourly,
-monthly of 730 h, components); a price nobody knows stays None and is listed as such instead of counting as zero. Pure;
-each provider package turns its own resources into components.
+"""Cost components: item, unit, price and source, shaped like Infracost's (hourly, monthly of 730 h). Pure.
+
+An unknown price stays None and is reported instead of counting as zero. Each provider package converts its own
+resources into components.
 """
 
 from collections import defaultdict
@@ -38,7 +39,7 @@ HOURS_PER_MONTH = 730
 
 
 class Declared(Protocol):
-    """A resource of the plan: type token, name, id that others refer to it by, inputs as they go over the wire."""
+    """A planned resource: type token, name, id for references, inputs as sent to the provider."""
 
     @property
     def type(self) -> str:
@@ -52,7 +53,7 @@ class Declared(Protocol):
 
     @property
     def id(self) -> str:
-        """What other resources refer to it by."""
+        """The id in other resources' references."""
         ...
 
     @property
@@ -66,22 +67,19 @@ class CostComponent:
     """One line of the bill.
 
     Attributes:
-        name: what is billed, in the user's words.
-        unit: what `quantity` counts, such as `node-hours` or `GiB-months`.
+        unit: of `quantity`, such as `node-hours` or `GiB-months`.
         quantity: units in use at any time.
-        price: US dollars per unit, None when not known.
-        hourly: US dollars per hour, None when not known.
-        source: where the price is from, and for which region.
-        as_of: day the price's source is of, ISO 8601; empty where it bears no date, and where no list has the price.
-        confidence: see `components.catalog.loader.Fact`.
-        standby: billed only when a fallback rung steps in; left out of the totals.
-        upfront: US dollars paid once, when the stack comes up; not part of `hourly`.
-        once: US dollars of a run however long it takes, such as for data that passes once; not part of `hourly`.
-        of: the resources that it is the bill of, as `get_key` writes them; none of what no declaration fixes.
-        read_on: day the source was read, ISO 8601; empty where only its own date is known.
-        priced_in: the region whose price stands in for that of the stack's own; empty where none does.
-        is_limit: whether the price is one that is not exceeded and may not be reached.
-        price_high: US dollars per unit at most, where that is more than `price`; of spot.
+        price: US dollars per unit, None if unknown.
+        source: of the price, with its region.
+        as_of: date of the source, ISO 8601; empty without a date or a price.
+        standby: billed only while a fallback rung is in use; not in the totals.
+        upfront: US dollars paid once at `up`; not in `hourly`.
+        once: US dollars per run, however long, such as for data transfer; not in `hourly`.
+        of: keys (`get_key`) of the billed resources; empty if no declaration fixes them.
+        read_on: day the source was read, ISO 8601; empty if unknown.
+        priced_in: the other region whose price is used; empty if none.
+        is_limit: the price is an upper limit that may not be reached.
+        price_high: maximum US dollars per unit if above `price`; for spot.
     """
 
     name: str
@@ -103,30 +101,30 @@ class CostComponent:
 
     @property
     def dated(self) -> str:
-        """The source's own date, or that it has none; empty without a source."""
+        """The source's date, or that it has none; empty without a source."""
         return dated(self.as_of, self.read_on, self.confidence)
 
     @property
     def hourly_high(self) -> float | None:
-        """US dollars per hour at most."""
+        """Maximum US dollars per hour."""
         if self.price_high is None or self.hourly is None:
             return self.hourly
         return self.hourly / self.price * self.price_high if self.price else self.price_high * self.quantity
 
 
 def get_key(kind: str, name: str) -> str:
-    """A resource by its type and its name, as a URN ends."""
+    """A resource's type and name, as at the end of a URN."""
     return f"{kind}::{name}"
 
 
 def of_resources(lines: Iterable[CostComponent], *resources: Declared) -> Iterator[CostComponent]:
-    """The lines, as the bill of these resources."""
+    """The lines, assigned to these resources."""
     of = tuple(get_key(resource.type, resource.name) for resource in resources)
     return (replace(line, of=of) for line in lines)
 
 
 def paid_once(name: str, usd: float, source: str) -> CostComponent:
-    """A purchase made by `up`, at the price its buyer wrote down."""
+    """A purchase made by `up`, at the price in the stack file."""
     return CostComponent(name, "purchase", 1, usd, 0.0, source, "", "stack file", upfront=usd)
 
 
@@ -165,7 +163,7 @@ def from_service(
 
 
 def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> CostComponent:
-    """What a run uses up once, such as GiB that pass a gateway; its price is per `unit` and not per hour."""
+    """What a run uses up once, such as GiB through a gateway, priced per `unit` and not per hour."""
     fact = price.usd
     line = CostComponent(
         name=name,
@@ -183,14 +181,14 @@ def used_once(name: str, price: ServicePrice, quantity: float, region: str) -> C
 
 
 def _stand_in(line: CostComponent, price: ServicePrice, region: str) -> CostComponent:
-    """The line, marked where its price is another region's."""
+    """Mark the line if its price is another region's."""
     if price.region in (region, EVERYWHERE) or price.usd.value is None:
         return line
     return replace(line, source=f"{line.source} (price of {price.region})", priced_in=price.region)
 
 
 def unknown_price(name: str, quantity: float, why: str, *, unit: str = "hour", standby: bool = False) -> CostComponent:
-    """A component that nobody knows the price of."""
+    """A component without a known price."""
     return CostComponent(name, f"{unit}s", quantity, None, None, why, "", "unknown", standby)
 
 
@@ -205,9 +203,7 @@ def price_line(
     standby: bool = False,
     note: str = "",
 ) -> CostComponent:
-    """A component at a resolved price. `kind`: of capacity, named where nobody knows its price; `cap_usd`: what is paid
-    at most, whatever the market asks; `note`: on the price.
-    """
+    """A component at a resolved price. `kind`: named if the price is unknown; `cap_usd`: limit."""
     if cap_usd is not None and (quote is None or quote.usd is None or cap_usd < quote.usd):
         why = f"no {kind} price in the catalogue"
         if quote is not None and not quote.limit:
@@ -232,9 +228,7 @@ def price_line(
 
 
 class Bound(StrEnum):
-    """What a sum says of what is paid: nothing, where it lacks a price and holds a limit, or holds another region's
-    price, which may be too high or too low.
-    """
+    """What a sum bounds: nothing if it mixes missing prices and limits, or uses another region's price."""
 
     NONE = ""
     AT_MOST = "at most"
@@ -242,7 +236,7 @@ class Bound(StrEnum):
 
 
 def bound(lines: Iterable[CostComponent], *, at_most: bool = False) -> Bound:
-    """Of the lines' sum. `at_most`: whether it is of their highest prices."""
+    """The bound of the lines' sum. `at_most`: it is the sum of their highest prices."""
     lines = list(lines)
     unknown = any(line.hourly is None for line in lines)
     limited = at_most or any(line.is_limit for line in lines)
@@ -252,8 +246,8 @@ def bound(lines: Iterable[CostComponent], *, at_most: bool = False) -> Bound:
 
 
 def marked_usd(amount: float, bound: Bound, *, is_foreign: bool, is_partial: bool) -> str:
-    """`at most $1,234.56`: a sum with what it is. A star marks one that is no bound: it holds another region's price
-    (`is_foreign`), or lacks a price (`is_partial`) without being at least so much.
+    """`at most $1,234.56`: a sum with its bound. A star marks one that is no bound: it uses another region's price
+    (`is_foreign`), or lacks a price (`is_partial`) without being a lower bound.
 
     >>> marked_usd(10, Bound.AT_LEAST, is_foreign=False, is_partial=True)
     'at least $10.00'
@@ -265,12 +259,12 @@ def marked_usd(amount: float, bound: Bound, *, is_foreign: bool, is_partial: boo
 
 
 def foreign_regions(lines: Iterable[CostComponent]) -> tuple[str, ...]:
-    """The other regions whose prices stand in, each once."""
+    """The distinct other regions whose prices are used."""
     return tuple(dict.fromkeys(line.priced_in for line in lines if line.priced_in))
 
 
 def foreign_note(regions: Iterable[str]) -> str:
-    """What stands beside a total that holds prices of these regions; empty where there are none.
+    """The note beside a total with prices of these regions; empty if there are none.
 
     >>> foreign_note(["us-east-1"])
     'in part at the prices of us-east-1'
@@ -280,19 +274,19 @@ def foreign_note(regions: Iterable[str]) -> str:
 
 
 def foreign_mark(lines: Iterable[CostComponent]) -> str:
-    """`foreign_note` of these lines in parentheses, to stand behind their sum; empty where there is none."""
+    """`foreign_note` in parentheses, to follow the sum; empty if there is none."""
     note = foreign_note(foreign_regions(lines))
     return f" ({note})" if note else ""
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Totals in US dollars of the components whose price is known, and the names of those whose price is not. `monthly`
-    and `run` hold `upfront` once, and `once`, what one run uses up. `hourly_high` is at the highest prices.
-    `standby_hourly` is of the dearest fallback rung, at its highest price: a rung makes up for the nodes that those
-    above it lack, so that all together hold one rung's nodes; while one fills as another empties there are more for
-    some minutes. `bound`: what the totals are, unless it is empty; `foreign_regions`: whose prices they hold beside
-    the stack's own region's.
+    """Totals in US dollars of the components with a known price, and the names of the others.
+
+    `monthly` and `run` include `upfront` and `once` once. `hourly_high` uses the highest prices. `standby_hourly` is
+    the most expensive fallback rung at its highest price: rungs replace each other's missing nodes, so together they
+    hold one rung's nodes, apart from some minutes of overlap. `bound`: what the totals are, unless empty;
+    `foreign_regions`: other regions whose prices they use.
     """
 
     hourly: float
@@ -310,16 +304,16 @@ class CostEstimate:
 
     @property
     def in_use(self) -> tuple[CostComponent, ...]:
-        """The components that are billed while no fallback rung steps in."""
+        """The components that are billed while no fallback rung is in use."""
         return tuple(component for component in self.components if not component.standby)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data, as `gangway plan --json` prints it."""
+        """The estimate as plain JSON data, for `gangway plan --json`."""
         return {"currency": "USD", **asdict(self)}
 
 
 def estimate(components: Sequence[CostComponent], run_hours: float) -> CostEstimate:
-    """Adds up `components` for an hour, a month of 730 hours and a run of `run_hours`."""
+    """Add up `components` for an hour, a month of 730 hours and a run of `run_hours`."""
     in_use = [component for component in components if not component.standby]
     hourly = sum(component.hourly or 0.0 for component in in_use)
     upfront = sum(component.upfront for component in components)

@@ -1,4 +1,4 @@
-"""Data that a job reads from another place than its own: what their way costs, and how long one stream takes for it."""
+"""Cost and duration of reading a job's data from another place."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _MBIT_PER_GIB = 8 * 2**30 / 1e6
 
 @dataclass(frozen=True)
 class DataAt:
-    """Where data are, and how much of them a job reads, once."""
+    """The place of the data, and the amount that a job reads once."""
 
     place: Place
     gib: float
@@ -22,14 +22,14 @@ class DataAt:
 
 @dataclass(frozen=True)
 class Carried:
-    """Their way to one place.
+    """A transfer to one place.
 
     Attributes:
-        usd: None where nobody has priced it.
+        usd: None if the price is unknown.
         price: US dollars a GiB.
-        stream_hours: of one stream, as it was measured between small machines: several, between larger ones, take less.
-            None where nobody has measured it, and within a region.
-        route: what was measured.
+        stream_hours: by one stream as measured between small machines; parallel streams or larger machines are faster.
+            None if unmeasured, and within a region.
+        route: the measurement.
     """
 
     usd: float | None
@@ -40,18 +40,18 @@ class Carried:
     def in_words(self, data: DataAt) -> str:
         """Such as `40 GiB from aws:us-east-1 at 0.02 USD, 1.2 h by one stream (88 ms, 95 Mbit/s, 2022-02-14)`."""
         cost = "which nobody has priced" if self.price.value is None else f"at {self.price.value:g} USD"
-        said = f"{data.gib:g} GiB from {data.place.name} {cost}"
+        text = f"{data.gib:g} GiB from {data.place.name} {cost}"
         if self.route is None:
-            return said
+            return text
         rtt, stream = self.route.rtt_ms, self.route.stream_mbps
         if stream is None or self.stream_hours is None:
-            return f"{said}, {rtt.value:g} ms there and back ({rtt.dated})"
+            return f"{text}, {rtt.value:g} ms there and back ({rtt.dated})"
         one = f"{rtt.value:g} ms, {stream.value:g} Mbit/s, {stream.dated}"
-        return f"{said}, {self.stream_hours:.2g} h by one stream ({one})"
+        return f"{text}, {self.stream_hours:.2g} h by one stream ({one})"
 
 
 def carried(data: DataAt, target: Place) -> Carried:
-    """To that region."""
+    """The transfer to that region."""
     price = traffic_price(data.place, target)
     route = None if data.place.name == target.name else load_routes().route(data.place.name, target.name)
     stream = None if route is None else route.stream_mbps

@@ -1,7 +1,8 @@
-"""Energy and carbon of a run from board power, before anything runs: E = PUE * t * n * (gpus * board watts * share +
-host watts), for the expected hours and for all that the run may take. Estimates from rated power err by 27 to 37 %
-against meters, hence the band (studies in docs/decisions.md). Carbon is location-based; with the emissions of making
-the machines it is Software Carbon Intensity's E * I + M.
+"""Energy and carbon of a run from board power, before anything runs.
+
+E = PUE * t * n * (gpus * board watts * share + host watts), for the expected and the maximum hours. Estimates from
+rated power err by 27 to 37 % against meters, hence the band (studies in docs/decisions.md). Carbon is location-based;
+with embodied emissions it is Software Carbon Intensity's E * I + M.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -30,18 +31,16 @@ __all__ = [
 ]
 
 UTILISATION = 0.76
-"""Mean share of its rating that a node draws in heavy training, taken of boards: measured of 8 x H100 as a whole."""
+"""Mean share of rated power in heavy training, applied to boards: measured on 8 x H100 as a whole."""
 
 UTILISATION_SOURCE = "arXiv 2506.14551 (abstract): 8 x H100 rated 10.2 kW at 76 %"
 
 ERROR_BAND = 0.37
-"""The wide end of what estimates from rated power err by (the same abstract); nothing goes beyond its rating."""
+"""Upper end of the error of estimates from rated power (the same abstract); results never exceed the rating."""
 
 
 def board_share(machine: MachineType, waiting: float = 0.0) -> Fact[float]:
-    """The share of its board power that an accelerator draws on average: its maker's measurement, or else UTILISATION.
-    `waiting`: the share of a step in which it computes nothing, 0..1; it draws less then.
-    """
+    """Average share of board power: measured, or else UTILISATION. `waiting`: idle share of a step, 0..1."""
     board, mean = machine.accelerator_watts, machine.accelerator_mean_watts
     if mean is None or board.value is None:
         url, as_of = "https://arxiv.org/abs/2506.14551", date(2025, 6, 17)
@@ -66,7 +65,7 @@ def _waiting_share(machine: MachineType, board_watts: float) -> Fact[float]:
 
 
 class RunHours(NamedTuple):
-    """Hours of a run: expected with its band, None where the speed is not known, and at most."""
+    """Hours of a run: expected with a band, None if the speed is unknown, and at most."""
 
     low: float | None
     mid: float | None
@@ -75,31 +74,27 @@ class RunHours(NamedTuple):
 
     @classmethod
     def exactly(cls, hours: float) -> Self:
-        """Of a run whose length is given."""
+        """A run of known length."""
         return cls(hours, hours, hours, hours)
 
     @classmethod
     def at_most(cls, hours: float) -> Self:
-        """Of a run of which nothing else is known."""
+        """A run with only an upper limit."""
         return cls(None, None, None, hours)
 
 
 @dataclass(frozen=True)
 class EnergyEstimate:
-    """Energy of a run in kWh: of the machines (`it_kwh`) and of the data centre (`kwh`). All figures are None where the
-    power of the accelerators is not published; those of the expected run also where its length is not known.
+    """Energy of a run in kWh: `it_kwh` for machines, `kwh` for the data centre. None if the accelerators' power is
+    unpublished; expected values also if the length is unknown.
 
     Attributes:
         kwh: expected, at the mean draw.
-        it_kwh: of the machines alone.
-        pue: of the data centre.
-        kwh_low: of the shortest expected run, less the error of such estimates.
-        kwh_high: of the longest expected run, plus that error; never beyond the rating.
+        kwh_low: the shortest expected run, minus the estimate's error.
+        kwh_high: the longest expected run, plus that error; at most the rating.
         kwh_most: all of `hours_most` at the rating.
-        hours: expected.
-        hours_most: that the run may take.
-        waiting: share of a step in which the accelerators compute nothing.
-        source: which watts are counted, or why there are none.
+        waiting: share of a step without computation.
+        source: of the watts, or why there are none.
     """
 
     kwh: float | None
@@ -117,19 +112,18 @@ class EnergyEstimate:
     pue_confidence: str
 
     def unknown(self, why: str) -> "EnergyEstimate":
-        """The same where it is not known how much of its rating a machine draws."""
+        """The estimate without a known mean draw."""
         return replace(self, kwh=None, it_kwh=None, kwh_low=None, kwh_high=None, kwh_most=None, source=f"absent: {why}")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The estimate as plain JSON data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class CarbonEstimate:
-    """Emissions of a run in gCO2e, location-based, with the ends of its energy; None where that, or the grid's mean
-    intensity, is not known. The marginal intensity and the provider's market-based one are not counted; None where not
-    published.
+    """Location-based emissions of a run in gCO2e over its energy band; None if energy or mean intensity is unknown.
+    Marginal and market-based intensities are informative; None if unpublished.
     """
 
     gco2e: float | None
@@ -147,20 +141,20 @@ class CarbonEstimate:
     market_source: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The estimate as plain JSON data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class EmbodiedEstimate:
-    """A run's share of the emissions of making its machines, gCO2e; None where those of such a machine are not known.
+    """A run's share of the emissions of making its machines, gCO2e; None if unknown.
 
     Attributes:
         gco2e: of the expected run.
-        gco2e_low: of the shortest expected run, and the least that the sources allow; `gco2e_high` likewise.
-        gco2e_most: of all hours that the run may take, at the high end.
-        kg_per_machine: emitted by making one, with `kg_low` and `kg_high`.
-        machine_share: of a whole machine, that one of the type counts as.
+        gco2e_low: the shortest expected run at the low end of the sources; `gco2e_high` likewise.
+        gco2e_most: the maximum hours at the high end.
+        kg_per_machine: of making one, with `kg_low` and `kg_high`.
+        machine_share: share of a whole machine per machine of the type.
     """
 
     gco2e: float | None
@@ -177,14 +171,14 @@ class EmbodiedEstimate:
     confidence: str
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The estimate as plain JSON data."""
         return asdict(self)
 
 
 def estimate_energy(
     machine: MachineType, num_nodes: int, hours: RunHours | float, region: Region, waiting: float = 0.0
 ) -> EnergyEstimate:
-    """The energy `num_nodes` machines use in `hours`, in `region`'s data centre. `waiting`: as in `board_share`."""
+    """Estimate the energy of `num_nodes` machines over `hours` in `region`. `waiting`: as in `board_share`."""
     run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
     board, pue = machine.accelerator_watts, region.pue.value
     mean_kw = rated_kw = high_kw = None
@@ -213,7 +207,7 @@ def estimate_energy(
 
 
 def _product(*factors: float | None) -> float | None:
-    """None where one of them is."""
+    """The product; None if a factor is."""
     known = [factor for factor in factors if factor is not None]
     return prod(known) if len(known) == len(factors) else None
 
@@ -228,7 +222,7 @@ def _watts(machine: MachineType, waiting: float) -> str:
 
 
 def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
-    """Facility energy times the grid's mean intensity."""
+    """Multiply facility energy by the grid's mean intensity."""
     intensity, marginal, market = region.intensity_g_per_kwh, region.marginal_g_per_kwh, region.market_g_per_kwh
     return CarbonEstimate(
         gco2e=_product(energy.kwh, intensity.value),
@@ -248,7 +242,7 @@ def estimate_carbon(energy: EnergyEstimate, region: Region) -> CarbonEstimate:
 
 
 def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | float) -> EmbodiedEstimate:
-    """What making the machines emitted, spread over their life: the part of `hours` on `num_nodes` of them."""
+    """Spread the emissions of making the machines over their life, for `hours` on `num_nodes` of them."""
     run = hours if isinstance(hours, RunHours) else RunHours.exactly(hours)
     made, life = machine_emissions(machine), life_hours()
     g_per_kg_and_hour = num_nodes * 1000 / life.value
@@ -270,9 +264,7 @@ def estimate_embodied(machine: MachineType, num_nodes: int, hours: RunHours | fl
 
 @dataclass(frozen=True)
 class SciEstimate:
-    """Software Carbon Intensity, (E * I + M) / R, in gCO2e for 1,000 images that the run makes; None where a part is
-    not known. `g_per_kimg_most`: of all that the run may take.
-    """
+    """Software Carbon Intensity, (E * I + M) / R, gCO2e per 1,000 images; None if unknown. `..._most`: at most."""
 
     g_per_kimg: float | None
     g_per_kimg_low: float | None
@@ -280,14 +272,14 @@ class SciEstimate:
     g_per_kimg_most: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """The estimate as plain JSON data."""
         return asdict(self)
 
 
 def estimate_sci(
     carbon: CarbonEstimate, embodied: EmbodiedEstimate, kimg: tuple[float, float, float] | None
 ) -> SciEstimate:
-    """`kimg`: thousands of images that the run makes when fastest, as expected, and when slowest; None if unknown."""
+    """`kimg`: thousands of images of the run: most, expected, fewest; None if unknown."""
     if kimg is None:
         return SciEstimate(None, None, None, None)
     fast, usual, slow = kimg

@@ -1,12 +1,12 @@
-"""What a ladder of capacity costs as one: spot while there is any, the next rung while there is none. At any time a
-rung's nodes can be had with a chance that does not depend on the past, and the job's nodes are of the first rung that
-has them; the last is assumed to be always there. So the rungs share the time as `get_shares` says. On each the job does
-as much of its work in an hour as on that rung alone, by Young's and Daly's formula (`components.estimate.spot`), with
-the first start spread over the job; the ladder does the mean of that. The way back up is planned, after a checkpoint,
-and counts as free.
+"""The combined cost of a capacity ladder: spot while it is available, the next rung otherwise.
 
-    >>> get_shares([0.64, 1.0])
-    (0.64, 0.36)
+Each rung's nodes are available with a probability independent of the past, and the job uses the first available rung;
+the last one is assumed to be always available. `get_shares` gives each rung's share of the time. Progress on a rung
+follows Young's and Daly's formula (`components.estimate.spot`), with the first start spread over the job; the ladder
+takes the mean. Moving back up is planned, after a checkpoint, and counts as free.
+
+>>> get_shares([0.64, 1.0])
+(0.64, 0.36)
 """
 
 import math
@@ -21,7 +21,7 @@ __all__ = ["LadderEstimate", "LadderJob", "LadderRung", "Span", "estimate_ladder
 
 
 class Span(NamedTuple):
-    """A figure that is assumed, and between which it may well be. `value`: None where nobody knows more."""
+    """An assumed figure and its range. `value`: None if unknown."""
 
     low: float
     value: float | None
@@ -38,14 +38,12 @@ class LadderRung:
     """One rung.
 
     Attributes:
-        usd_per_hour: of the whole stack while the job's nodes are of it; None where a price is not known.
-        num_nodes: of the job on it.
-        hours: of undisturbed training, all of it on this rung.
-        interval_sec: from one checkpoint to the next; the best one where None.
-        there: chance that such nodes can be had.
-        taken_per_hour: how often one node is taken in an hour.
-        in_reach: False where none ever comes.
-        usd_high: US dollars an hour at the highest prices, where those differ.
+        usd_per_hour: of the whole stack on this rung; None if a price is unknown.
+        hours: of undisturbed training, all on this rung.
+        interval_sec: between checkpoints; the best one if None.
+        taken_per_hour: interruptions of one node per hour.
+        in_reach: False if no nodes can come.
+        usd_high: US dollars an hour at the highest prices, if different.
     """
 
     usd_per_hour: float | None
@@ -58,15 +56,13 @@ class LadderRung:
     usd_high: float | None = None
 
     def usd(self, end: int) -> float | None:
-        """US dollars an hour at that place of a span; the lowest is as expected."""
+        """US dollars an hour at that end of a span; the low end is the expected price."""
         return self.usd_per_hour if end < 2 or self.usd_high is None else self.usd_high
 
 
 @dataclass(frozen=True)
 class LadderJob:
-    """What all rungs share: how often one node fails in an hour, seconds of a checkpoint and of a start, and the hours
-    after which the job ends, done or not.
-    """
+    """What all rungs share: failures per node-hour, seconds of a checkpoint and of a start, time limit in hours."""
 
     failures_per_hour: Span
     save_sec: float
@@ -76,14 +72,14 @@ class LadderJob:
 
 @dataclass(frozen=True)
 class LadderEstimate:
-    """A job on a ladder. `low` and `high` are the least and the most over all ends of what is assumed.
+    """A job on a ladder. `low` and `high` are the extremes over all ends of the assumptions.
 
     Attributes:
-        shares: of the time, rung by rung.
-        hours: expected, from the first start to the last step; infinite where the job is not expected to end, None
-            where the rate at which nodes are taken is not known.
+        shares: of the time, by rung.
+        hours: expected, from the first start to the last step; infinite if the job is not expected to end, None if the
+            interruption rate is unknown.
         interruptions: expected in that time; likewise.
-        usd: expected; likewise, and None where a price is not known.
+        usd: expected; likewise, and None if a price is unknown.
     """
 
     shares: tuple[float, ...]
@@ -96,12 +92,12 @@ class LadderEstimate:
     usd_high: float | None
 
     def plus(self, usd: float) -> "LadderEstimate":
-        """The same with what is paid however long it takes."""
+        """The estimate with a fixed cost added."""
         more = {name: value + usd for name in _DOLLARS if (value := getattr(self, name)) is not None}
         return replace(self, **more)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; what is infinite is null."""
+        """The estimate as plain JSON data, with null for infinity."""
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value
             for name, value in asdict(self).items()
@@ -109,7 +105,7 @@ class LadderEstimate:
 
 
 def get_shares(there: Sequence[float]) -> tuple[float, ...]:
-    """The share of the time that nodes are of each rung, by the chance of each; the last takes the rest."""
+    """Each rung's share of the time by its availability; the last takes the rest."""
     shares: list[float] = []
     for chance in there[:-1]:
         shares.append((1 - sum(shares)) * chance)
@@ -117,12 +113,12 @@ def get_shares(there: Sequence[float]) -> tuple[float, ...]:
 
 
 def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
-    """What the job comes to on all rungs together, at least one; those out of reach have no share of it."""
+    """Estimate the job on all rungs together (at least one); unreachable ones have no share."""
     if not all(rung.in_reach for rung in rungs):
-        return _in_reach(rungs, job)
-    corners = [_at(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
+        return _estimate_reachable(rungs, job)
+    corners = [_estimate_corner(rungs, job, ends) for ends in product((0, 2), (0, 2), (0, 2), (1, 2))]
     known = all(rung.taken_per_hour.value is not None for rung in rungs)
-    expected = _at(rungs, job, (1, 1, 1, 1)) if known else None
+    expected = _estimate_corner(rungs, job, (1, 1, 1, 1)) if known else None
     hours = [corner.hours for corner in corners]
     dollars = [corner.usd for corner in corners if corner.usd is not None]
     return LadderEstimate(
@@ -137,8 +133,8 @@ def estimate_ladder(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstima
     )
 
 
-def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
-    """As if the rungs out of reach were not; where all are, the job never starts."""
+def _estimate_reachable(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
+    """The estimate over the reachable rungs; if there are none, the job never starts."""
     left = [rung for rung in rungs if rung.in_reach]
     if not left:
         return LadderEstimate((0.0,) * len(rungs), math.inf, math.inf, math.inf, None, None, None, None)
@@ -148,15 +144,15 @@ def _in_reach(rungs: Sequence[LadderRung], job: LadderJob) -> LadderEstimate:
 
 
 class _Corner(NamedTuple):
-    """The job at one end of each span. `usd`: None where a price is not known."""
+    """The job at one end of each span. `usd`: None if a price is unknown."""
 
     hours: float
     interruptions: float
     usd: float | None
 
 
-def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
-    """Hours and dollars where chance, takings, failures and prices are each at that place of their spans."""
+def _estimate_corner(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, int]) -> _Corner:
+    """Hours and dollars with availability, interruptions, failures and prices each at that end of their spans."""
     there, taken, failures, paid = ends
     shares = get_shares([rung.there[there] or 0.0 for rung in rungs])
     per_hour = lost_per_hour = 0.0
@@ -176,9 +172,7 @@ def _at(rungs: Sequence[LadderRung], job: LadderJob, ends: tuple[int, int, int, 
 
 
 def _done_per_hour(rung: LadderRung, job: LadderJob, lost_per_hour: float) -> float:
-    """The share of the job that an hour on this rung does, its start spread over the job; negative where more is lost
-    than done. `lost_per_hour`: how often one node is lost.
-    """
+    """Progress per hour as a share of the job, start included; may be negative. `lost_per_hour`: of one node."""
     found = estimate_spot(
         rung.num_nodes, 0.0, rung.hours, 0.0,
         failures_per_hour=lost_per_hour, interval_sec=rung.interval_sec, save_sec=job.save_sec,

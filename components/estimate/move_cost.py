@@ -1,10 +1,8 @@
-"""Whether a job that runs should move to another offer: what is left of it comes to here and there, and what moving
-takes. Pure.
+"""Whether a running job should move to another offer: the cost of the rest here and there, and of the move. Pure.
 
-A move is a planned stop: nothing is done twice, and while the checkpoint and the data travel the new nodes are paid for
-and train nothing. Each saving has an interval, whose ends take nodes to be taken back half and twice as often as is
-published or assumed, against and for the move, and the way between to be slow or fast. It is advised where even the low
-end saves something, and the middle a tenth of what is left.
+A move is a planned stop: no work is repeated; while checkpoint and data travel, the new nodes are paid for without
+training. The interval of a saving covers half and twice the published or assumed interruption rate, against and for the
+move, and a slow or fast transfer. A move is advised if the low end saves anything and the middle a tenth of the rest.
 """
 
 import math
@@ -20,18 +18,18 @@ from components.estimate.spot import RESTART_SEC
 __all__ = ["LEAST_SHARE", "UNITS", "Advice", "Band", "Luggage", "Move", "advise"]
 
 LEAST_SHARE: Final = 0.1
-"""Of what staying comes to: less is not worth a person's hour."""
+"""Minimum share of the cost of staying: a smaller saving is not worth a person's hour."""
 _TIMES_TAKEN = 2.0
 _GBPS = (0.5, 2.0, 8.0)
-"""Between regions and clouds, slow to fast: assumed."""
+"""Transfer rates between regions and clouds, slow to fast: assumed."""
 _START_SEC = (2 * RESTART_SEC, RESTART_SEC, RESTART_SEC)
 _BITS_PER_GIB = 8 * 2**30
 UNITS: Final[dict[Sort, str]] = {"cost": "USD", "carbon": "gCO2e", "risk": "h"}
-"""What each sort saves; risk is time from now to the last image."""
+"""What each sort saves; risk is the time from now to the last image."""
 
 
 class Band(NamedTuple):
-    """A figure, and the ends of what it may be."""
+    """A figure and its range."""
 
     low: float
     mid: float
@@ -40,9 +38,7 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Luggage:
-    """What travels along, GiB, and the price of a GiB on its way to an offer: where nobody knows it, that offer is not
-    advised.
-    """
+    """Data to move, GiB, and the price per GiB to an offer; offers with an unknown price are not advised."""
 
     gib: float
     price_to: Callable[[Offer], Fact[float | None]]
@@ -50,14 +46,9 @@ class Luggage:
 
 @dataclass(frozen=True)
 class Move:
-    """One way to go.
-
-    Attributes:
-        to: the offer, with what is left of the job on it, the move's own hours included.
-        saves: against staying, in the sort's unit.
-        hours: that the move takes without training.
-        traffic_usd: expected.
-        traffic: the price of a GiB that it is made of.
+    """One possible move. `to`: the offer with the rest of the job on it, including the move's own hours; `saves`:
+    against staying, in the sort's unit; `hours`: of the move, without training; `traffic_usd`: expected; `traffic`: the
+    price per GiB used for it.
     """
 
     to: Quoted
@@ -69,9 +60,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Advice:
-    """Whether to go. `best`: the way that is expected to save the most; None where no other offer is known well enough;
-    `go`: whether it is advised.
-    """
+    """`best`: the move with the largest expected saving; None if no other offer is known well enough; `go`: advised."""
 
     here: Quoted
     best: Move | None
@@ -80,7 +69,7 @@ class Advice:
 
 
 class _Case(NamedTuple):
-    """One end, or the middle: how often nodes are taken here and there, and the way between."""
+    """One end, or the middle: interruption factors here and there, and the transfer rate."""
 
     here: float
     there: float
@@ -96,33 +85,35 @@ _CASES = (
 
 
 def advise(here: Offer, others: Iterable[Offer], job: Job, luggage: Luggage, sort: Sort) -> Advice:
-    """Of what is left (`job.hours`, undisturbed; its deadline from now). `others`: as `gangway quote` finds them."""
-    job = replace(job, start_hours=0.0)  # here it runs already; a move's start is part of its way
+    """Compare offers for the rest of the job (`job.hours`, undisturbed). `others`: as `gangway quote` finds them."""
+    job = replace(job, start_hours=0.0)  # already running; a move's start is part of its transfer
     staying = quote(here, job)
     if unknown := _unknown(staying, sort, job):
         return Advice(staying, None, go=False, reason=f"nobody knows what staying comes to: {unknown}")
-    left = _value(staying, sort, job)
-    stays = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
-    moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, stays)) is not None]
+    staying_value = _value(staying, sort, job)
+    staying_values = [_value(quote(here, replace(job, times_taken=case.here)), sort, job) for case in _CASES]
+    moves = [move for offer in others if (move := _move(here, offer, job, luggage, sort, staying_values)) is not None]
 
     def gain(move: Move) -> tuple[float, float, float]:
-        # Where staying never ends all save the same: there it is best where it comes to the least.
+        # If staying never ends, all savings are equal: the cheapest offer is best.
         paid = move.traffic_usd if sort == "cost" else 0.0
         return move.saves.mid, move.saves.low, -_value(move.to, sort, job) - paid
 
     best = max(moves, key=gain, default=None)
-    surely = [move for move in moves if _pays(move, left)]
+    surely = [
+        move
+        for move in moves
+        if move.saves.low > 0 and (math.isinf(staying_value) or move.saves.mid >= LEAST_SHARE * staying_value)
+    ]
     if surely:
         return Advice(staying, max(surely, key=gain), go=True, reason="even at the low end it saves")
-    return Advice(staying, best, go=False, reason=_why_not(best, left, sort))
+    return Advice(staying, best, go=False, reason=_why_not(best, staying_value, sort))
 
 
 def _move(
-    here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, stays: Sequence[float]
+    here: Offer, offer: Offer, job: Job, luggage: Luggage, sort: Sort, staying_values: Sequence[float]
 ) -> Move | None:  # fmt: skip
-    """None for the same offer, and for one of which something is not known or on which it is not done. `stays`: what
-    staying comes to in each case.
-    """
+    """The move to an offer; None for the current one, or if unknown or infeasible. `staying_values`: by case."""
     if offer.label == here.label:
         return None
     price = luggage.price_to(offer)
@@ -133,28 +124,28 @@ def _move(
     saves, hours = list[float](), list[float]()
     to: Quoted | None = None
     for number, case in enumerate(_CASES):
-        took = (case.start_sec + gib * _BITS_PER_GIB / 1e9 / case.gbps) / 3600
-        there = quote(offer, replace(job, hours=job.hours + took, times_taken=case.there))
-        value = _value(there, sort, job)
+        move_hours = (case.start_sec + gib * _BITS_PER_GIB / 1e9 / case.gbps) / 3600
+        moved = quote(offer, replace(job, hours=job.hours + move_hours, times_taken=case.there))
+        value = _value(moved, sort, job)
         if number == 1:
-            to = there
+            to = moved
             if not math.isfinite(value):
                 return None
         paid = usd if sort == "cost" else 0.0
-        saves.append(-math.inf if not math.isfinite(value) else stays[number] - value - paid)
-        hours.append(took)
+        saves.append(-math.inf if not math.isfinite(value) else staying_values[number] - value - paid)
+        hours.append(move_hours)
     assert to is not None, "the middle case"
     return Move(to, Band(min(saves), saves[1], max(saves)), Band(min(hours), hours[1], max(hours)), usd, price)
 
 
 def _value(quoted: Quoted, sort: Sort, job: Job) -> float:
-    """What is to be little; endless where the job is not done so, or not in time, or nobody knows."""
+    """The figure to minimise; infinite if the job is not done, not in time, or it is unknown."""
     value = _figure(quoted, sort)
     return math.inf if value is None or quoted.missing or quoted.unpriced or _is_failing(quoted, job) else value
 
 
 def _unknown(quoted: Quoted, sort: Sort, job: Job) -> str:
-    """What is not known of it, and would have to be for any saving; empty where nothing."""
+    """What is missing for any saving; empty if nothing."""
     if _is_failing(quoted, job):
         return ""  # whatever it costs
     return (
@@ -168,10 +159,6 @@ def _figure(quoted: Quoted, sort: Sort) -> float | None:
 
 def _is_failing(quoted: Quoted, job: Job) -> bool:
     return bool(quoted.problem) or quoted.wall_hours > (job.deadline_hours or math.inf)
-
-
-def _pays(move: Move, staying: float) -> bool:
-    return move.saves.low > 0 and (math.isinf(staying) or move.saves.mid >= LEAST_SHARE * staying)
 
 
 def _why_not(best: Move | None, staying: float, sort: Sort) -> str:

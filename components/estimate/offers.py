@@ -1,6 +1,6 @@
-"""What one accelerator costs everywhere: an offer for each provider, region, machine and kind of capacity, read off
-carriers (a machine type or TPU slice that has it, with its provider's prices and regions). The price is the one that a
-plan counts with: where a region has none, another's stands in, marked; such an offer is not ranked by cost.
+"""Offers of an accelerator by provider, region, machine and kind of capacity, with the price that a plan uses.
+
+If a region has no price, another region's is used and marked; such an offer is not ranked by cost.
 """
 
 from collections import Counter
@@ -34,13 +34,8 @@ SOLD_BY: Mapping[Kind, tuple[str, ...]] = {"capacity-block": ("aws",), "flex-sta
 
 @dataclass(frozen=True)
 class Carrier:
-    """A machine type with the accelerator, and what its provider's catalogue says around it.
-
-    Attributes:
-        machine: the machine; of TPUs a whole slice.
-        prices: in every region that has one.
-        regions: all of the provider's.
-        capacity: the kinds it can be had in, in the words of a stack file; None where all of them.
+    """A machine type with the accelerator, and its provider's facts. `machine`: for TPUs a whole slice; `prices`: by
+    region; `regions`: all of the provider's; `capacity`: the available kinds, as in a stack file; None for all of them.
     """
 
     machine: MachineType
@@ -50,7 +45,7 @@ class Carrier:
 
     @property
     def offered_in(self) -> tuple[str, ...]:
-        """Regions of the catalogue that have it, as far as a list says."""
+        """Regions of the catalogue that have it, if a list states them."""
         offered = self.machine.offered
         return () if offered is None else tuple(region for region in offered.regions if region in self.regions)
 
@@ -60,15 +55,12 @@ class Offer:
     """A way to get a node.
 
     Attributes:
-        region: its name.
-        price: US dollars per node and hour, expected; None where nobody knows.
-        note: what the price leaves open; empty where nothing.
-        quote: the price as it was resolved; None where no region has one.
-        place: the region with its grid and its PUE; None where the catalogue does not have it.
-        interruptions: share of such nodes taken back within a month; None for kinds that are not taken back.
-        assumed_interruptions: what may be counted with where that is not known; None likewise.
-        on_demand: price of the same node at the same place, None where nobody knows.
-        failures: how often such a node fails in an hour, whatever the kind; None leaves failures out.
+        price: expected US dollars per node-hour; None if unknown.
+        place: the region with its grid and PUE; None if it is not in the catalogue.
+        interruptions: share of such nodes interrupted per month; None for kinds that are not interrupted.
+        assumed_interruptions: the share to use if it is unknown; None likewise.
+        on_demand: price of the same node in the same region, None if unknown.
+        failures: per node-hour, for any kind; None ignores failures.
     """
 
     provider: str
@@ -91,7 +83,7 @@ class Offer:
 
 
 def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carrier]:
-    """The machine types that carry `accelerator`, provider by provider; empty where there are none."""
+    """The machine types with `accelerator`, by provider."""
     return [
         Carrier(
             machine=machine,
@@ -106,19 +98,19 @@ def get_carriers(accelerator: str, catalogs: Mapping[str, Catalog]) -> list[Carr
 
 
 def _capacity(machine: MachineType) -> frozenset[str] | None:
-    """Google's and Azure's types say how they are had; what AWS has depends on the region."""
+    """Google's and Azure's types list their kinds; AWS's depend on the region."""
     fact: Fact[tuple[str, ...]] | None = getattr(machine, "capacity", None)
     return None if fact is None else frozenset(fact.value)
 
 
 def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str, further: str = "") -> InputError:
-    """The mistake of asking for an accelerator that nobody has, with the nearest that somebody has.
+    """An error for an unknown accelerator, with the nearest known one.
 
     Args:
-        wanted: what was asked for.
-        catalogs: of the providers that were asked.
-        place: config path or option that holds it.
-        further: what else would have been allowed.
+        wanted: the requested accelerator.
+        catalogs: of the searched providers.
+        place: config path or option.
+        further: other allowed values.
     """
     known = sorted({machine.accelerator for catalog in catalogs.values() for machine in catalog.machines.values()})
     return InputError(
@@ -131,7 +123,7 @@ def unknown_accelerator(wanted: str, catalogs: Mapping[str, Catalog], place: str
 
 
 def permitted_offers(offers: Iterable[Offer], limits: RegionLimits) -> tuple[list[Offer], dict[Why, int]]:
-    """Those in regions within the limits, and how many each limit leaves out."""
+    """The offers within the limits, and how many each limit excludes."""
     permitted, refused = list[Offer](), Counter[Why]()
     for offer in offers:
         if (why := refusal(limits, Place(offer.provider, offer.region))) is None:
@@ -142,14 +134,14 @@ def permitted_offers(offers: Iterable[Offer], limits: RegionLimits) -> tuple[lis
 
 
 def find_offers(carriers: Iterable[Carrier]) -> list[Offer]:
-    """Every offer of every carrier, in the regions with a price row and in those that have the machine without one."""
+    """Every offer of every carrier, in regions with a price and in those that sell the machine without one."""
     return [offer for carrier in carriers for offer in _offers(carrier)]
 
 
 def _offers(carrier: Carrier) -> Iterable[Offer]:
     offered = carrier.machine.offered
     for region in dict.fromkeys([*(price.region for price in carrier.prices), *carrier.offered_in]):
-        # A list of prices may have a region that the provider's own list does not.
+        # A price list may have a region that the provider's own list lacks.
         if offered is not None and offered.excludes(region):
             continue
         for kind in KINDS:
@@ -158,7 +150,7 @@ def _offers(carrier: Carrier) -> Iterable[Offer]:
 
 
 def _is_had(carrier: Carrier, kind: Kind) -> bool:
-    """Whether the provider sells the machine that way. A commitment is a discount on what is on demand."""
+    """Whether the provider sells the machine that way. A commitment is a discount on on-demand."""
     if carrier.machine.provider not in SOLD_BY.get(kind, (carrier.machine.provider,)):
         return False
     if carrier.capacity is None:
@@ -188,7 +180,7 @@ def _offer(carrier: Carrier, region: str, kind: Kind) -> Offer:
 
 
 def _note(quote: PriceQuote) -> str:
-    """What the price leaves open."""
+    """The uncertainty of the price."""
     said = [quote.limit] if quote.limit else []
     if quote.low != quote.high and not quote.limit:
         said.append(f"typical; seen from {quote.low:g} to {quote.high:g} USD")
@@ -198,6 +190,6 @@ def _note(quote: PriceQuote) -> str:
 
 
 def _no_price(machine: MachineType) -> Fact[float | None]:
-    """Nobody's price, of the day on which the machine's own facts were looked for."""
+    """An unknown price, dated like the machine's own facts."""
     seen = machine.num_accelerators.seen_on
     return Fact[float | None](value=None, source="no price in the catalogue", read_on=seen, confidence="documented")

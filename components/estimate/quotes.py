@@ -1,4 +1,4 @@
-"""What a job comes to on an offer (dollars, hours, risk, kWh, gCO2e, or why it cannot be done), and which to take."""
+"""Quotes for a job on an offer: dollars, hours, risk, kWh, gCO2e, or why it is infeasible; and their ranking."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,29 +38,28 @@ __all__ = [
 
 
 TERM_HOURS = {"reserved-1y": 8760, "reserved-3y": 26280}
-"""Of commitments, paid whether used or not."""
+"""Length of commitments, paid whether used or not."""
 FLEX_START_HOURS = 168
-"""The longest that Google keeps such nodes (see `components.core.capacity.FlexStart`)."""
+"""Google's maximum life of such nodes (see `components.core.capacity.FlexStart`)."""
 BLOCK_DAYS = (*range(1, 15), *range(21, 183, 7))
 """Lengths of AWS's capacity blocks: EC2 user guide, "Capacity Blocks for ML"; recalled."""
 MOST_OF_A_MONTH = 0.9
-# Sums of floats that differ by rounding alone are equal, and the next criterion decides.
+# Sums of floats that differ only by rounding are equal, and the next criterion decides.
 DIGITS = 9
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done.
+    """A job to quote.
 
     Attributes:
-        num_nodes: at the same time, at least 1.
         hours: of undisturbed training, above 0.
-        deadline_hours: from now until it must be done, not below `hours`; None where it does not matter.
+        deadline_hours: from now, not below `hours`; None for no deadline.
         start_hours: from the request for nodes to the first step, paid like the rest.
-        kimg: thousands of images that it makes, above 0; None where nobody says, and then nothing is per image.
-        interruptions: share of spot nodes taken back within a month, for offers of which nobody publishes it.
-        times_taken: how many times as often as that, published, given or assumed, nodes are taken back.
-        data: what it reads, once, and from where; None where that is not counted.
+        kimg: thousands of images, above 0; None if unknown, which omits figures per image.
+        interruptions: share of spot nodes interrupted per month, for offers without a published one.
+        times_taken: factor on that rate, whether published, given or assumed.
+        data: read once, and its place; None to ignore it.
     """
 
     num_nodes: int
@@ -74,9 +73,7 @@ class Job:
 
 
 class Footprint(NamedTuple):
-    """A job's energy, its emissions, its share of making the machines, and both for 1,000 images. At most: at the
-    rating, until the deadline where there is one, else for the expected hours.
-    """
+    """A job's energy, emissions and SCI. Maxima: rated power until the deadline, or else for the expected hours."""
 
     energy: EnergyEstimate
     carbon: CarbonEstimate
@@ -86,9 +83,7 @@ class Footprint(NamedTuple):
 
 @dataclass(frozen=True)
 class Rate:
-    """How often nodes are taken back. `share`: within a month, None where nobody knows; `how`: published, as given, or
-    assumed; `source`, `url` and `as_of`: of the published or assumed one.
-    """
+    """`share`: of nodes per month, None if unknown; `how`: published, given or assumed; the rest: its source."""
 
     share: float | None
     how: str
@@ -102,23 +97,20 @@ class Quoted:
     """A job on an offer.
 
     Attributes:
-        usd: expected, of all nodes until the job is done, and of its data's way; None where it is not known or never
-            done.
-        hours: paid for, expected: the nodes' start, training, checkpoints, interruptions.
-        wall_hours: expected until the job is done; longer than `hours` on spot, which is not always there.
-        risk_hours: of these, the ones expected to be lost: work done twice and restarts.
-        spot: the estimate behind these hours, of nodes that are taken back or fail; None where nobody knows how often,
-            and where nodes do neither.
-        rate: of interruptions, as it was counted with; None for what is not taken back.
-        in_time: chance to be done by the deadline once the nodes are there, 0 to 1; None without a deadline, and where
-            nobody knows.
-        footprint: energy and emissions; None where nobody publishes the region's PUE, and where it is never done.
-        problem: why the job cannot be done so, or not in time; empty where it can.
-        missing: what is not known and keeps it from being ranked at all; empty where nothing.
-        unpriced: why its dollars are not known, or not its own, which keeps it from being ranked by them; likewise.
-        usd_high: the same at the highest price seen; None where that is not known, or is another region's.
-        details: what there is to say of this kind of capacity.
-        carried: the way of the job's data; None where that is not counted.
+        usd: expected for all nodes and the data transfer; None if unknown or never done.
+        hours: paid, expected: start, training, checkpoints, interruptions.
+        wall_hours: expected until the job is done; longer than `hours` on spot, which is not always available.
+        risk_hours: the part expected to be lost to repeated work and restarts.
+        spot: the estimate behind these hours; None if the rate is unknown, or nodes neither fail nor are interrupted.
+        rate: the interruption rate used; None for kinds that are not interrupted.
+        in_time: probability to meet the deadline once the nodes are there, 0 to 1; None without a deadline or if
+            unknown.
+        footprint: energy and emissions; None if the region's PUE is unpublished or the job is never done.
+        problem: why the job is infeasible or late; empty if it is neither.
+        missing: unknown figure that prevents any ranking; empty if none.
+        unpriced: why the dollars are unknown or another region's, which prevents ranking by them; likewise.
+        usd_high: at the highest price seen; None if unknown or another region's.
+        carried: transfer of the job's data; None if ignored.
     """
 
     offer: Offer
@@ -139,30 +131,30 @@ class Quoted:
 
     @property
     def own_usd(self) -> float | None:
-        """The dollars, where they are of this region's own price: what offers are compared by."""
+        """The dollars if they use this region's own price: the basis of comparisons."""
         return None if self.unpriced else self.usd
 
     @property
     def kwh(self) -> float | None:
-        """Expected, of the building; None also where nobody publishes what the accelerators draw."""
+        """Expected, of the building; None also if the accelerators' draw is unpublished."""
         return None if self.footprint is None else self.footprint.energy.kwh
 
     @property
     def gco2e(self) -> float | None:
-        """Expected, location-based; None where `kwh` is."""
+        """Expected, location-based; None if `kwh` is."""
         return None if self.footprint is None else self.footprint.carbon.gco2e
 
 
 def quote(offer: Offer, job: Job) -> Quoted:
-    """What the job comes to on `offer`."""
+    """Quote the job on `offer`."""
     rate = _rate(offer, job)
-    share = None if rate is None else _as_often(rate.share, job.times_taken)
-    spot = _stops(offer, job, share)
+    share = None if rate is None else _scale_share(rate.share, job.times_taken)
+    spot = _estimate_stops(offer, job, share)
     hours = job.start_hours + (job.hours if spot is None else spot.hours)
-    wall_hours = hours / spot_there(offer)
-    usd, details = _money(offer, job, hours, spot, rate)
+    wall_hours = hours / spot_availability(offer)
+    usd, details = _expected_usd(offer, job, hours, spot, rate)
     way = None if job.data is None else carried(job.data, Place(offer.provider, offer.region))
-    high = _at_high(offer, usd)
+    high = _high_usd(offer, usd)
     if way is not None:
         usd, high = (None if each is None or way.usd is None else each + way.usd for each in (usd, high))
     return Quoted(
@@ -173,7 +165,7 @@ def quote(offer: Offer, job: Job) -> Quoted:
         risk_hours=0.0 if spot is None else spot.lost_hours,
         spot=spot,
         rate=rate,
-        in_time=_in_time(offer, job, spot),
+        in_time=_chance_by_deadline(offer, job, spot),
         footprint=_footprint(offer, job, hours),
         problem=_problem(offer, job, hours, wall_hours, spot),
         missing=_missing(offer, share),
@@ -184,30 +176,30 @@ def quote(offer: Offer, job: Job) -> Quoted:
     )
 
 
-def _at_high(offer: Offer, usd: float | None) -> float | None:
-    """The dollars at the highest price seen: those of a job are in proportion to its price."""
+def _high_usd(offer: Offer, usd: float | None) -> float | None:
+    """The dollars at the highest price seen, in proportion to the price."""
     quoted = offer.quote
     if usd is None or quoted is None or not quoted.is_bounded or not quoted.usd or quoted.high is None:
         return None
     return usd * quoted.high / quoted.usd
 
 
-def _as_often(share: float | None, times: float) -> float | None:
-    """The share within a month of nodes that are taken so many times as often."""
+def _scale_share(share: float | None, times: float) -> float | None:
+    """The monthly share of interrupted nodes at a multiple of its rate."""
     return share if share is None or times == 1 else -math.expm1(times * math.log1p(-share))
 
 
-def _stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
-    """What being taken back and failures make of the job; None where nodes do neither, or nobody knows."""
+def _estimate_stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
+    """The effect of interruptions and failures; None if there are none, or they are unknown."""
     failures = 0.0 if offer.failures is None else offer.failures.value
     if (share is None) if offer.kind == "spot" else failures == 0:
         return None
     taken = share or 0.0
-    # The best interval, and for a shorter job all of it. Without stops it is endless: nothing is ever saved.
+    # The best interval, at most the whole job. Without interruptions it is infinite: nothing is saved.
     best = best_interval_sec(SAVE_SEC, mtbf_sec(job.num_nodes, taken, failures), RESTART_SEC)
     return estimate_spot(
         job.num_nodes,
-        offer.price.value or 0.0,  # hours and risk need none: what has no price can still be said to be too slow
+        offer.price.value or 0.0,  # hours and risk need no price: an unpriced offer can still be too slow
         job.hours,
         taken,
         failures_per_hour=failures,
@@ -216,7 +208,7 @@ def _stops(offer: Offer, job: Job, share: float | None) -> SpotEstimate | None:
 
 
 def _rate(offer: Offer, job: Job) -> Rate | None:
-    """Published, else what the user said, else what the catalogue assumes."""
+    """The published rate, else the given one, else the catalogue's assumption."""
     fact, assumed = offer.interruptions, offer.assumed_interruptions
     if fact is None:
         return None
@@ -227,19 +219,19 @@ def _rate(offer: Offer, job: Job) -> Rate | None:
     return Rate(fact.value, fact.confidence, fact.source, fact.url, fact.as_of)
 
 
-def _money(
+def _expected_usd(
     offer: Offer, job: Job, hours: float, spot: SpotEstimate | None, rate: Rate | None
 ) -> tuple[float | None, str]:
-    """Expected dollars, and what they hold beside the job's expected hours. Terms and whole days are counted by the
-    training alone: the first start must not make a second term of a job that fills one.
+    """Expected dollars, and what they include beyond the job's expected hours. Terms and whole days count only the
+    training, so that the first start does not need a second term.
     """
     training = hours - job.start_hours
     price = offer.price.value
     if price is None or math.isinf(hours):
         return None, ""
-    an_hour, failing = price * job.num_nodes, _failing(offer, spot)
+    an_hour, failing = price * job.num_nodes, _failure_note(offer, spot)
     if offer.kind == "spot":
-        return (None if spot is None else an_hour * hours), _interrupted(offer, spot, rate)
+        return (None if spot is None else an_hour * hours), _interruption_note(offer, spot, rate)
     if offer.kind in TERM_HOURS:
         term = TERM_HOURS[offer.kind]
         terms = math.ceil(training / term)
@@ -256,8 +248,8 @@ def _money(
     return an_hour * hours, f"not taken back{failing}"
 
 
-def _failing(offer: Offer, spot: SpotEstimate | None) -> str:
-    """How often nodes that nobody takes back are expected to fail."""
+def _failure_note(offer: Offer, spot: SpotEstimate | None) -> str:
+    """Expected failures of nodes that are not interrupted."""
     if offer.failures is None or spot is None:
         return ""
     every = f"one in {1 / offer.failures.value:,.0f} node-hours, {offer.failures.confidence}"
@@ -268,8 +260,8 @@ def _often(times: float) -> str:
     return "fewer than 0.01" if times < 0.01 else f"{times:.2g}"
 
 
-def _interrupted(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
-    """What is expected to happen, and from which rate of interruptions."""
+def _interruption_note(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> str:
+    """Expected interruptions and their source."""
     if spot is None or not spot.feasible or rate is None or rate.share is None:
         return ""
     if spot.interruptions == 0:
@@ -278,12 +270,12 @@ def _interrupted(offer: Offer, spot: SpotEstimate | None, rate: Rate | None) -> 
     return (
         f"{_often(spot.interruptions)} interruptions expected ({share_in_words(rate.share)}, {rate.how}{failures}), "
         f"goodput {spot.goodput:.1%} with a checkpoint each {spot.interval_sec / 60:.0f} min; nodes can be had "
-        f"{spot_there(offer):.0%} of the time"
+        f"{spot_availability(offer):.0%} of the time"
     )
 
 
 def share_in_words(share: float) -> str:
-    """Of a month, and of a day where nearly all are taken within a month.
+    """The share per month, or per day if nearly all nodes are interrupted within a month.
 
     >>> share_in_words(0.4), share_in_words(0.958)
     ('40% of nodes a month', '10% of nodes a day')
@@ -293,23 +285,23 @@ def share_in_words(share: float) -> str:
     return f"{-math.expm1(-24 * rate_per_hour(share)):.0%} of nodes a day"
 
 
-def _in_time(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
-    """The chance to be done by the deadline; None where nobody knows the wait, or how often nodes are taken."""
+def _chance_by_deadline(offer: Offer, job: Job, spot: SpotEstimate | None) -> float | None:
+    """The probability to meet the deadline; None if the wait or the interruption rate is unknown."""
     if job.deadline_hours is None or offer.kind == "flex-start" or (offer.kind == "spot" and spot is None):
         return None
-    available = job.deadline_hours * spot_there(offer)
+    available = job.deadline_hours * spot_availability(offer)
     return chance_in_time(job.hours, available - job.start_hours, spot)
 
 
-def spot_there(offer: Offer) -> float:
-    """Share of the time in which such nodes can be had: of spot as `gangway plan` counts it, else all of it. A deadline
-    is held against that share of its hours: how the gaps fall is not modelled.
+def spot_availability(offer: Offer) -> float:
+    """Share of the time with available nodes: for spot as in `gangway plan`, else all of it. A deadline is compared
+    with that share of its hours: the distribution of gaps is not modelled.
     """
     return load_reliability().spot.there.value if offer.kind == "spot" else 1.0
 
 
 def _block_days(hours: float) -> int | None:
-    """The shortest block that holds so many hours; None above the longest."""
+    """The shortest block of at least so many hours; None above the longest."""
     return next((days for days in BLOCK_DAYS if days * 24 >= hours), None)
 
 
@@ -328,7 +320,7 @@ def _problem(offer: Offer, job: Job, hours: float, wall_hours: float, spot: Spot
     if spot is not None and not spot.feasible:
         return f"never done: an interruption each {spot.mtbf_hours:.2g} h takes more than is done in between"
     if spot is not None and job.deadline_hours is not None and wall_hours > job.deadline_hours:
-        there = spot_there(offer)
+        there = spot_availability(offer)
         gaps = f" on nodes that can be had {there:.0%} of the time" if there < 1 else ""
         return (
             f"too late: {wall_hours:.4g} h expected with interruptions{gaps}, the deadline is {job.deadline_hours:g} h"
@@ -358,11 +350,12 @@ def _missing(offer: Offer, share: float | None) -> str:
 
 
 def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | None) -> float:
-    """How likely the job is done by the deadline: that no more interruptions come than there is time for. Each is
-    taken to cost the same, the mean: half an interval and a restart. As they come in the lost time, too, their
-    number is distributed as a generalised Poisson (Consul and Jain, Technometrics 15(4), 1973): with w
-    interruptions a job's own time and t in the time that each takes, j of them have probability w (w + jt)^(j-1)
-    e^-(w + jt) / j!. `spot`: the estimate; None for what is not taken back.
+    """The probability that the job meets the deadline: that no more interruptions happen than the slack allows.
+
+    Each costs the mean: half an interval and a restart. Interruptions also happen in the lost time, so their number is
+    a generalised Poisson (Consul and Jain, Technometrics 15(4), 1973): with w interruptions in a job's own time and t
+    in the time each costs, j of them have probability w (w + jt)^(j-1) e^-(w + jt) / j!. `spot`: None for capacity that
+    is not interrupted.
     """
     if spot is None or spot.interruptions == 0:
         return 1.0 if hours <= deadline_hours else 0.0
@@ -372,7 +365,7 @@ def chance_in_time(hours: float, deadline_hours: float, spot: SpotEstimate | Non
     if deadline_hours < work:
         return 0.0
     own, more = work / spot.mtbf_hours, lost_each / spot.mtbf_hours
-    # Beyond fifty standard deviations there is nothing left to add.
+    # Beyond fifty standard deviations the terms are zero.
     enough = spot.interruptions + 50 * (math.sqrt(own / (1 - more) ** 3) + 1)
     most = math.floor(min((deadline_hours - work) / lost_each, enough))
     logs = (
@@ -389,14 +382,12 @@ BEST: Mapping[Sort, str] = {
     "carbon": "emits least of those ranked",
     "risk": "least at risk of those ranked",
 }
-"""Of the first. What is not ranked may be better: nobody knows."""
+"""Labels of the first place. Unranked offers may be better."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Offers by what becomes of the job on them. `ranked`: best first, each with the reason for its place;
-    `infeasible`: the job is not done on them, or not in time; `unknown`: they lack a figure.
-    """
+    """Offers by outcome. `ranked`: best first, with reasons; `infeasible`: not done, or late; `unknown`: incomplete."""
 
     ranked: tuple[tuple[Quoted, str], ...]
     infeasible: tuple[Quoted, ...]
@@ -404,7 +395,7 @@ class Ranking:
 
 
 def rank(quoted: Iterable[Quoted], sort: Sort) -> Ranking:
-    """Sorts out what cannot be done and what is not known, ranks the rest and says why each stands where it does."""
+    """Sort out infeasible and unknown offers, rank the rest and explain each place."""
     able: list[Quoted] = []
     infeasible: list[Quoted] = []
     unknown: list[Quoted] = []
@@ -436,21 +427,30 @@ def _criteria(quoted: Quoted, sort: Sort) -> tuple[float, ...]:
 
 
 def _reason(place: int, quoted: Quoted, able: Sequence[Quoted], sort: Sort) -> str:
-    """Why it ranks where it does, in words: against the best, and what its kind means."""
+    """The reason for a rank: the difference to the best, and what the kind implies."""
     best = able[0]
     if place == 0:
-        parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _against_on_demand(quoted)]
+        parts = [BEST[sort] if len(able) > 1 else "the only one ranked", _saving_note(quoted)]
     elif sort == "carbon":
-        parts = [_more(quoted.gco2e, best.gco2e, "emissions"), _more(quoted.own_usd, best.own_usd, "dollars")]
+        parts = [
+            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+        ]
     elif sort == "risk" and quoted.risk_hours > best.risk_hours:
-        parts = [f"{_hours(quoted.risk_hours)} expected to be lost", _more(quoted.own_usd, best.own_usd, "dollars")]
+        parts = [
+            f"{_hours(quoted.risk_hours)} expected to be lost",
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+        ]
     else:
-        parts = [_more(quoted.own_usd, best.own_usd, "dollars"), _more(quoted.gco2e, best.gco2e, "emissions")]
+        parts = [
+            _difference_note(quoted.own_usd, best.own_usd, "dollars"),
+            _difference_note(quoted.gco2e, best.gco2e, "emissions"),
+        ]
     return "; ".join(part for part in (*parts, quoted.details) if part)
 
 
-def _against_on_demand(quoted: Quoted) -> str:
-    """The saving of spot against on demand at the same place, for the whole job."""
+def _saving_note(quoted: Quoted) -> str:
+    """The saving of spot against on demand in the same region, for the whole job."""
     offer = quoted.offer
     if offer.kind != "spot" or not offer.on_demand or not offer.price.value or quoted.spot is None:
         return ""
@@ -458,8 +458,8 @@ def _against_on_demand(quoted: Quoted) -> str:
     return f"{saving:.0%} below on demand at the same place" if saving > 0 else "no saving over on demand there"
 
 
-def _more(value: float | None, best: float | None, unit: str) -> str:
-    """`12 % more dollars` than the best; empty where one of both is not known, or they are equal."""
+def _difference_note(value: float | None, best: float | None, unit: str) -> str:
+    """`12 % more dollars` than the best; empty if either is unknown or they are equal."""
     if value is None or best is None or best == 0:
         return ""
     ratio = value / best

@@ -1,8 +1,7 @@
-"""Where a stack, a job and their data may be: limits by the names of regions and by jurisdictions, and whether a place
-is within them. The one place of that logic: plans, quotes, submits and moves ask it. Pure.
+"""Limits on the places of a stack, a job and their data, by region and jurisdiction. Pure.
 
-A name is `PROVIDER:REGION`, such as `gcp:europe-west4`; one that ends in `-`, `:` or `*` stands for all that begin so.
-What nobody knows of a place speaks against it.
+A name is `PROVIDER:REGION`, such as `gcp:europe-west4`; a trailing `-`, `:` or `*` makes it a prefix. Plans, quotes,
+submits and moves all use these checks. An unknown property of a place counts against it.
 """
 
 import re
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 SITES: Final = ("hosts", "openstack")
-"""Providers whose regions no catalogue knows: their owners name them."""
+"""Providers whose owners name the regions; no catalogue has them."""
 _NAME: Final = re.compile(r"(?P<provider>[a-z]+):(?P<region>[A-Za-z0-9._-]*\*?)")
 _PLACE: Final = re.compile(r"(?P<provider>[a-z]+):(?P<region>[A-Za-z0-9._-]+)(/(?P<country>[A-Z]{2}))?")
 _ENDS: Final = ("-", ":", "*")
@@ -35,7 +34,7 @@ _ENDS: Final = ("-", ":", "*")
 
 @dataclass(frozen=True)
 class Place:
-    """A region. `country`: as its owner says it; of a region of the catalogue the catalogue's is taken."""
+    """A region. `country`: as its owner states it; the catalogue's wins for catalogue regions."""
 
     provider: str
     region: str
@@ -43,24 +42,20 @@ class Place:
 
     @property
     def name(self) -> str:
-        """As limits name it."""
+        """The name used in limits."""
         return f"{self.provider}:{self.region}"
 
     @property
     def jurisdiction(self) -> str | None:
-        """The country; None where nobody says it."""
+        """The country; None if unknown."""
         known = load_jurisdictions().regions(self.provider).get(self.region)
         return known.value if known is not None else self.country or None
 
 
 @dataclass(frozen=True)
 class RegionLimits:
-    """What is written of it, checked by `check_name` and `check_jurisdiction`.
-
-    Attributes:
-        allow: no others than these; any, where there are none.
-        deny: none of these, whatever else is said.
-        residency: only in one of these countries or groups; anywhere, where there are none.
+    """The configured limits, checked by `check_name` and `check_jurisdiction`. `allow`: only these; empty for any;
+    `deny`: none of these; overrides the rest; `residency`: only in these countries or groups; empty for anywhere.
     """
 
     allow: tuple[str, ...] = ()
@@ -69,12 +64,12 @@ class RegionLimits:
 
     @property
     def asked(self) -> bool:
-        """Whether anything is asked at all."""
+        """Whether there is any limit."""
         return bool(self.allow or self.deny or self.residency)
 
 
 class Why(StrEnum):
-    """Which of the limits refuses a place."""
+    """The limit that refuses a place."""
 
     UNKNOWN = "unknown place"
     DENIED = "deny"
@@ -84,14 +79,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a place is not within the limits. `said`: a sentence about the place, without a full stop."""
+    """Why a place is outside the limits. `said`: a sentence about the place, without a full stop."""
 
     why: Why
     said: str
 
 
 def refusal(limits: RegionLimits, place: Place | None) -> Refusal | None:
-    """None where the place is within the limits. `place` None: nobody knows which it is."""
+    """The reason for refusing a place; None if it is within the limits. `place` None: unknown."""
     if not limits.asked:
         return None
     if place is None:
@@ -117,9 +112,7 @@ def _fits(entry: str, place: Place) -> bool:
 
 
 def check_name(entry: str, place: str) -> str:
-    """The entry of `allow` or `deny`, as it is written. InputError: no region is called so, or begins so: a misspelt
-    one would allow nothing, or deny nothing. `place`: config path or option that holds it.
-    """
+    """Check an entry of `allow` or `deny` at `place`. InputError: no such region or prefix, so it has no effect."""
     match = _NAME.fullmatch(entry)
     if match is None or (not match["region"] and not entry.endswith(_ENDS)):
         raise InputError(
@@ -141,7 +134,7 @@ def check_name(entry: str, place: str) -> str:
 
 
 def check_jurisdiction(word: str, place: str) -> str:
-    """The entry of `residency`, as it is written. InputError: the catalogue knows no such country or group."""
+    """Check an entry of `residency`. InputError: unknown country or group."""
     words = load_jurisdictions().words
     if word not in words:
         meant = {"UK": "GB", "USA": "US"}.get(word.upper(), word.upper())
@@ -151,9 +144,7 @@ def check_jurisdiction(word: str, place: str) -> str:
 
 
 def read_place(text: str, option: str) -> Place:
-    """`aws:eu-central-1`; of machines that no catalogue knows with their country, `hosts:lab/DE`. InputError: it is
-    none.
-    """
+    """Parse `aws:eu-central-1`, or outside the catalogue with a country, `hosts:lab/DE`. InputError: neither."""
     match = _PLACE.fullmatch(text)
     if match is None or match["provider"] not in (*PROVIDERS, *SITES):
         raise InputError(

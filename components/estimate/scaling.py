@@ -1,4 +1,4 @@
-"""How a data-parallel step grows with the workers: a fit, a projection over fabrics, and all-reduce on TPU slices."""
+"""How a data-parallel step scales with workers: a fit, a projection over fabrics, and all-reduce on TPU slices."""
 
 import math
 import statistics
@@ -46,7 +46,7 @@ EFA_SHARE_SOURCE = (
 
 
 class Network(Protocol):
-    """What an all-reduce travels over, and so how long it takes."""
+    """The time of an all-reduce over a network."""
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce of each worker's `num_bytes`; 0 for one worker."""
@@ -55,16 +55,9 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Links:
-    """What an all-reduce travels over.
-
-    Attributes:
-        gpus_per_node: accelerators of one machine.
-        inside_gbps: of one accelerator to the others of its machine, one direction; infinite where nobody says, which
-            is so only where it is alone.
-        between_gbps: all network cards of one machine together.
-        inside_latency_sec: of one message inside.
-        between_latency_sec: of one message between machines.
-        sources: where each comes from.
+    """The links of an all-reduce between machines. `inside_gbps`: of one accelerator inside its machine, one direction;
+    infinite if unknown, for single-GPU machines; `between_gbps`: all network cards of one machine;
+    `inside_latency_sec`: per message inside; `between_latency_sec`: per message between machines.
     """
 
     gpus_per_node: int
@@ -75,11 +68,12 @@ class Links:
     sources: tuple[str, ...] = ()
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
-        """Seconds of one all-reduce; 0 for one worker. `workers`: above 0; nodes are filled one after the other;
-        `num_bytes`: of each worker's buffer; `algorithm`: between machines; inside it is a ring. The message goes
-        through in pieces, so that the slower of both kinds of link sets the pace and they do not add up. All workers
-        are one ring, whose every link carries nearly twice the message; between two nodes NCCL takes its trees, and
-        the message goes each way once.
+        """Seconds of one all-reduce; 0 for one worker. `workers`: above 0, nodes filled in order; `num_bytes`: of each
+        worker's buffer; `algorithm`: between machines; inside it is a ring.
+
+        Messages are pipelined, so the slower link sets the pace and times do not add up. All workers form one ring
+        whose links carry nearly twice the message; between two nodes NCCL uses trees, and the message crosses once each
+        way.
         """
         in_node, nodes = min(workers, self.gpus_per_node), math.ceil(workers / self.gpus_per_node)
         gbit = num_bytes * 8e-9
@@ -93,14 +87,9 @@ class Links:
 
 @dataclass(frozen=True)
 class StepModel:
-    """One step of one worker that is alone.
-
-    Attributes:
-        compute_sec: of the whole step.
-        gradient_bytes: that all workers average in a step.
-        serial_share: of the compute, which does not shrink when the batch is shared out, 0..1.
-        overlap: share of a step's compute during which gradients can travel, 0..1.
-        algorithm: between machines.
+    """One step of a single worker. `compute_sec`: of the whole step; `gradient_bytes`: averaged by all workers in a
+    step; `serial_share`: of the compute that does not shrink with the batch, 0..1; `overlap`: share of the compute that
+    overlaps communication, 0..1; `algorithm`: between machines.
     """
 
     compute_sec: float
@@ -112,7 +101,7 @@ class StepModel:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median over rounds, and the lowest and the highest of them."""
+    """Median, minimum and maximum over rounds."""
 
     median: float
     low: float
@@ -121,25 +110,20 @@ class Spread:
 
 @dataclass(frozen=True)
 class AmdahlFit:
-    """What strong scaling has shown. `compute_sec`: a step of one worker, as measured; `serial_share`: fitted, 0..1;
-    `worst_residual`: the greatest |fitted - measured| / measured over all numbers of workers.
-    """
+    """Strong scaling. `serial_share`: 0..1; `worst_residual`: maximum |fitted - measured| / measured."""
 
     compute_sec: float
     serial_share: float
     worst_residual: float
 
     def step_sec(self, workers: float, all_reduce: float) -> float:
-        """The fitted step with an all-reduce of so many seconds; workers need not be whole, and one is exactly the
-        measured.
-        """
+        """The fitted step with an all-reduce of these seconds; workers may be fractional, one worker is as measured."""
         return self.compute_sec * (self.serial_share + (1 - self.serial_share) / workers) + all_reduce
 
 
 def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
-    """The links of machines of one type, by the catalogue. `bus_share`: of nominal bandwidth that an all-reduce
-    reaches, above 0; left out, what was measured or is assumed. InputError: the catalogue does not know a bandwidth
-    that is needed.
+    """The catalogue's links. `bus_share` of bandwidth, above 0, defaults to known values. InputError: unknown
+    bandwidth.
     """
     number, inside = machine.num_accelerators.value, link_gbps(machine.accelerator)
     network = machine.network_gbps
@@ -174,7 +158,7 @@ def get_links(machine: MachineType, bus_share: float | None = None) -> Links:
 
 
 def _fabric_kind(machine: MachineType) -> str:
-    """Every provider has a field of its own for it; `ethernet` where there is none."""
+    """The provider's kind of fabric; `ethernet` without one."""
     fabrics = (getattr(machine, field, None) for field in FABRIC_FIELDS)
     return next((str(fabric.kind) for fabric in fabrics if fabric is not None), "ethernet")
 
@@ -188,20 +172,20 @@ def step_sec(model: StepModel, network: Network, workers: int, mode: Mode) -> fl
 
 
 def efficiency(model: StepModel, network: Network, workers: int, mode: Mode) -> float:
-    """Images a second of each worker, over those of one that is alone: above 0, at most 1; 1 for one worker."""
+    """Images a second per worker relative to a single worker, in (0, 1]."""
     one = model.compute_sec
     many = step_sec(model, network, workers, mode)
-    return min(1.0, one / many if mode == "weak" else one / (workers * many))  # rounding may be above 1 by a bit
+    return min(1.0, one / many if mode == "weak" else one / (workers * many))  # rounding may exceed 1
 
 
 def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], workers: int, mode: Mode) -> Spread:
-    """The efficiency of each round, which ran one worker and then so many.
+    """The efficiency of each round of one and of many workers.
 
     Args:
         one_sec: seconds of a step of one worker, by round.
-        many_sec: of so many workers, in the same rounds.
-        workers: how many.
-        mode: whether each had a batch of its own (weak) or a share of one.
+        many_sec: of all workers, in the same rounds.
+        workers: their number.
+        mode: whether each had its own batch (weak) or a share of one.
     """
     parts = 1 if mode == "weak" else workers
     values = [one / (parts * many) for one, many in zip(one_sec, many_sec, strict=True)]
@@ -209,10 +193,9 @@ def measured_efficiency(one_sec: Sequence[float], many_sec: Sequence[float], wor
 
 
 def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> AmdahlFit:
-    """The share of a step that does not shrink with the number of workers, by least squares. Through the measured step
-    of one worker, so with y = (t(n) - all-reduce(n)) / t(1) and x = 1 - 1/n: y - 1/n = serial x x. `step`: seconds
-    of a step by number of workers, strong scaling; with that of one worker, and of another number; `all_reduce`:
-    seconds that workers waited for each other in it, by number of workers above one.
+    """Fit the serial share of a step by least squares through the measured step of one worker: with y = (t(n) -
+    all-reduce(n)) / t(1) and x = 1 - 1/n, y - 1/n = serial x x. `step`: seconds by number of workers, strong scaling,
+    with one worker and another number; `all_reduce`: seconds of waiting in it, by number of workers above one.
     """
     one = step[1]
     many = [workers for workers in step if workers > 1]
@@ -226,7 +209,7 @@ def fit_amdahl(step: Mapping[int, float], all_reduce: Mapping[int, float]) -> Am
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice. `sides`: chips along each axis longer than one; `wraps`: whether the ends of every axis are linked."""
+    """One slice. `sides`: chips along each axis longer than one; `wraps`: the ends of every axis are linked."""
 
     sides: tuple[int, ...]
     wraps: bool
@@ -239,13 +222,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Torus:
-    """Slices of one TPU generation.
-
-    Attributes:
-        slices: ascending, each of another number of chips.
-        link_gbps: of one link between neighbours, one direction.
-        hop_sec: of one message over it.
-        sources: where each comes from.
+    """Slices of one TPU generation. `slices`: ascending, each with another number of chips; `link_gbps`: per link
+    between neighbours, one direction; `hop_sec`: per message over it; `sources`: of each figure.
     """
 
     slices: tuple[Slice, ...]
@@ -255,8 +233,7 @@ class Torus:
 
     def all_reduce_sec(self, workers: int, num_bytes: float, algorithm: Algorithm = "ring") -> float:
         """Seconds of one all-reduce on the slice of that many chips; 0 for one chip. `workers`: chips: 1, or those of
-        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: no part of this model: within a slice
-        there are rings and lines.
+        one of `slices`; `num_bytes`: of each chip's buffer; `algorithm`: unused, slices have rings and lines.
         """
         if workers == 1:
             return 0.0
@@ -276,9 +253,7 @@ class Torus:
 
 
 def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS_SHARE) -> Torus:
-    """Slices of a TPU generation. `generation`: of the TPU catalogue; `topologies`: such as `4x8x8`, ascending, of more
-    than one chip each; `bus_share`: of nominal bandwidth that an all-reduce reaches, above 0.
-    """
+    """Slices of a TPU generation. `topologies`: ascending, several chips each; `bus_share`: of bandwidth, above 0."""
     facts, chip, hop = ici(generation), link_gbps(f"{generation}x1"), latency().ici_usec
     assert chip.value is not None, "a test holds every generation against links.yaml"
     every = facts.wraps_every.value
@@ -304,16 +279,11 @@ def get_torus(generation: str, topologies: Iterable[str], bus_share: float = BUS
 
 @dataclass(frozen=True)
 class Slices:
-    """Several slices of one shape, which first average inside, and then what each chip holds of that with the chips in
-    its place.
+    """Slices of one shape that average inside, then each chip's part between corresponding chips.
 
     Attributes:
-        torus: with one slice.
-        chips: of it.
-        workers: processes of it.
-        between_gbps: of the network between slices, all chips of one together; infinite where there is one slice.
-        between_latency_sec: of one message between slices.
-        sources: where each comes from.
+        between_gbps: between slices, all chips of one together; infinite for one slice.
+        between_latency_sec: per message between slices.
     """
 
     torus: Torus
@@ -331,9 +301,7 @@ class Slices:
 
 
 def get_slices(generation: str, topology: str, workers: int, num_slices: int, bus_share: float = BUS_SHARE) -> Slices:
-    """So many slices of that topology, each with so many workers. InputError: nobody says how fast the network between
-    them is.
-    """
+    """Slices of that topology, each with so many workers. InputError: the network speed between them is unknown."""
     torus, dcn, between = (
         get_torus(generation, [topology], bus_share),
         ici(generation).dcn_gbps,

@@ -1,6 +1,6 @@
-"""What a job costs whose nodes are taken away or fail now and then: interruptions, checkpoints, work done twice.
+"""The cost of a job whose nodes are interrupted or fail: interruptions, checkpoints, repeated work.
 
-Each node is lost independently at a constant rate (an input, no forecast), and the job stops as a whole. A checkpoint
+Each node is lost independently at a constant rate (an input, not a forecast), and the whole job stops. A checkpoint
 every `interval_sec` takes `save_sec`; an interruption loses half an interval on average, and `restart_sec`. The best
 interval is Young's (CACM 17(9), 1974) with Daly's correction for the restart (FGCS 22(3), 2006).
 """
@@ -24,18 +24,17 @@ __all__ = [
 ]
 
 HOURS_PER_BUCKET = 720
-"""A month, as AWS's Spot Instance Advisor counts: its buckets are shares of instances taken within one."""
+"""A month as in AWS's Spot Instance Advisor, whose buckets are shares of instances interrupted within one."""
 SAVE_SEC = 10.0
-"""What a checkpoint takes at most, assumed: a DCGAN's of 90 MB takes 0.1 to 0.3 s, and networks grow."""
+"""Assumed upper limit of a checkpoint: a DCGAN's of 90 MB takes 0.1 to 0.3 s, and networks grow."""
 SAVE_BYTES_PER_SEC = 0.9e9
-"""As fast as that one was seen to be saved."""
+"""Measured on that checkpoint."""
 RESTART_SEC = 600.0
-"""From a node's end until training goes on, assumed: a new node boots, pulls its image, mounts and joins."""
+"""From a node's loss until training continues, assumed: a new node boots, pulls its image, mounts and joins."""
 
 
 def rate_per_hour(fraction_per_month: float) -> float:
-    """How often a node is taken in an hour, from the share of nodes taken within a month. `fraction_per_month`: 0
-    (never) up to but not including 1.
+    """Interruptions of a node per hour from a monthly share. `fraction_per_month`: 0 (never) up to but not including 1.
 
     >>> round(rate_per_hour(0.10) * 720, 4)
     0.1054
@@ -45,7 +44,7 @@ def rate_per_hour(fraction_per_month: float) -> float:
 
 
 def share_per_month(rate_per_hour: float) -> float:
-    """The share of nodes taken within a month, of a rate that was measured.
+    """The monthly share of interrupted nodes for a measured rate.
 
     >>> round(share_per_month(rate_per_hour(0.10)), 4)
     0.1
@@ -54,15 +53,13 @@ def share_per_month(rate_per_hour: float) -> float:
 
 
 def mtbf_sec(num_nodes: int, fraction_per_month: float, failures_per_hour: float = 0.0) -> float:
-    """Mean time between interruptions of a job on so many nodes, seconds; infinite where none is ever lost.
-    `failures_per_hour`: of one node, beside its being taken.
-    """
+    """Mean seconds between a job's interruptions; may be infinite. `failures_per_hour`: of one node."""
     rate = (rate_per_hour(fraction_per_month) + failures_per_hour) * num_nodes
     return math.inf if rate == 0 else 3600 / rate
 
 
 def best_interval_sec(save_sec: float, mtbf_sec: float, restart_sec: float) -> float:
-    """Seconds of training from one checkpoint to the next that lose least.
+    """Seconds of training between checkpoints that lose least.
 
     >>> round(best_interval_sec(save_sec=10, mtbf_sec=6000, restart_sec=600))
     363
@@ -75,7 +72,7 @@ def _lost_share(mtbf_sec: float, interval_sec: float, restart_sec: float) -> flo
 
 
 def net_share(mtbf_sec: float, interval_sec: float, save_sec: float, restart_sec: float) -> float:
-    """The share of the time that brings a job on, less what interruptions undo; at or below zero, it never ends.
+    """The share of the time that makes progress, minus what interruptions undo; at or below zero the job never ends.
 
     >>> round(net_share(6000, 600, 6, 600), 3)
     0.842
@@ -86,18 +83,14 @@ def net_share(mtbf_sec: float, interval_sec: float, save_sec: float, restart_sec
 
 @dataclass(frozen=True)
 class SpotEstimate:
-    """A job on capacity that may be taken away, or fail.
+    """A job on capacity that is interrupted or fails.
 
     Attributes:
         mtbf_hours: mean time between interruptions of the job.
-        interval_sec: of its checkpoints.
-        best_interval_sec: the one that loses least.
-        goodput: share of paid time that brings the job on, 0..1; 0 where it never ends.
+        goodput: share of paid time that makes progress, 0..1; 0 if it never ends.
         hours: expected, from the first step to the last.
-        interruptions: expected in that time.
-        lost_hours: expected, of work done twice and restarts.
-        usd: expected cost of the nodes; None where the job never ends.
-        feasible: whether it is expected to end at all.
+        lost_hours: expected, for repeated work and restarts.
+        usd: expected cost of the nodes; None if the job never ends.
     """
 
     mtbf_hours: float
@@ -111,7 +104,7 @@ class SpotEstimate:
     feasible: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; what is infinite is null."""
+        """The estimate as plain JSON data, with null for infinity."""
         values = asdict(self)
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value for name, value in values.items()
@@ -129,23 +122,16 @@ def estimate_spot(
     save_sec: float = SAVE_SEC,
     restart_sec: float = RESTART_SEC,
 ) -> SpotEstimate:
-    """What `hours` of undisturbed training come to on nodes that are taken away, or fail, now and then.
+    """Estimate `hours` of undisturbed training on nodes that are interrupted or fail.
 
-    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). Where that denominator is not
-    above zero, more is lost than done between two interruptions, and the job is not expected to end.
-
-    Args:
-        num_nodes: of the job, at least 1.
-        usd_per_node_hour: price.
-        hours: the job would take without any interruption or checkpoint.
-        fraction_per_month: share of nodes taken within 720 hours, 0 up to but not including 1; 0 where none is taken.
-        failures_per_hour: of one node, whatever its kind of capacity.
-        interval_sec: from one checkpoint to the next; the best one where left out.
-        save_sec: training stands still for so long at each.
-        restart_sec: from an interruption until training goes on.
+    Expected time is hours * (1 + save/interval) / (1 - (interval/2 + restart) / MTBF). If that denominator is not above
+    zero, more is lost than done between two interruptions, and the job is not expected to end. `hours` excludes
+    checkpoints; `fraction_per_month`: share of nodes interrupted within 720 hours, in [0, 1); `failures_per_hour`: of
+    one node; `interval_sec`: between checkpoints, by default the best one; `save_sec`: pause at each; `restart_sec`:
+    from an interruption until training continues.
     """
     between = mtbf_sec(num_nodes, fraction_per_month, failures_per_hour)
-    # Without interruptions the best interval is endless: nothing is ever saved, and nothing is lost.
+    # Without interruptions the best interval is infinite: nothing is saved or lost.
     best = best_interval_sec(save_sec, between, restart_sec)
     interval = best if interval_sec is None else interval_sec
     net, lost = net_share(between, interval, save_sec, restart_sec), _lost_share(between, interval, restart_sec)

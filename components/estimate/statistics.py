@@ -1,9 +1,9 @@
-"""Paired comparisons: the change, its 95 % interval, and what may be claimed of it; pure.
+"""Paired comparisons: the change, its 95 % interval, and the claim it supports; pure.
 
-A pair is a control and a treatment under the same conditions (one seed, one trace, one stretch of time). The test is
-Student's t on the logarithms of their ratios where every figure is positive, else on their differences. It assumes
-independent pairs. Simulated with 6 to 30 pairs, the intervals hold the truth in 95 % of cases for normal log ratios and
-in 93 % or more up to a skewness of 1; at a skewness of 2 (exponential) and 6 pairs in 89 %.
+A pair is a control and a treatment under the same conditions (seed, trace, time span). The test is Student's t on log
+ratios if every figure is positive, else on differences. It assumes independent pairs. Simulated with 6 to 30 pairs, the
+intervals hold the truth in 95 % of cases for normal log ratios and in 93 % or more up to a skewness of 1; at a skewness
+of 2 (exponential) and 6 pairs in 89 %.
 """
 
 import math
@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 __all__ = ["FEWEST_PAIRS", "LEVEL", "Comparison", "Pair", "compare_pairs", "correct"]
 
 Pair = tuple[float | None, float | None]
-"""Control and treatment; None for a figure that is missing."""
+"""Control and treatment; None for a missing figure."""
 FEWEST_PAIRS: Final = 6
-"""In each group, for an interval and a claim: exact sign flips of five pairs cannot reach 5 %."""
+"""Minimum pairs per group for an interval and a claim: exact sign flips of five pairs cannot reach 5 %."""
 LEVEL: Final = 0.95
 _ROUNDING: Final = 1e-9
-"""Changes that differ by less, relative to the figures, are equal but for rounding."""
+"""Relative difference below which changes are equal but for rounding."""
 _Key = TypeVar("_Key")
 
 
@@ -31,17 +31,11 @@ class Comparison:
     """The treatment against the control.
 
     Attributes:
-        change: a share of the control (-0.1: a tenth less) where `is_relative`, else a difference in the figure's unit.
-        low: lower end of the interval of `LEVEL`, of this figure alone; None with too few pairs, or where all pairs of
-            a group change alike.
-        high: the upper end.
-        least: the least change of a pair.
-        greatest: the greatest.
+        change: a share of the control (-0.1: a tenth less) if `is_relative`, else a difference in the figure's unit.
+        low: lower end of the interval of `LEVEL`; None with too few pairs, or if all pairs of a group change alike.
         p_value: two-sided, of no change; None with too few pairs. After `correct`: Holm's, over its family.
-        pairs: complete ones.
-        fewest: complete pairs of the group that has the fewest.
-        missing: pairs left out because a figure is missing or not finite.
-        is_relative: see `change`.
+        fewest: complete pairs of the smallest group.
+        missing: pairs without a finite figure.
     """
 
     change: float
@@ -57,20 +51,20 @@ class Comparison:
 
     @property
     def direction(self) -> int:
-        """What may be claimed: -1 lower, 1 higher, 0 nothing."""
+        """The supported claim: -1 lower, 1 higher, 0 none."""
         if self.p_value is None or self.p_value > 1 - LEVEL:
             return 0
         return -1 if self.change < 0 else 1
 
     def verdict(self, lower: str = "lower", higher: str = "higher", noun: str = "pairs") -> str:
-        """The claim in words. `noun`: what a pair is called."""
+        """The claim in words. `noun`: the word for a pair."""
         if self.fewest < FEWEST_PAIRS:
             return f"too few {noun} for a claim: {self.fewest} of {FEWEST_PAIRS}"
         return {-1: lower, 0: "no difference shown", 1: higher}[self.direction]
 
     def short(self, factor: float = 1.0) -> str:
-        """The change with its interval in square brackets, or without one the range of the pairs in round ones.
-        `factor`: from the unit of a difference to the one that is printed.
+        """The change with its interval in square brackets, or else the range of pairs in round ones. `factor`: to the
+        printed unit of a difference.
 
         >>> compare_pairs([[(10.0, 9.0), (10.0, 8.0)]]).short()
         '-15.1 % (-20.0 to -10.0)'
@@ -83,29 +77,24 @@ class Comparison:
         return f"{change}{unit}{spread}"
 
     def text(self, factor: float = 1.0) -> str:
-        """The same with the number of pairs."""
+        """`short` with the number of pairs."""
         missing = f", {self.missing} missing" if self.missing else ""
         return f"{self.short(factor)}, {self.pairs} pair{'' if self.pairs == 1 else 's'}{missing}"
 
     def to_json(self) -> dict[str, float | int | bool | str | None]:
-        """Plain data."""
+        """The comparison as plain JSON data."""
         return {**vars(self), "verdict": self.verdict()}
 
 
 def compare_pairs(groups: Sequence[Sequence[Pair]], *, as_difference: bool = False) -> Comparison | None:
-    """Treatment against control over groups (scenarios) of pairs; None without a complete pair.
+    """Compare treatment with control over groups (scenarios) of pairs; None without a complete pair.
 
-    One group: the change is the mean of its pairs (of ratios the geometric mean). Several: the change of their sum, in
-    which a group weighs as its mean control; groups without a complete pair are left out. Variances of groups are not
-    pooled: the degrees of freedom are Satterthwaite's. Below `FEWEST_PAIRS` in any group there is no interval and no
-    p-value.
-
-    Where all pairs of a group change alike their spread is unknown, not zero: there is no interval then, and p is that
-    of exact sign flips, 2 / 2^k for k changes of one sign (else 1), which no number of decimals can lower.
-
-    Args:
-        groups: of pairs.
-        as_difference: compare differences even where all figures are positive.
+    One group: the mean change (for ratios the geometric mean). Several: the change of their sum, each group weighted by
+    its mean control; groups without a complete pair are left out. Group variances are not pooled: the degrees of
+    freedom are Satterthwaite's. Below `FEWEST_PAIRS` in any group there is no interval and no p-value. If all pairs of
+    a group change alike, their spread is unknown, not zero: there is no interval, and p is that of exact sign flips, 2
+    / 2^k for k changes of one sign (else 1), whatever the precision. `as_difference` compares differences even of
+    positive figures.
     """
     chosen = [found for pairs in groups if (found := _complete(pairs))]
     if not chosen:
@@ -136,9 +125,9 @@ def compare_pairs(groups: Sequence[Sequence[Pair]], *, as_difference: bool = Fal
 
 
 def correct(family: Mapping[_Key, Comparison | None]) -> dict[_Key, Comparison | None]:
-    """The comparisons of one table with Holm's p-values (Scandinavian Journal of Statistics, 1979): the chance of any
-    false claim in the table is at most 5 %, however its figures depend on each other. Intervals stay those of each
-    figure alone. Those without a p-value make no claim and are not counted.
+    """Apply Holm's correction (Scandinavian Journal of Statistics, 1979) to the comparisons of one table: the chance of
+    any false claim is at most 5 %, however the figures depend on each other. Intervals stay per figure. Comparisons
+    without a p-value make no claim and are not counted.
     """
     known = {key: one.p_value for key, one in family.items() if one is not None and one.p_value is not None}
     found, worst = dict(family), 0.0
@@ -159,18 +148,18 @@ def _complete(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
 
 
 def _change(pair: tuple[float, float], scale: float | None) -> float:
-    """The log ratio, or in units of `scale` the difference."""
+    """The log ratio, or the difference in units of `scale`."""
     control, treatment = pair
     return math.log(treatment) - math.log(control) if scale is None else treatment / scale - control / scale
 
 
 def _from_log(scale: float, log_ratio: float) -> float:
-    """The change as a share; infinite beyond what a float holds."""
+    """The change as a share; infinite beyond the range of floats."""
     return scale * math.expm1(log_ratio) if log_ratio < 700 else math.inf
 
 
 def _log_of_sum(base: Sequence[float], means: Sequence[float]) -> tuple[float, list[float]]:
-    """The log of a sum's growth, where each part of it grows by its mean log ratio, and the parts' new shares."""
+    """The log growth of a sum whose parts grow by their mean log ratios, and the parts' new shares."""
     most, largest = max(means), max(base)
     parts = [one / largest * math.exp(mean - most) for one, mean in zip(base, means, strict=True)]
     whole = math.fsum(parts)
@@ -190,5 +179,5 @@ def _student(middle: float, changes: Sequence[Sequence[float]], weights: Sequenc
 
 
 def _sign_flips(changes: Sequence[float]) -> float:
-    """The p-value of changes that are not zero: where all have one sign no flip makes their sum more extreme."""
+    """The p-value of non-zero changes: if all have one sign, no flip makes their sum more extreme."""
     return min(1.0, 2.0 ** (1 - len(changes))) if len({value > 0 for value in changes}) == 1 else 1.0

@@ -1,4 +1,4 @@
-"""Which sizes a provider's managed file systems come in: those next to a wanted one, and the one that is nearest."""
+"""The sizes of a provider's managed file systems: those around a wanted size, and the nearest one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,16 +27,14 @@ GIB_PER_TIB = 1024
 
 
 def fsx_steps(offer: LustreOffer, tier: int | None, efa: bool) -> tuple[int, int]:
-    """The smallest size of FSx for Lustre, and the step of the others. `tier`: None of a scratch file system."""
+    """The smallest size of FSx for Lustre, and the step of the others. `tier`: None for scratch."""
     if not efa or tier is None:
         return offer.smallest_gib.value, offer.step_gib.value
     return offer.efa_step_gib.value[tier], offer.efa_step_gib.value[tier]
 
 
 def fsx_sizes_around(offer: LustreOffer, tier: int | None, efa: bool, wanted: int) -> list[int]:
-    """As `sizes_around`: plain file systems come in one small size and multiples of a step, with EFA only in multiples
-    of the tier's.
-    """
+    """As `sizes_around`: one small size and multiples of a step; with EFA, multiples of the tier's step."""
     smallest, step = fsx_steps(offer, tier, efa)
     if wanted == smallest or (wanted >= step and wanted % step == 0):
         return [wanted]
@@ -46,34 +44,32 @@ def fsx_sizes_around(offer: LustreOffer, tier: int | None, efa: bool, wanted: in
 
 
 def sizes_around(tier: SizeRange, wanted: int) -> list[int]:
-    """The sizes of a tier next to `wanted` from below and from above, ascending; `wanted` alone where it is one."""
+    """The next smaller and larger sizes of a tier, ascending; only `wanted` if it is valid."""
     step, until, large = tier.step_gib.value, tier.step_until_gib.value, tier.large_step_gib.value
     smallest, largest = tier.smallest_gib.value, tier.largest_gib.value
     inside = min(max(wanted, smallest), largest)
     width = step if inside <= until else large
-    # The last small size lies below the first large one, which may be more than a step away.
+    # The last small size may be more than a step below the first large one.
     below = max(inside // width * width, until // step * step if inside > until else smallest)
     above = -(-inside // width) * width
     return sorted({below, min(above, largest)}) if inside == wanted else [inside]
 
 
 def amlfs_largest_tib(tier: AmlfsTier) -> int:
-    """The largest size of a tier of Azure Managed Lustre for which Azure also says what subnet it needs."""
+    """The largest size of a tier of Azure Managed Lustre with a published subnet size."""
     step = tier.step_tib.value
     return min(tier.largest_tib.value, load_amlfs_subnets()[-1].up_to_tib) // step * step
 
 
 def amlfs_sizes_around(tier: AmlfsTier, wanted: int) -> list[int]:
-    """As `sizes_around`, of Azure Managed Lustre."""
+    """As `sizes_around`, for Azure Managed Lustre."""
     step, largest = tier.step_tib.value * GIB_PER_TIB, amlfs_largest_tib(tier) * GIB_PER_TIB
     inside = min(max(wanted, step), largest)
     return sorted({inside // step * step, -(-inside // step) * step})
 
 
 def nearest_size(provider: str, storage: Mapping[str, Any], wanted: int) -> int:
-    """The size nearest to `wanted` of the file system that `storage` asks for, as somebody wrote it; `wanted` itself
-    where its tier is none, or its sizes are not listed: another mistake then says so.
-    """
+    """The nearest valid size; `wanted` if the tier is invalid or unlisted, which another error reports."""
     sizes = _sizes(provider, storage, wanted)
     return nearest_number(wanted, sizes) if sizes else wanted
 

@@ -1,12 +1,12 @@
-"""Renting nodes against owning them, per node over H hours: what both cost today (present value), and from which use or
-month on owning pays. An owned node draws and costs the same whatever its use, and stands still until it is repaired;
-a rented one is paid while it is used, and the cloud replaces it. Money is worth what its owner could earn with it: the
-cost of capital stands for interest as well. `load_onprem` holds assumptions (none for most accelerators): no taxes,
-price changes or waiting.
+"""Renting against owning nodes, per node over H hours: present value, break-even use and break-even month.
+
+An owned node draws and costs the same at any use, and is idle until repaired; a rented one is paid while used, and the
+cloud replaces it. The cost of capital stands for interest too. `load_onprem` holds assumptions (none for most
+accelerators): no taxes, price changes or waiting.
 
     cloud(H)  = A(H) * (price * utilisation + fixed)
     onprem(H) = (capex - resale + A(H) * (kW * PUE * price of a kWh + colocation + operations)) / availability
-    A(H)      = hours, each by what a dollar paid in it is worth at the beginning
+    A(H)      = hours, each discounted to the beginning
     resale    = capex * share that can be sold * ((1 - decline) / (1 + r))^years
     >>> round(reserved_break_even(reserved=18.83, on_demand=27.197), 2)
     0.69
@@ -47,34 +47,31 @@ HOURS_PER_YEAR = 12 * HOURS_PER_MONTH
 """As Infracost counts: twelve months of 730 hours."""
 RULE_UTILISATION = (0.7, 0.8)
 RULE_MONTHS = (12.0, 24.0)
-"""The rule of thumb: nodes that are used 70 to 80 % of the time pay for themselves within 12 to 24 months."""
+"""Rule of thumb: nodes used 70 to 80 % of the time pay for themselves within 12 to 24 months."""
 
 _NO_RATE = 1e-12
-"""A cost of capital below changes no digit that anybody reads, and its logarithm has few."""
+"""A lower cost of capital changes no visible digit, and its logarithm loses precision."""
 
 
 class OnPremNode(Frozen):
-    """What is assumed of one node of one's own: its price with its share of network and racks, and its peak draw."""
+    """Assumptions about one owned node: price with its share of network and racks, and peak draw."""
 
     capex_usd: Fact[float]
     peak_kw: Fact[float]
 
 
 class OnPremTable(Frozen):
-    """Assumptions about nodes of one's own.
+    """Assumptions about owned nodes.
 
     Attributes:
-        nodes: by accelerator, such as `H100x8`; one that is not listed nobody here has a price of.
-        pue: power of the building over power of the machines.
-        usd_per_kwh: of electricity.
-        colo_usd_per_kw_month: space, cooling and power capacity, by the peak draw, without the electricity.
-        engineer_usd_per_year: one of those who operate the nodes; maintenance and spare parts are in their price.
-        nodes_of_first_engineer: nodes that keep the first one busy; fewer take a share of the working time.
-        accelerators_per_engineer: beyond those, how many each further one operates.
-        sold_share: of the price, what is in things that can be sold: not cables, racks and installation.
-        resale_decline: share of its value that a machine loses in a year.
-        cost_of_capital: what money costs its owner in a year, as a share.
-        utilisation: share of the hours in which a node works.
+        nodes: by accelerator, such as `H100x8`; others have no known price.
+        colo_usd_per_kw_month: space, cooling and power capacity by peak draw, without electricity.
+        engineer_usd_per_year: per operator; maintenance and spare parts are in the price.
+        nodes_of_first_engineer: nodes that fill the first one's time; fewer take a share of it.
+        accelerators_per_engineer: beyond those, per further operator.
+        sold_share: share of the price in sellable parts: not cables, racks and installation.
+        resale_decline: yearly loss of value.
+        cost_of_capital: per year, as a share.
     """
 
     nodes: Mapping[str, OnPremNode]
@@ -92,7 +89,7 @@ class OnPremTable(Frozen):
 
 @cache
 def load_onprem() -> OnPremTable:
-    """The assumptions, read once a process."""
+    """The assumptions, read once per process."""
     tables, sources = read_file(Path(__file__).parents[1] / "catalog" / "onprem.yaml")
     nodes = {name: with_facts(OnPremNode, row, sources) for name, row in tables["nodes"].items()}
     return OnPremTable.model_validate({"nodes": nodes, **with_facts(OnPremTable, tables["rates"], sources)})
@@ -100,32 +97,22 @@ def load_onprem() -> OnPremTable:
 
 @dataclass(frozen=True)
 class CloudSide:
-    """One rented node. `usd_per_hour`: while it runs; `utilisation`: share of the hours in which it runs, 0 to 1;
-    `fixed_usd_per_hour`: what is paid whether it runs or not: storage, head node.
-    """
+    """A rented node. `utilisation`: share of the hours in which it runs; `fixed_usd_per_hour`: always paid."""
 
     usd_per_hour: float
     utilisation: float
     fixed_usd_per_hour: float = 0.0
 
     def at(self, utilisation: float) -> "CloudSide":
-        """The same node at another use."""
+        """The same node at another utilisation."""
         return replace(self, utilisation=utilisation)
 
 
 @dataclass(frozen=True)
 class OnPremSide:
-    """One node of one's own.
-
-    Attributes:
-        capex_usd: its price, with its share of what is between the nodes.
-        resale_usd: what it brings at the end, in today's dollars.
-        kw: mean draw of the machine.
-        pue: power of the building over power of the machine.
-        usd_per_kwh: of electricity.
-        colo_usd_per_hour: space, cooling and power capacity.
-        ops_usd_per_hour: staff, maintenance contract, spare parts.
-        availability: share of the hours in which it is not broken: as much more has to be owned.
+    """An owned node. `capex_usd`: with its share of the network; `resale_usd`: at the end, in today's dollars;
+    `colo_usd_per_hour`: space, cooling and power capacity; `ops_usd_per_hour`: staff, maintenance contract, spare
+    parts; `availability`: share of the hours in which it works; its inverse scales the number owned.
     """
 
     capex_usd: float
@@ -139,22 +126,22 @@ class OnPremSide:
 
     @property
     def power_usd_per_hour(self) -> float:
-        """Electricity of the machine and of the building around it."""
+        """Electricity of the machine and its share of the building."""
         return self.kw * self.pue * self.usd_per_kwh
 
     @property
     def running_usd_per_hour(self) -> float:
-        """Everything that is paid by the hour."""
+        """All hourly costs."""
         return self.power_usd_per_hour + self.colo_usd_per_hour + self.ops_usd_per_hour
 
     @property
     def net_capex_usd(self) -> float:
-        """What buying and selling the node costs."""
+        """The purchase price minus the resale value."""
         return self.capex_usd - self.resale_usd
 
 
 def discounted_hours(hours: float, rate: float) -> float:
-    """Hours, each by what a dollar paid in it is worth at the beginning. `rate`: cost of capital a year, 0 or more.
+    """Hours, each discounted to the beginning. `rate`: yearly cost of capital, 0 or more.
 
     >>> round(discounted_hours(3 * HOURS_PER_YEAR, 0.08) / HOURS_PER_YEAR, 3)
     2.679
@@ -165,12 +152,12 @@ def discounted_hours(hours: float, rate: float) -> float:
 
 
 def availability(failures_per_hour: float, repair_hours: float) -> float:
-    """The share of the time in which a node works that fails so often and is repaired so fast."""
+    """The share of the time in which a node works, by failure rate and repair time."""
     return 1 / (1 + failures_per_hour * repair_hours)
 
 
 def engineers(num_nodes: float, accelerators: float, first_nodes: float, per_engineer: float) -> float:
-    """Who operates so many nodes of so many accelerators: one engineer the first few, each further one many more.
+    """Engineers for these nodes and accelerators: one for the first nodes, each further one for many more.
 
     >>> [round(engineers(nodes, 8, first_nodes=4, per_engineer=250), 2) for nodes in (1, 4, 128)]
     [0.25, 1.0, 4.97]
@@ -179,37 +166,35 @@ def engineers(num_nodes: float, accelerators: float, first_nodes: float, per_eng
 
 
 def cloud_usd(side: CloudSide, hours: float, rate: float = 0.0) -> float:
-    """One rented node, had for `hours`, in today's US dollars."""
+    """A rented node for `hours`, in today's US dollars."""
     return discounted_hours(hours, rate) * (side.usd_per_hour * side.utilisation + side.fixed_usd_per_hour)
 
 
 def onprem_usd(side: OnPremSide, hours: float, rate: float = 0.0) -> float:
-    """One node of one's own that works like one that never fails, had for `hours`, in today's US dollars."""
+    """An owned node for `hours`, scaled to full availability, in today's US dollars."""
     running = discounted_hours(hours, rate) * side.running_usd_per_hour
     return (side.net_capex_usd + running) / side.availability
 
 
 def onprem_usd_per_hour(side: OnPremSide, hours: float, rate: float = 0.0) -> float:
-    """What an hour of such a node costs, used or not, were it rented for all of `hours` at the same present value."""
+    """The hourly rent, used or not, with the same present value over `hours`."""
     return onprem_usd(side, hours, rate) / discounted_hours(hours, rate)
 
 
 def break_even_utilisation(cloud: CloudSide, onprem: OnPremSide, hours: float, rate: float = 0.0) -> float:
-    """The use from which on owning is cheaper over `hours`. Above 1 renting is cheaper even for a node that never
-    rests; below 0 owning is, even for one that always does.
-    """
+    """Utilisation from which owning is cheaper over `hours`: above 1, never; below 0, always."""
     return (onprem_usd_per_hour(onprem, hours, rate) - cloud.fixed_usd_per_hour) / cloud.usd_per_hour
 
 
 def break_even_months(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> float:
-    """Months of 730 hours after which what owning saves has paid for the node; infinite where it never has."""
+    """Months of 730 hours after which the savings have paid for the node; infinite if never."""
     saved_an_hour = cloud_usd(cloud, 1) - onprem.running_usd_per_hour / onprem.availability
     net = onprem.net_capex_usd / onprem.availability
     if net <= 0 and saved_an_hour >= 0:
         return 0.0
     if saved_an_hour <= 0:
         return math.inf
-    years = net / saved_an_hour / HOURS_PER_YEAR  # as many, were a later dollar worth as much
+    years = net / saved_an_hour / HOURS_PER_YEAR  # without discounting
     if rate >= _NO_RATE:
         spent = years * math.log1p(rate)
         years = -math.log1p(-spent) / math.log1p(rate) if spent < 1 else math.inf
@@ -217,13 +202,13 @@ def break_even_months(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -
 
 
 def keeps_rule(cloud: CloudSide, onprem: OnPremSide, rate: float = 0.0) -> bool:
-    """Whether the rule of thumb holds for these inputs: at 70 and at 80 % use, owning pays within 12 to 24 months."""
+    """Whether the rule of thumb holds: at 70 and at 80 % use, owning pays within 12 to 24 months."""
     months = [break_even_months(cloud.at(share), onprem, rate) for share in RULE_UTILISATION]
     return all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
 
 
 def reserved_break_even(reserved: float, on_demand: float) -> float:
-    """The use from which on a reservation, paid whether used or not, is cheaper than paying by the hour.
+    """The utilisation from which a reservation, paid whether used or not, is cheaper than paying by the hour.
 
     >>> round(reserved_break_even(reserved=62.92, on_demand=98.32), 2)
     0.64

@@ -1,4 +1,4 @@
-"""A size that a file system's tier does not have: the nearest one, and the tiers that have it, with their prices."""
+"""Errors for a size that a file system's tier lacks: the nearest size, and the tiers that have it, with prices."""
 
 from collections.abc import Iterable
 
@@ -20,17 +20,9 @@ def refuse_size(
     tier: int | None,
     others: Iterable[int] = (),
 ) -> InputError:
-    """The mistake in `capacity_gib`, whose fix is the nearest of `sizes` or a tier that takes the size as it is.
-
-    Args:
-        place: config path of the file system.
-        capacity_gib: as it was asked for.
-        problem: one sentence.
-        allowed: which sizes there are.
-        sizes: those next to it in this tier.
-        bill: provider, region and the service's name in its price list, to which a tier is appended.
-        tier: MB/s per TiB that was asked for; None where the service has one.
-        others: tiers that take `capacity_gib`.
+    """An error for `capacity_gib` with the nearest of `sizes`, or a tier of `others` that takes the size as it is.
+    `allowed`: text; `bill`: provider, region and service name, to which a tier is appended; `tier`: MB/s per TiB, None
+    if the service has only one.
     """
     near = nearest_number(capacity_gib, sizes)
     fix = f"set capacity_gib: {near}{_price(bill, near, tier)}"
@@ -40,7 +32,7 @@ def refuse_size(
 
 
 def _price(bill: tuple[Provider, str, str], size_gib: int, tier: int | None) -> str:
-    """What a month of it costs, in brackets; the region where that is another one."""
+    """Its price per month in brackets, with the region if it is another one's."""
     provider, region, service = bill
     price = load_provider(provider).service_price(provider, region, service if tier is None else f"{service}-{tier}")
     if price.usd.value is None:

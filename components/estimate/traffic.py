@@ -1,6 +1,4 @@
-"""What a GiB costs on its way from one place to another: between regions of a provider by the pair, to anywhere else at
-the price of what leaves for the internet. What nobody has priced stays None.
-"""
+"""Prices of data transfer: by pair between regions of a provider, elsewhere by the internet price; None if unknown."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -19,7 +17,7 @@ _PRICED: Final[Mapping[str, Provider]] = MappingProxyType({provider: provider fo
 
 
 def traffic_price(source: Place, target: Place) -> Fact[float | None]:
-    """US dollars a GiB, by the first tier; what comes in is free of charge at all these providers."""
+    """US dollars a GiB, at the first tier; ingress is free at all these providers."""
     day = load_transfer(source.provider).as_of
     if source.name == target.name:
         return _fact(0.0, "within one region; between zones it may cost", day, "assumed")
@@ -31,7 +29,7 @@ def traffic_price(source: Place, target: Place) -> Fact[float | None]:
 
 
 def _internet(provider: Provider, region: str) -> Fact[float | None]:
-    """Of the region, or another's in its place, which is then assumed."""
+    """The region's price, or another region's, marked as assumed."""
     price = load_provider(provider).service_price(provider, region, _EGRESS)
     if price.region == region:
         return price.usd

@@ -1,6 +1,4 @@
-"""What wakes a person, as data: each alarm is a PromQL expression over metrics of Cloud Monitoring. PromQL, because a
-condition in the older form cannot see a metric that never had a point, such as the steps of a job that makes none.
-"""
+"""Alarms as PromQL over Cloud Monitoring, whose older conditions cannot see a metric without any point."""
 
 import re
 from collections.abc import Sequence
@@ -12,25 +10,20 @@ from components.core.query_text import promql_any, promql_text
 __all__ = ["METRICS", "PRINTED", "AlarmPlan", "MetricPlan", "metric_name", "plan_alarms"]
 
 GPU_IDLE_BELOW = 0.10
-# A group's size is a point a minute, which can be seen some minutes later.
+# A group's size is a point a minute, visible some minutes later.
 DELAY_MINUTES = 4
-# The head looks after the ladder each minute: one look that fails is Google's, a third of a quarter of an hour is not.
+# The head checks the ladder each minute: one failure is transient, a third of a quarter of an hour is not.
 LOOKS_FAILED = 5
-# What the nodes' log agent says its entries are of; a query has to name it where several might be meant.
+# The resource of the log agent's entries; a query must name it if several are possible.
 MONITORED_RESOURCE = "gce_instance"
 PRINTED = "jsonPayload.printed"
-"""What the job printed. It stands apart from what its node says, `event` above all, so that it cannot speak for it."""
+"""The job's output, apart from the node's own fields such as `event`, so that a job cannot forge them."""
 
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric out of log lines.
-
-    Attributes:
-        name: its last word.
-        filter: which lines count, in the language of Cloud Logging, besides the log's name.
-        field: whose values are collected as a distribution; None counts the lines.
-        unit: in UCUM; `1` is a plain number.
+    """One metric from log lines. `name`: its last part; `filter`: of Cloud Logging, besides the log's name; `field`:
+    collected as a distribution; None counts lines; `unit`: in UCUM; `1` is a plain number.
     """
 
     name: str
@@ -41,13 +34,8 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class AlarmPlan:
-    """One alarm.
-
-    Attributes:
-        name: ends the resource's name.
-        description: what is the matter and what to do; the message that people get.
-        query: PromQL; whatever it returns rings.
-        severity: CRITICAL, ERROR or WARNING.
+    """One alarm. `name`: suffix of the resource's name; `description`: the problem and what to do; the message to
+    people; `query`: PromQL; any result rings; `severity`: CRITICAL, ERROR or WARNING.
     """
 
     name: str
@@ -57,7 +45,7 @@ class AlarmPlan:
 
 
 def _statistics(key: str) -> str:
-    """Statistics lines have no event; a comparison with a number stands for "is there, and no null"."""
+    """Statistics lines have no event; a comparison with a number means present and not null."""
     return f"NOT {PRINTED}.event:* AND {PRINTED}.{key}>=0"
 
 
@@ -79,11 +67,11 @@ METRICS = (
     MetricPlan("JobsEndedBadly", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status!=0'),
     MetricPlan("JobsEndedWell", 'jsonPayload.event="job-ended" AND jsonPayload.exit_status=0'),
 )
-"""The metrics that are read out of the lines of the trainer and of the nodes' scripts."""
+"""The metrics from the lines of the trainer and of the nodes' scripts."""
 
 
 def metric_name(stack: str, metric: str) -> str:
-    """A log-based metric's name: the stack's is part of it, so that no label has to be read out of each line.
+    """A log-based metric's name, which includes the stack's, so that lines need no label.
 
     >>> metric_name("demo", "Steps")
     'gangway/demo/Steps'
@@ -100,9 +88,7 @@ def plan_alarms(
     *,
     expect_gpu: bool,
 ) -> list[AlarmPlan]:
-    """Every alarm of a stack; without `groups` (TPUs) nobody counts nodes, and without minutes nobody waits for steps,
-    which the job does not tell of. InputError: see `check_steps_alarm`.
-    """
+    """Every alarm; `groups` empty for TPUs, minutes None for a job without steps. InputError: `check_steps_alarm`."""
     of_steps = []
     if steps_alarm_minutes is not None:
         check_steps_alarm(steps_alarm_minutes)
@@ -120,15 +106,15 @@ def plan_alarms(
 
 
 def _series(stack: str, metric: str, suffix: str = "") -> str:
-    """A log-based metric as PromQL spells it: the first slash is a colon, all else that is no letter an underscore.
-    https://docs.cloud.google.com/monitoring/promql/promql-mapping.
+    """A log-based metric in PromQL: the first slash is a colon, other non-letters are underscores
+    (https://docs.cloud.google.com/monitoring/promql/promql-mapping).
     """
     spelled = re.sub(r"[^a-zA-Z0-9]", "_", f"user/{metric_name(stack, metric)}")
     return f"logging_googleapis_com:{spelled}{suffix}{{monitored_resource={promql_text(MONITORED_RESOURCE)}}}"
 
 
 def _lines(stack: str, metric: str, window: str) -> str:
-    """How many lines counted in a window; nothing at all where there was none."""
+    """Lines in a window; no result if there were none."""
     return f"sum(increase({_series(stack, metric)}[{window}]))"
 
 
@@ -138,8 +124,8 @@ def _sizes(groups: Sequence[str]) -> str:
 
 
 def _no_steps(stack: str, groups: Sequence[str], minutes: int) -> AlarmPlan:
-    """Rings when there were nodes for the whole window and no statistics line in it. A minimum looks only at points
-    that exist, so the window has to be full. TPUs, in no group: lines within the day and none in the window.
+    """Rings if there were nodes for the whole window and no statistics line. A minimum ignores missing points, so the
+    window must be full. TPUs, without groups: lines within the day and none in the window.
     """
     longer = min(minutes + DELAY_MINUTES, STEPS_ALARM_MINUTES.stop - 1)
     window = f"{longer if groups else minutes}m"
@@ -181,13 +167,12 @@ def _interruptions(stack: str, per_hour: int) -> AlarmPlan:
 
 
 def _nodes_missing(stack: str, groups: Sequence[str], num_nodes: int) -> AlarmPlan:
-    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes: nodes that are replaced again
-    and again are there most of the time. It does not ring in the first 90 minutes with nodes (the time before would
-    count), for a day after a job that ended well unless there are steps again, nor for a stack that never got a node:
-    `up` and the group's errors say why.
+    """All rungs together hold fewer nodes than wanted, in a third of the last 90 minutes, since a node that is replaced
+    repeatedly is up most of the time. Silent in the first 90 minutes with nodes, for a day after a successful job
+    unless there are steps again, and if no node ever came: `up` and the group's errors report that.
     """
     sizes = _sizes(groups)
-    # Groups of no instance at all may have no point.
+    # Empty groups may have no point.
     missing = f"((sum({sizes}) or vector(0)) < bool {num_nodes})"
     # Ends before the day of `ended` does, so that nodes which have left are forgotten first.
     had_nodes = f"(sum(max_over_time({sizes}[22h] offset 90m)) > 0)"
@@ -246,7 +231,7 @@ def _job_ended_badly(stack: str) -> AlarmPlan:
 
 
 def _record_at_risk(stack: str) -> AlarmPlan:
-    """What failed is tried again by itself, and the workers wait meanwhile: nobody would hear of it otherwise."""
+    """The head retries by itself while the workers wait, so nothing else would report it."""
     at_risk = f"({_lines(stack, 'RecordsAtRisk', '15m')} > 0)"
     ladder = f"({_lines(stack, 'LaddersNotKept', '15m')} >= {LOOKS_FAILED})"
     return AlarmPlan(

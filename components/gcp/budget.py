@@ -32,11 +32,11 @@ __all__ = [
 
 
 STOP_PERMISSIONS = ("compute.instanceGroupManagers.list", "compute.instances.stop")
-"""Of the whole project."""
+"""On the whole project."""
 POOL_PERMISSIONS = ("container.clusters.get", "container.clusters.update", "container.operations.get")
-"""Besides, where there are node pools."""
+"""Additional ones for node pools."""
 PAUSE_PERMISSIONS = ("cloudscheduler.jobs.get", "cloudscheduler.jobs.pause")
-"""Besides, where slices would otherwise be brought back."""
+"""Additional ones for the reconciler of TPU slices."""
 MESSAGE = "google.cloud.pubsub.topic.v1.messagePublished"
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
@@ -44,16 +44,7 @@ _BILLING_ACCOUNT = re.compile(r"[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}")
 
 @dataclass(frozen=True)
 class StopPlan:
-    """What is stopped, and when.
-
-    Attributes:
-        percent: of the budget.
-        groups: managed instance groups, as `projects/P/zones/Z/instanceGroupManagers/NAME`.
-        heads: instances that fill groups, as `projects/P/zones/Z/instances/NAME`.
-        queued_resources: TPUs, as `projects/P/locations/Z/queuedResources/NAME`.
-        schedules: of what brings TPUs back, as `projects/P/locations/R/jobs/NAME`.
-        node_pools: of a cluster, as `projects/P/locations/R/clusters/C/nodePools/NAME`.
-    """
+    """What is stopped, by full names. `heads`: instances that fill groups; `schedules`: recreate TPUs."""
 
     percent: float
     groups: pulumi.Input[list[str]]
@@ -63,7 +54,7 @@ class StopPlan:
     node_pools: pulumi.Input[list[str]]
 
     def environment(self) -> dict[str, pulumi.Input[str]]:
-        """The workflow's variables; lists are JSON, for a variable is a string."""
+        """The workflow's variables, with lists as JSON: a variable is a string."""
         lists = {
             "GROUPS": self.groups,
             "HEADS": self.heads,
@@ -84,7 +75,7 @@ def stop_source() -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where everything is declared."""
+    """The common settings of all resources."""
 
     name: str
     stack: str
@@ -111,12 +102,10 @@ def declare_stop(
     pools: bool,
     groups: pulumi.Input[str] | None,
 ) -> None:
-    """Declares the workflow, its account, and the trigger by which `topic` starts it. `tpus`: it deletes some, too;
-    `pools`: it empties node pools; `groups`: the condition under which it empties groups.
-    """
+    """Declare the stop workflow and its trigger on `topic`. `groups`: the condition under which it empties groups."""
     place = _Place(f"{name}-stop", stack, project, region, grant_wait_sec, tags, opts)
     account, grants = _account(place, tpus, pools, groups)
-    # Started before its account may act, it would stop nothing.
+    # Without its permissions the workflow would stop nothing.
     later = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=grants))
     workflow = workflows.Workflow(
         place.name,
@@ -128,7 +117,7 @@ def declare_stop(
         service_account=account.email,
         call_log_level="LOG_ERRORS_ONLY",
         crypto_key_name=kms_key_name,
-        # It is the stack's, and goes with it.
+        # It is deleted with the stack.
         deletion_protection=False,
         labels=tags,
         opts=later,
@@ -139,11 +128,11 @@ def declare_stop(
 def _trigger(
     place: _Place, topic: pubsub.Topic, workflow: workflows.Workflow, account: serviceaccount.Account
 ) -> eventarc.Trigger:
-    # Eventarc acts through an agent, which is made when first asked for: in a project new to it a trigger would fail.
+    # Eventarc acts through an agent that is created on first use: in a new project a trigger would fail.
     agent = projects.ServiceIdentity(
         f"{place.name}-eventarc", project=place.project, service="eventarc.googleapis.com", opts=place.opts
     )
-    # And what it is granted with that takes minutes to be heeded.
+    # Its grants take minutes to apply.
     waits = heeded(f"{place.name}-heeded", "Eventarc's agent", [agent], place.grant_wait_sec, place.opts)
     later = pulumi.ResourceOptions.merge(place.opts, pulumi.ResourceOptions(depends_on=waits))
     return eventarc.Trigger(
@@ -162,7 +151,7 @@ def _trigger(
 def _account(
     place: _Place, tpus: bool, pools: bool, groups: pulumi.Input[str] | None
 ) -> tuple[serviceaccount.Account, list[pulumi.Resource]]:
-    """One account for the trigger, which starts the workflow, and for the workflow, which stops the stack."""
+    """One account for the trigger and the workflow."""
     account = serviceaccount.Account(
         place.name,
         project=place.project,
@@ -200,14 +189,13 @@ class BudgetAlarm:
 
 
 class BudgetArgs(TypedDict):
-    """Inputs of Budget. `project_number` is the number of `project`. Google takes a budget in the currency of the
-    billing account alone: where that is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` the
-    limit in it, which stands for `monthly_usd` then. `tag_key` and `tag_value` select what counts; `tag_value` is
-    the stack. At `stop_at_percent` the groups of `group_ids` are emptied, the TPUs of `queued_resource_names` deleted,
-    the schedules of `schedule_ids` paused, the node pools of `node_pool_ids` emptied for good and the instances of
-    `head_ids` stopped: all full names (`projects/...`). Groups it may empty under `groups_condition`, GroupTag's,
-    alone. `grant_wait_sec` (0) is how long Google gets to heed the agent by which the stop is started: from Python
-    programs alone (`components.core.settling`).
+    """Inputs of Budget. `project_number` is the number of `project`. Google takes only the billing account's currency:
+    if it is not the dollar, `currency` is its ISO 4217 code and `monthly_amount` replaces `monthly_usd`. `tag_key` and
+    `tag_value` (the stack) select the costs. At `stop_at_percent` the groups of `group_ids` and node pools of
+    `node_pool_ids` are emptied, the TPUs of `queued_resource_names` deleted, the schedules of `schedule_ids` paused and
+    the instances of `head_ids` stopped (full names, `projects/...`). It may empty groups only under `groups_condition`,
+    GroupTag's. `grant_wait_sec` (0): wait for Google to apply the trigger's agent, only in Python programs
+    (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -234,13 +222,13 @@ class BudgetArgs(TypedDict):
 
 
 def plan_budget_alarms(alert_percent: Sequence[float], stop_at_percent: float | None = None) -> list[BudgetAlarm]:
-    """An alarm on money spent at each percentage, the stop among them, and one when the forecast reaches the whole."""
+    """Alarms on money spent at each percentage, including the stop's, and on the forecast of the whole."""
     percents = sorted({*alert_percent, *([stop_at_percent] if stop_at_percent is not None else [])})
     return [*(BudgetAlarm(percent, "CURRENT_SPEND") for percent in percents), BudgetAlarm(100, "FORECASTED_SPEND")]
 
 
 def check_billing_account(billing_account: str, place: str = "gangway:budget.billing_account") -> None:
-    """Refuses what cannot be the id of a billing account. InputError: it does not look like one."""
+    """Check the id's form. InputError: not a billing account."""
     if not _BILLING_ACCOUNT.fullmatch(billing_account):
         raise InputError(
             place,
@@ -257,9 +245,7 @@ def plan_amount(
     monthly_amount: float | None = None,
     place: str = "gangway:budget",
 ) -> tuple[str, float]:
-    """Currency and limit of the budget, which never is dollars under another currency's name. InputError: one of
-    `currency` and `monthly_amount` without the other, no currency's code, or dollars twice.
-    """
+    """Currency and limit. InputError: only one of `currency` and `monthly_amount`, no currency code, dollars twice."""
     if currency is None and monthly_amount is None:
         return "USD", monthly_usd
     if currency is None or monthly_amount is None:
@@ -284,7 +270,7 @@ def plan_amount(
 
 
 def units_and_nanos(amount: float) -> tuple[str, int]:
-    """Money as the API writes it: whole units of a currency, and billionths; cents are exact.
+    """Money as in the API: whole units of a currency, and billionths.
 
     >>> units_and_nanos(1500.25)
     ('1500', 250000000)
@@ -315,7 +301,7 @@ class Budget(pulumi.ComponentResource):
         self.register_outputs({"budget_name": self.budget_name, "topic_id": self.topic_id})
 
     def _topic(self) -> pubsub.Topic:
-        """The topic. Making the budget lets Google write to it, and takes the right to say so (topics.setIamPolicy)."""
+        """The topic. Creating the budget lets Google publish to it, which needs topics.setIamPolicy."""
         return pubsub.Topic(
             f"{self._name}-budget",
             project=self._args["project"],
@@ -382,7 +368,7 @@ class Budget(pulumi.ComponentResource):
                 pubsub_topic=topic_id,
                 schema_version="1.0",
                 monitoring_notification_channels=[channel.id for channel in channels],
-                # Only those whom the stack file names: others have their own budgets.
+                # Only the stack file's addresses: others have their own budgets.
                 disable_default_iam_recipients=True,
             ),
             opts=self._child,

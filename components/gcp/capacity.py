@@ -1,4 +1,4 @@
-"""The capacity ladder as Compute Engine understands it, and what in it disagrees with the rest of the stack."""
+"""The capacity ladder on Compute Engine, and its conflicts with the rest of the stack."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "flex-start", "spot", "on-demand")
 """The kinds of rungs that Compute Engine has."""
 
-# A reservation of this project, or of one that shares it with us; a block of it where one is named.
+# A reservation of this project, or a shared one of another; optionally a block of it.
 _NAME = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = r"[a-z][-a-z0-9]{4,28}[a-z0-9]"
 _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reservationBlocks/{_NAME})?")
@@ -50,14 +50,13 @@ _RESERVATION = re.compile(rf"(projects/{_PROJECT}/reservations/)?{_NAME}(/reserv
 
 @dataclass(frozen=True)
 class Provisioning:
-    """The scheduling and the reservation of an instance template, in the API's words.
+    """Scheduling and reservation of an instance template, in the API's words.
 
     Attributes:
-        model: the provisioning model.
-        automatic_restart: whether Compute Engine starts an instance again that it has ended.
-        termination_action: what happens to an instance that is taken back; None where none is.
-        reservation: the one to be used, None to use none: also not an open one that somebody else counts on.
-        run_duration_sec: after which an instance is deleted; None for no such end.
+        automatic_restart: whether Compute Engine restarts an instance that it has ended.
+        termination_action: for an interrupted instance; None for none.
+        reservation: None uses none, not even an open one.
+        run_duration_sec: until an instance is deleted; None for no limit.
     """
 
     model: Literal["STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"]
@@ -68,7 +67,7 @@ class Provisioning:
 
 
 def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
+    """Parse a component's rung argument. Raises pydantic's ValidationError."""
     adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
     return adapter.validate_python(dict(rung))
 
@@ -89,9 +88,7 @@ def plan_provisioning(rung: RungPlan, machine: GcpMachineType) -> Provisioning:
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses what Compute Engine would refuse whatever the rest of the stack says. InputError: a kind that is another
-    provider's, a reservation's name that can be none, several machine types or several zones in one rung.
-    """
+    """Check the ladder. InputError: unsupported kind, reservation name, several machine types or zones in a rung."""
     check_kinds(rungs, OFFERED, "Google Cloud", place)
     for index, rung in enumerate(rungs):
         here = f"{place}[{index}]"
@@ -110,7 +107,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_reservation_project(reservation: str, place: str) -> None:
-    """Refuses (InputError) a reservation's full name with an impossible project, before its name is looked at."""
+    """Check a reservation's project. InputError: the project of a full name is invalid."""
     named = re.match(r"projects/([^/]*)/(?:locations|reservations)/", reservation)
     if named is not None and not re.fullmatch(_PROJECT, named[1]):
         raise InputError(
@@ -123,7 +120,7 @@ def check_reservation_project(reservation: str, place: str) -> None:
 
 
 def _check_market(rung: Spot | OnDemand, here: str) -> None:
-    """A managed instance group lies in one zone here, and its template has one machine type."""
+    """A managed instance group has one zone here, and its template one machine type."""
     if rung.machine_types:
         raise InputError(
             f"{here}.machine_types",
@@ -143,14 +140,14 @@ def _check_market(rung: Spot | OnDemand, here: str) -> None:
 
 
 def rung_zone(rung: AnyRung | RungPlan, own: str) -> str:
-    """The zone of a rung's nodes; `own`, the cluster's, where it names none."""
+    """The zone of a rung's nodes, by default `own`, the cluster's."""
     zones: tuple[str, ...] = getattr(rung, "zones", ())
     zone: str | None = getattr(rung, "zone", None)
     return zone or next(iter(zones), own)
 
 
 def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
-    """The zone a ladder ties the cluster to, where its owner chose none: (zone, why). None where any zone will do."""
+    """The zone that the ladder implies if none is set, with the reason; None for any zone."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Reservation) and rung.zone is not None:
             return rung.zone, f"{LADDER}[{index}], a {rung.kind}, is there"
@@ -159,15 +156,9 @@ def preferred_zone(rungs: Iterable[AnyRung]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class LadderContext:
-    """The part of a stack that a ladder has to agree with.
-
-    Attributes:
-        machine: the cluster's machine type.
-        zone: the cluster's zone, where the file system is.
-        zone_assumed: whether nobody has named it, neither for the cluster nor for a rung.
-        num_nodes_min: the job goes on with so many nodes.
-        num_nodes_max: and asks for so many.
-        max_hours: the longest the job may run.
+    """The stack's settings that a ladder must match. `zone`: the cluster's, where the file system is; `zone_assumed`:
+    neither the cluster nor a rung names it; `num_nodes_min`: the fewest nodes with which the job continues;
+    `num_nodes_max`: the requested nodes; `max_hours`: limit of the job.
     """
 
     machine: GcpMachineType
@@ -179,7 +170,7 @@ class LadderContext:
 
 
 def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[Finding]:
-    """Everything that does not fit, rung by rung. The ladder has passed `check_ladder`."""
+    """All conflicts, rung by rung, of a ladder that `check_ladder` accepts."""
     found = list(_same_reservation(rungs))
     machine, sold = context.machine, context.machine.capacity
     for index, rung in enumerate(rungs):
@@ -192,12 +183,12 @@ def capacity_findings(rungs: Sequence[AnyRung], context: LadderContext) -> list[
         if isinstance(rung, FlexStart):
             found += _flex_start(rung, path, last=index == len(rungs) - 1, context=context)
         elif isinstance(rung, Reservation) and context.machine.gpu_fabric is not None:
-            found.append(_placed_already(rung, path))
-    return [*found, *_apart(rungs, context)]
+            found.append(_reserved_placement(rung, path))
+    return [*found, *_separate_placement(rungs, context)]
 
 
-def _apart(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
-    """A policy that several groups share is applied to each by itself (Google, "About workload policies in MIGs")."""
+def _separate_placement(rungs: Sequence[AnyRung], context: LadderContext) -> Iterable[Finding]:
+    """A shared policy applies to each group separately (Google, "About workload policies in MIGs")."""
     if context.machine.gpu_fabric is not None and len(rungs) > 1 and context.num_nodes_max > 1:
         yield Finding.info(
             "capacity.rungs-apart",
@@ -252,7 +243,7 @@ def _other_zone(rung: AnyRung, named: str, zone: str, context: LadderContext) ->
 
 
 def zone_unnamed(rung: AnyRung, path: str, assumed: str) -> Iterable[Finding]:
-    """Reserved machines are in one zone, which their owner alone knows."""
+    """Only their owner knows the zone of reserved machines."""
     if isinstance(rung, Reservation) and rung.zone is None:
         yield Finding.warning(
             "capacity.zone-unnamed",
@@ -263,7 +254,7 @@ def zone_unnamed(rung: AnyRung, path: str, assumed: str) -> Iterable[Finding]:
 
 
 def ignored_settings(rung: AnyRung, path: str) -> Iterable[Finding]:
-    """Settings of a spot rung that have no counterpart: nothing is ignored without a word."""
+    """Settings of a spot rung that Compute Engine lacks are reported."""
     reasons = {
         "max_usd_per_hour": "Google's spot price is a list price, changed once a month at most; nobody bids for it",
         "allocation": "a rung has one kind of node in one zone, so there is nothing to choose among",
@@ -308,7 +299,7 @@ def _flex_start(rung: FlexStart, path: str, *, last: bool, context: LadderContex
         )
 
 
-def _placed_already(rung: Reservation | OnDemand, path: str) -> Finding:
+def _reserved_placement(rung: Reservation | OnDemand, path: str) -> Finding:
     return Finding.info(
         "capacity.no-placement-policy",
         path,

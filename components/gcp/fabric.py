@@ -1,4 +1,4 @@
-"""The network interfaces of a GPU machine on Google Cloud, and what NCCL needs on the node, by machine type."""
+"""Network interfaces of Google Cloud's GPU machines, and NCCL's requirements, by machine type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ __all__ = [
 NicType = Literal["GVNIC", "MRDMA"]
 
 MAIN = "main"
-"""The stack's own network, in which the first NIC of every machine lies."""
-# The largest that a VPC takes (VPC documentation, "Maximum transmission unit"); what Google advises for Managed Lustre.
+"""The stack's own network, with the first NIC of every machine."""
+# The VPC maximum (VPC documentation, "Maximum transmission unit"); Google advises it for Managed Lustre.
 JUMBO_MTU_BYTES = 8896
 _REGISTRY = "us-docker.pkg.dev/gce-ai-infra"
 _CLUSTER_TOOLKIT = "https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/machine-learning"
@@ -46,14 +46,7 @@ _TCPX_NCCL = "2.19.4"
 
 @dataclass(frozen=True)
 class InterfacePlan:
-    """One network interface.
-
-    Attributes:
-        index: its position on the machine.
-        nic_type: as the API spells it.
-        network: `main` or the name of a FabricNetwork.
-        subnet: the subnet's number within that network.
-    """
+    """One network interface. `network` is `main` or a FabricNetwork's name, `subnet` its index there."""
 
     index: int
     nic_type: NicType
@@ -63,13 +56,12 @@ class InterfacePlan:
 
 @dataclass(frozen=True)
 class FabricNetwork:
-    """A VPC network that a machine needs beside the stack's own.
+    """A VPC network besides the stack's own.
 
     Attributes:
         name: `host-1` (a second host NIC), `gpu-1` ... (one GPU NIC each) or `rdma`.
-        num_subnets: one for each of the NICs that lie in it.
-        mtu_bytes: of the network.
-        profile: the network profile that makes it an RDMA network in one zone; None for an ordinary one.
+        num_subnets: one per NIC.
+        profile: makes it an RDMA network in one zone; None for an ordinary one.
     """
 
     name: str
@@ -79,12 +71,12 @@ class FabricNetwork:
 
     @property
     def takes_firewall_rules(self) -> bool:
-        """RoCE networks refuse VPC firewall rules, and let everything pass among their own NICs."""
+        """RoCE networks refuse VPC firewall rules, and allow everything between their NICs."""
         return self.profile is None
 
 
 def plan_interfaces(machine: GcpMachineType) -> tuple[InterfacePlan, ...]:
-    """The interfaces an instance template must declare for `machine`, in their order."""
+    """The interfaces of an instance template for `machine`, in order."""
     fabric = machine.gpu_fabric
     names: list[tuple[NicType, str, int]] = [("GVNIC", MAIN, 0)]
     if isinstance(fabric, GpuDirectFabric):
@@ -96,8 +88,8 @@ def plan_interfaces(machine: GcpMachineType) -> tuple[InterfacePlan, ...]:
 
 
 def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetwork, ...]:
-    """The networks of `plan_interfaces` but the main one, in their order. An ordinary one holds one NIC of a machine
-    (VPC documentation, "Multiple network interfaces"), an RDMA network several, each in a subnet of its own.
+    """The networks of `plan_interfaces` except the main one, in order. An ordinary one holds one NIC of a machine (VPC
+    documentation, "Multiple network interfaces"), an RDMA network several in separate subnets.
     """
     fabric = machine.gpu_fabric
     subnets: dict[str, int] = {}
@@ -118,12 +110,12 @@ def plan_fabric_networks(machine: GcpMachineType, zone: str) -> tuple[FabricNetw
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What the host must have before the plug-in works, which its image may lack.
+    """Host requirements of a plug-in that an image may lack.
 
     Attributes:
-        kernel_modules: to be loaded, built for the running kernel where the image has none.
-        kernel: a patched kernel by its package; empty where the image's own will do.
-        unsigned: whether any of that is unsigned, so that Secure Boot would refuse it.
+        kernel_modules: built for the running kernel if the image lacks them.
+        kernel: package of a patched kernel; empty for the image's own.
+        unsigned: whether Secure Boot would refuse any of it.
         aperture_device: PCI vendor:device whose `resource` files go to `/dev/aperture_devices`; empty for none.
     """
 
@@ -135,8 +127,8 @@ class HostNeeds:
 
 @dataclass(frozen=True)
 class SideContainer:
-    """A daemon that runs beside the job on each node, with the host's network and all GPUs. `entrypoint`: in place of
-    the image's own; empty for that; `ready_text`: appears in its log once it serves; empty where nothing says so.
+    """A daemon beside the job on each node, with the host's network and all GPUs. `entrypoint`: empty for the image's
+    own; `ready_text`: in its log once it serves; empty if there is none.
     """
 
     name: str
@@ -151,18 +143,9 @@ class SideContainer:
 
 @dataclass(frozen=True)
 class NcclPlugin:
-    """One plug-in, completely described.
-
-    Attributes:
-        name: gib, tcpxo or tcpx.
-        image: the container that installs it, run with `install_args` and `install_volumes`.
-        host_dir: where it is on the host afterwards.
-        env: of the job's container. `env_script` in it is sourced before, where there is one.
-        volumes: of the job's container.
-        devices: of the job's container, beside the GPUs.
-        side: the daemon, None where there is none.
-        qualified_nccl: the version of NCCL that Google has qualified it for; empty where Google names none.
-        source: where all this is documented.
+    """A NCCL plug-in. `name`: gib, tcpxo or tcpx; `image`: its installer, run with `install_args` and
+    `install_volumes`; `env`: of the container, after `env_script` if there is one; `side`: the daemon, None for none;
+    `qualified_nccl`: version qualified by Google; empty if none is named.
     """
 
     name: str
@@ -186,9 +169,8 @@ GIB = NcclPlugin(
     install_args=("install",),
     install_volumes=_VAR_LIB,
     host_dir="/var/lib/gib",
-    # NCCL_NET makes NCCL fail where the plug-in does not load; it would go on over TCP otherwise.
-    # The two gVNICs are named, as in Google's examples for A4 and A3 Ultra: NCCL's bootstrap and gloo could take one of
-    # the eight RDMA interfaces instead, which nothing else reaches.
+    # NCCL_NET makes NCCL fail without the plug-in instead of using TCP. The two gVNICs are named, as in Google's
+    # examples for A4 and A3 Ultra: NCCL's bootstrap and gloo could choose one of the eight isolated RDMA interfaces.
     env=MappingProxyType(
         {
             "LD_LIBRARY_PATH": "/usr/local/gib/lib64",
@@ -197,7 +179,7 @@ GIB = NcclPlugin(
             "GLOO_SOCKET_IFNAME": "enp0s19",
         }
     ),
-    # Chooses every other NCCL variable by the machine it runs on; Google asks to set no more by hand.
+    # Chooses the other NCCL variables by machine; Google advises to set no more by hand.
     env_script="/usr/local/gib/scripts/set_nccl_env.sh",
     volumes=(Volume(source="/var/lib/gib", target="/usr/local/gib", read_only=True),),
     devices=("/dev/infiniband",),
@@ -208,7 +190,7 @@ GIB = NcclPlugin(
 
 TCPXO = NcclPlugin(
     name="tcpxo",
-    # The pair that slurm-gcp runs together (2026-08-06): daemon and plug-in must fit each other.
+    # The pair of slurm-gcp (2026-08-06): daemon and plug-in must match.
     image=f"{_REGISTRY}/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.17",
     install_args=("install", "--install-nccl"),
     install_volumes=_VAR_LIB,
@@ -216,8 +198,8 @@ TCPXO = NcclPlugin(
     env=MappingProxyType(
         {
             "LD_LIBRARY_PATH": "/var/lib/tcpxo/lib64",
-            # The qualified NCCL, which the plug-in's image installs: libtorch_cuda.so finds its own by DT_RPATH, which
-            # comes before LD_LIBRARY_PATH. A file that is not there is passed over by the loader, with a line.
+            # The qualified NCCL from the plug-in's image: libtorch_cuda.so finds its own by DT_RPATH, before
+            # LD_LIBRARY_PATH. The loader only warns about a missing file.
             "LD_PRELOAD": "/var/lib/tcpxo/lib64/libnccl.so.2",
             "GANGWAY_NCCL_QUALIFIED": _TCPXO_NCCL,
             "NCCL_LIB_DIR": "/var/lib/tcpxo/lib64",
@@ -229,7 +211,7 @@ TCPXO = NcclPlugin(
             "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY": "/dev/aperture_devices",
         }
     ),
-    # Sets the tuner, chunk sizes and the rest; the names of interfaces above come after it.
+    # Sets the tuner, chunk sizes and the rest; the interface names above follow it.
     env_script="/var/lib/tcpxo/lib64/nccl-env-profile.sh",
     volumes=(
         Volume(source="/var/lib/tcpxo/lib64", target="/var/lib/tcpxo/lib64", read_only=True),
@@ -268,7 +250,7 @@ TCPX = NcclPlugin(
             "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "enp6s0,enp12s0,enp134s0,enp140s0",
             "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": _TCPX_SOCKETS,
             "NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS": "500000",
-            # Which CPUs send and receive for each NIC: those of its socket.
+            # CPUs that send and receive for each NIC: those of its socket.
             "NCCL_GPUDIRECTTCPX_TX_BINDINGS": (
                 "enp6s0:8-21,112-125;enp12s0:8-21,112-125;enp134s0:60-73,164-177;enp140s0:60-73,164-177"
             ),
@@ -311,9 +293,7 @@ TCPX = NcclPlugin(
 
 
 def nccl_plugin(machine: GcpMachineType, *, own_image: bool = False) -> NcclPlugin | None:
-    """The plug-in for a machine's GPU NICs; None where NCCL uses TCP. `own_image`: the user names the image and has
-    prepared it, as no public one has the patched kernel that one plug-in needs.
-    """
+    """The plug-in for a machine's GPU NICs; None for TCP. `own_image`: may have the patched kernel that one needs."""
     plugin = _find_plugin(machine)
     return None if plugin is None or (plugin.host.kernel and not own_image) else plugin
 
@@ -328,13 +308,13 @@ def _find_plugin(machine: GcpMachineType) -> NcclPlugin | None:
 
 
 def nccl_env(machine: GcpMachineType, *, own_image: bool = False) -> Mapping[str, str]:
-    """Environment of the job's container, beside what the plug-in's script sets. Empty without a plug-in."""
+    """The container's environment besides the plug-in's script. Empty without a plug-in."""
     plugin = nccl_plugin(machine, own_image=own_image)
     return {} if plugin is None else plugin.env
 
 
 def lacking_kernel(machine: GcpMachineType) -> str:
-    """Why NCCL takes TCP on several such machines unless the user brings an image; empty where it does not."""
+    """Why NCCL uses TCP between such machines without a custom image; empty if it does not."""
     plugin = _find_plugin(machine)
     if plugin is None or not plugin.host.kernel:
         return ""
@@ -344,22 +324,14 @@ def lacking_kernel(machine: GcpMachineType) -> str:
 def nccl_findings(
     machine: GcpMachineType, own_image: bool, num_nodes_max: int, path: str, image_nccl: str
 ) -> list[Finding]:
-    """Says where a machine's GPU NICs stay unused, and where their use has not been proven.
-
-    Args:
-        machine: the machine type.
-        own_image: as of `nccl_plugin`.
-        num_nodes_max: one node alone needs no network.
-        path: config path of the nodes' image.
-        image_nccl: the version of NCCL in the trainer's image.
-    """
+    """Report unused GPU NICs and untested uses. `path`: of the nodes' image; `image_nccl`: the trainer's."""
     plugin = _find_plugin(machine)
     if num_nodes_max < 2 or plugin is None:
         return []
     if nccl_plugin(machine, own_image=own_image) is None:
         return [_needs_kernel(machine, path)]
     if plugin.qualified_nccl and plugin.qualified_nccl != image_nccl:
-        return [_other_nccl(machine, plugin, image_nccl)]
+        return [_nccl_finding(machine, plugin, image_nccl)]
     return []
 
 
@@ -372,9 +344,9 @@ def _needs_kernel(machine: GcpMachineType, path: str) -> Finding:
     )
 
 
-def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
-    """With torch 2.11 and its NCCL 2.28.9 a public set-up of several A3 Mega saw memory handles corrupted, and preloads
-    2.28.7. With our torch neither version is known to work, or not to.
+def _nccl_finding(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) -> Finding:
+    """A public set-up of several A3 Mega with torch 2.11 and its NCCL 2.28.9 saw corrupted memory handles, and preloads
+    2.28.7. With our torch neither version is tested.
     """
     proven = f"nor that {plugin.name} works in a container that is neither root nor privileged. Where they do not,"
     if preloaded := plugin.env.get("LD_PRELOAD"):
@@ -397,6 +369,6 @@ def _other_nccl(machine: GcpMachineType, plugin: NcclPlugin, image_nccl: str) ->
 
 
 def secure_boot_allowed(machine: GcpMachineType, *, own_image: bool) -> bool:
-    """Whether a machine's NCCL plug-in works under Secure Boot: not where it needs a kernel or module nobody signs."""
+    """Whether the NCCL plug-in works under Secure Boot: not if it needs an unsigned kernel or module."""
     plugin = nccl_plugin(machine, own_image=own_image)
     return plugin is None or not plugin.host.unsigned

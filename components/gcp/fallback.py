@@ -1,12 +1,10 @@
-"""The ladder's order, kept by the head node: which groups to fill with what the groups above them lack.
-
-No service of Google's fills a second group for a first one that finds no capacity, so a timer on the head node does.
-Here is what it has to know (`FallbackConfig`, JSON, in the head's configuration); what it decides is `plan_fill` of
-`images.node.fill_order`. Each `period_sec` the head's script counts each group's RUNNING instances
-(instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first to
-`plan_fill`: by `resize`, or by a `resize-request` for the nodes it lacks, undone by cancelling requests, then by
-resize. After each change it forgets its counts; with fewer than `window`, as after a restart, it does nothing. Its
-account's rights: `components.gcp.identity`, GROUP_PERMISSIONS; Google's own agent makes the instances.
+"""Configuration of the head node's ladder script, which fills groups with what those above them lack. No Google service
+fills a second group if the first lacks capacity, so a timer on the head node does, by `plan_fill` of
+`images.node.fill_order`. Each `period_sec` it counts each group's RUNNING instances
+(instanceGroupManagers.listManagedInstances), keeps the last `window` counts, and sets the groups below the first by
+`resize` or `resize-request` (undone by cancelling requests, then by resize). After a change it resets its counts; with
+fewer than `window` it does nothing. Its rights: `components.gcp.identity`, GROUP_PERMISSIONS; Google's agent creates
+the instances.
 """
 
 from collections.abc import Sequence
@@ -20,15 +18,7 @@ __all__ = ["FallbackConfig", "FallbackGroup", "plan_fallback"]
 
 @dataclass(frozen=True)
 class FallbackGroup:
-    """One managed instance group.
-
-    Attributes:
-        name: of the group.
-        zone: where it is.
-        kind: the rung's kind, for messages.
-        fill: how it gets nodes.
-        run_duration_sec: of a resize request; None elsewhere.
-    """
+    """A managed instance group. `kind`: the rung's, for messages; `run_duration_sec`: of resize requests, else None."""
 
     name: str
     zone: str
@@ -39,7 +29,7 @@ class FallbackGroup:
 
 @dataclass(frozen=True)
 class FallbackConfig:
-    """Everything the head needs, with the groups in the ladder's order."""
+    """The head's configuration, with the groups in ladder order."""
 
     project: str
     num_nodes_min: int
@@ -48,7 +38,7 @@ class FallbackConfig:
     window: int = WINDOW
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data, with the version of this contract."""
+        """The configuration as plain JSON data, with the version of this contract."""
         return {"version": CONTRACT_VERSION, **asdict(self), "groups": [asdict(group) for group in self.groups]}
 
 

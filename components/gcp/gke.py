@@ -1,6 +1,4 @@
-"""GkeCluster: a regional GKE cluster of private nodes, whose control plane answers inside the network and named ranges
-outside; and a small pool for what keeps the queue.
-"""
+"""GkeCluster: a regional GKE cluster of private nodes with a small system pool and a mostly private control plane."""
 
 import json
 from typing import Any, NotRequired, TypedDict
@@ -18,20 +16,19 @@ __all__ = ["SYSTEM_MACHINE_TYPE", "SYSTEM_NODES", "GkeCluster", "GkeClusterArgs"
 
 SYSTEM_MACHINE_TYPE = "e2-standard-4"
 SYSTEM_NODES = (1, 3)
-"""Least and most nodes of the system's pool."""
+"""Minimum and maximum nodes of the system pool."""
 SYSTEM_DISK_GIB = 100
 # Beside pods (`gke_plan`), in the same range of RFC 6598: 4,096 services.
 SERVICES_CIDR = "100.127.240.0/20"
-# GKE documentation, "Minimal service account": pools that are still being made keep a cluster from being deleted.
+# GKE documentation, "Minimal service account": a cluster cannot be deleted while a pool is created.
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 
 
 class GkeClusterArgs(TypedDict):
-    """Inputs of GkeCluster. `version` such as 1.36 is the least of the control plane, which its release channel keeps
-    up to date; left out, the channel's own. `num_nodes_max`: all that there may be, for the pods' addresses.
-    `multi_networking`: nodes have NICs in further networks. `gpus`: their metrics are collected (DCGM). `lustre` and
-    `filestore` bring the drivers of such file systems. `api_cidrs`: ranges outside that the control plane answers, too,
-    at a public address it then has; without any it has none, and `up` has to run inside the network. `kms_key_name`
+    """Inputs of GkeCluster. `version` such as 1.36 is the control plane's minimum; by default its release channel's.
+    `num_nodes_max`: maximum of the cluster, for the pods' addresses. `multi_networking`: nodes have further NICs.
+    `gpus`: collect their metrics (DCGM). `lustre` and `filestore` add file system drivers. `api_cidrs`: external
+    ranges, which give the control plane a public address; without any `up` must run inside the network. `kms_key_name`
     encrypts secrets and disks. `tags` are labels.
     """
 
@@ -54,9 +51,9 @@ class GkeClusterArgs(TypedDict):
 
 
 class GkeCluster(pulumi.ComponentResource):
-    """A cluster without nodes for work: those are GkeNodePools'. `cluster_id`: full name, for pools; `cluster_name`;
-    `endpoint`: where the control plane is called; `kubeconfig`: JSON that calls Google's login helper, and holds no
-    secret; `system_pool`: a name that waits for the pool that the queue runs in.
+    """A cluster without job nodes, which GkeNodePools adds. `cluster_id`: full name, for pools; `endpoint`: of the
+    control plane; `kubeconfig`: JSON that uses Google's login helper, without a secret; `system_pool`: a name that
+    waits for the system pool.
     """
 
     cluster_id: pulumi.Output[str]
@@ -76,10 +73,10 @@ class GkeCluster(pulumi.ComponentResource):
             self.endpoint = cluster.endpoint.apply(lambda address: address or "")
             authority = cluster.master_auth.apply(lambda known: known.cluster_ca_certificate or "")
         else:
-            # A name of Google's, with a certificate of a public authority, which leads there inside the network.
+            # A Google name with a public certificate, which resolves inside the network.
             self.endpoint = cluster.control_plane_endpoints_config.apply(_dns_name)
             authority = pulumi.Output.from_input("")
-        # Who takes it finds nodes for what it installs.
+        # Its consumers find nodes to install on.
         known = pulumi.Output.all(cluster.name, self.endpoint, authority)
         self.kubeconfig = after(known.apply(lambda all_: get_kubeconfig(*all_)), system)
         self.system_pool = system.name
@@ -105,7 +102,7 @@ class GkeCluster(pulumi.ComponentResource):
             description="Gangway's queue and the nodes that work it off",
             min_master_version=version,
             release_channel=container.ClusterReleaseChannelArgs(channel="REGULAR"),
-            # A cluster comes with a pool or not at all: this one goes as soon as it is there, and ours are apart.
+            # A cluster is created with a pool: it is removed, and ours are separate.
             remove_default_node_pool=True,
             initial_node_count=1,
             node_config=container.ClusterNodeConfigArgs(
@@ -118,14 +115,14 @@ class GkeCluster(pulumi.ComponentResource):
                 ),
             ),
             resource_labels=args["tags"],
-            # `destroy` means it; what has to stay is in buckets.
+            # What must be kept is in buckets.
             deletion_protection=False,
             **self._network(),
             **self._security(),
             **self._observed(),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # Of the pool that has gone.
+                # Of the removed pool.
                 ignore_changes=["node_config", "initial_node_count"],
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=CREATE_TIMEOUT, delete=DELETE_TIMEOUT),
@@ -148,7 +145,7 @@ class GkeCluster(pulumi.ComponentResource):
             "private_cluster_config": container.ClusterPrivateClusterConfigArgs(
                 enable_private_nodes=True, enable_private_endpoint=not ranges
             ),
-            # Nobody beside nodes and pods of the cluster's network, and these.
+            # Besides nodes and pods of the cluster's network.
             "master_authorized_networks_config": container.ClusterMasterAuthorizedNetworksConfigArgs(
                 cidr_blocks=[
                     container.ClusterMasterAuthorizedNetworksConfigCidrBlockArgs(cidr_block=one) for one in ranges
@@ -160,11 +157,11 @@ class GkeCluster(pulumi.ComponentResource):
                     allow_external_traffic=False
                 )
             ),
-            # Dataplane V2 keeps NetworkPolicies, and further networks need it.
+            # Dataplane V2 enforces NetworkPolicies, and further networks need it.
             "datapath_provider": "ADVANCED_DATAPATH",
             "enable_multi_networking": args["multi_networking"],
             "addons_config": container.ClusterAddonsConfigArgs(
-                # What serves websites; a queue has none.
+                # A queue serves no websites.
                 http_load_balancing=container.ClusterAddonsConfigHttpLoadBalancingArgs(disabled=True),
                 gcs_fuse_csi_driver_config=container.ClusterAddonsConfigGcsFuseCsiDriverConfigArgs(enabled=True),
                 lustre_csi_driver_config=container.ClusterAddonsConfigLustreCsiDriverConfigArgs(
@@ -193,7 +190,7 @@ class GkeCluster(pulumi.ComponentResource):
                 )
             ),
             "enable_legacy_abac": False,
-            # Nobody but for the health checks is anonymous, and no rule can name everybody with an account of Google's.
+            # Only health checks are anonymous, and no rule can name all Google accounts.
             "anonymous_authentication_config": container.ClusterAnonymousAuthenticationConfigArgs(mode="LIMITED"),
             "rbac_binding_config": container.ClusterRbacBindingConfigArgs(
                 enable_insecure_binding_system_authenticated=False,
@@ -203,7 +200,7 @@ class GkeCluster(pulumi.ComponentResource):
         }
 
     def _observed(self) -> dict[str, Any]:
-        """Logs and metrics, those of GPUs among them; what each namespace costs, in the bill."""
+        """Logs and metrics, including GPUs; costs per namespace in the bill."""
         gpus = ["DCGM"] if self._args["gpus"] else []
         return {
             "logging_config": container.ClusterLoggingConfigArgs(
@@ -215,7 +212,7 @@ class GkeCluster(pulumi.ComponentResource):
             ),
             "cost_management_config": container.ClusterCostManagementConfigArgs(enabled=True),
             "cluster_autoscaling": container.ClusterClusterAutoscalingArgs(
-                # Pools are the ladder's alone; a node without work goes as early as GKE allows.
+                # Only the ladder's pools; an idle node is removed as early as GKE allows.
                 enabled=False,
                 autoscaling_profile="OPTIMIZE_UTILIZATION",
             ),
@@ -250,15 +247,13 @@ class GkeCluster(pulumi.ComponentResource):
 
 
 def _dns_name(endpoints: container.outputs.ClusterControlPlaneEndpointsConfig) -> str:
-    # A plan has no cluster, and so no name of one.
+    # A plan has no cluster, and so no name.
     found = endpoints.dns_endpoint_config
     return (found.endpoint if found is not None else None) or ""
 
 
 def get_kubeconfig(cluster: str, endpoint: str, authority: str = "") -> str:
-    """A kubeconfig as JSON, which is YAML too. `authority`: base64 of the certificate by which the control plane's is
-    signed; empty for a public one.
-    """
+    """A kubeconfig as JSON. `authority`: base64 of the certificate authority; empty for a public one."""
     trusted = {"certificate-authority-data": authority} if authority else {}
     login = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",

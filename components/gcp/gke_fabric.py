@@ -1,8 +1,6 @@
-"""RDMA in the pods of a GKE cluster, on A3 Ultra and A4: the nodes' further networks as Kubernetes knows them, Google's
-plug-in for NCCL on each node, and what a team's pods take of both; pure.
-
-As Google's cluster-toolkit has it (June 2026, `examples/gke-a3-ultragpu`), but that no pod mounts a folder of its node:
-a team's namespace has a claim on it.
+"""RDMA in GKE pods on A3 Ultra and A4: network objects, Google's NCCL plug-in on each node, and pod settings; pure.
+Follows Google's cluster-toolkit (June 2026, `examples/gke-a3-ultragpu`), except that pods use a claim in the team's
+namespace instead of mounting a node's folder.
 """
 
 import json
@@ -21,9 +19,8 @@ __all__ = ["fabric_manifests", "has_rdma", "network_names", "team_fabric"]
 
 _NETWORKS = "networking.gke.io/v1"
 _NODE_FOLDER, _NODE_LIBRARIES = "/home/kubernetes/bin/gib", "/home/kubernetes/bin/nvidia/lib64"
-"""Of a node, that its own system keeps: the second is what GKE gives to every pod with GPUs, as /usr/local/nvidia."""
+"""Kept by the node's system; GKE mounts the second into every GPU pod as /usr/local/nvidia."""
 _POD_FOLDER = "/usr/local/gib"
-# GKE's own; it does nothing.
 _PAUSE_IMAGE = "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830"
 _INSTALL = """set -eu
 for number in $(seq 0 {last}); do
@@ -43,19 +40,19 @@ mv {folder}/.scripts {folder}/scripts
 
 
 def has_rdma(machine: GcpMachineType, num_nodes_max: int) -> bool:
-    """Whether pods are given NICs: one node alone has nobody to reach by them."""
+    """Whether pods get NICs: only clusters of several nodes need them."""
     return isinstance(machine.gpu_fabric, RoceFabric) and num_nodes_max > 1
 
 
 def network_names(machine: GcpMachineType) -> tuple[str, ...]:
-    """Of the machine's further NICs, in their order, as a pod's annotation names them."""
+    """Name of the machine's further NICs, in order, for a pod's annotation."""
     return tuple(f"rdma-{nic.subnet}" if _is_rdma(nic) else nic.network for nic in plan_interfaces(machine)[1:])
 
 
 def fabric_manifests(
     machine: GcpMachineType, network_ids: pulumi.Input[list[str]], subnet_ids: pulumi.Input[list[str]]
 ) -> list[Manifest]:
-    """The networks, and the pod that puts the plug-in on each node; ids are of the further NICs, in their order."""
+    """The networks, and the pod that installs the plug-in on each node; ids are of the further NICs, in order."""
     nics, found = plan_interfaces(machine)[1:], list[Manifest]()
     for index, (nic, name) in enumerate(zip(nics, network_names(machine), strict=True)):
         spec = {
@@ -72,9 +69,7 @@ def fabric_manifests(
 
 
 def team_fabric(team: str, machine: GcpMachineType, min_gbps: float | None) -> tuple[Manifest, ...]:
-    """In a team's namespace: the node's folder with the plug-in, to be read, and how the engine gives it to pods.
-    `min_gbps`: see `fabric_variables`.
-    """
+    """A namespace's read-only claim on the plug-in, and engine settings. `min_gbps`: see `fabric_variables`."""
     volume = {"accessModes": ["ReadOnlyMany"], "storageClassName": "", "volumeMode": "Filesystem"}
     size, name = "1Gi", f"{FABRIC}-{team}"
     bound = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": FABRIC, "namespace": team}
@@ -99,7 +94,7 @@ def _pods(team: str, machine: GcpMachineType, min_gbps: float | None) -> Manifes
         if name.startswith("rdma-"):
             interfaces.append({"interfaceName": f"eth{position}", "network": name})
     sockets = {f"{library}_SOCKET_IFNAME": "eth0" for library in ("NCCL", "GLOO")}
-    # NCCL fails where the plug-in does not load; it would go on over TCP otherwise.
+    # NCCL fails without the plug-in instead of using TCP.
     env = fabric_variables({"NCCL_NET": GIB.env["NCCL_NET"]}, min_gbps)
     return fabric_config(
         team,
@@ -115,7 +110,7 @@ def _pods(team: str, machine: GcpMachineType, min_gbps: float | None) -> Manifes
 
 
 def _installer(num_nics: int) -> Manifest:
-    """Of the machine's own rights: what it writes is for every pod of the node."""
+    """Privileged: it writes files for every pod of the node."""
     own = "/usr/local"
     mounts = {"libraries": _NODE_LIBRARIES, "folder": _NODE_FOLDER}
     script = _INSTALL.format(last=num_nics - 1, **{key: f"{own}{at}" for key, at in mounts.items()})

@@ -1,7 +1,6 @@
-"""ClusterIdentity: the service account of a GKE cluster's nodes, and its grants.
-
-Pods get no grant. Google identifies a pod by project, namespace and service account, not by cluster, so a grant to a
-namespace is valid in every cluster of the project that has a namespace of that name.
+"""ClusterIdentity: the service account of a GKE cluster's nodes, and its grants. Pods get no grant: Google identifies a
+pod by project, namespace and service account, so a grant would apply to every cluster of the project with such a
+namespace.
 """
 
 from typing import NotRequired, TypedDict
@@ -19,9 +18,7 @@ NODE_ROLE = "roles/container.defaultNodeServiceAccount"
 
 
 class ClusterIdentityArgs(TypedDict):
-    """Inputs of ClusterIdentity. `repository_id` is of the images that nodes pull:
-    `projects/P/locations/R/repositories/NAME`. An account takes no labels.
-    """
+    """Inputs of ClusterIdentity. `repository_id`, for images: `projects/P/locations/R/repositories/NAME`."""
 
     project: pulumi.Input[str]
     stack: str

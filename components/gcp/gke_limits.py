@@ -1,8 +1,6 @@
-"""What pods without rights need of a GKE node for its RDMA NICs or its TPUs: that they may lock memory, and open the
-chips' devices; pure. GKE has no setting for either.
-
-Google's own examples run such pods as privileged ones (cluster-toolkit of 2026-06,
-`examples/gke-tpu-7x`; ray-project/kuberay#2466 for v6e), and ask for 64 GiB of locked memory for TPUs.
+"""Node settings for unprivileged pods with RDMA NICs or TPUs: locked memory and access to the chips' devices; pure. GKE
+has no setting for either. Google's own examples run such pods privileged (cluster-toolkit of 2026-06,
+`examples/gke-tpu-7x`; ray-project/kuberay#2466 for v6e), and request 64 GiB of locked memory for TPUs.
 """
 
 from components.kubernetes.charts import SYSTEM
@@ -11,7 +9,7 @@ from components.kubernetes.spec import JOBS
 
 __all__ = ["node_limits"]
 
-# Google's copy of Debian, of which util-linux, with prlimit, is an essential part.
+# Google's copy of Debian, whose essential util-linux has prlimit.
 _IMAGE = "mirror.gcr.io/library/debian:12-slim"
 _SCRIPT = """set -u
 while :; do
@@ -27,7 +25,7 @@ done
 
 
 def node_limits() -> Manifest:
-    """A pod of the machine's own rights on each of the jobs' nodes."""
+    """A privileged pod on each job node."""
     container = {
         "name": "node",
         "image": _IMAGE,
@@ -39,7 +37,6 @@ def node_limits() -> Manifest:
         "nodeSelector": dict(JOBS),
         "tolerations": [{"operator": "Exists"}],
         "hostPID": True,
-        # It has nothing to finish.
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
     }

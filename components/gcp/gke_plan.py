@@ -1,5 +1,5 @@
-"""The node pools of a GKE cluster, planned: one for each rung of the capacity ladder; of TPU slices of several hosts
-one for each slice, since GKE makes and takes back such a pool as a whole.
+"""Plans the node pools of a GKE cluster: one per rung of the ladder, or per slice of several hosts, since GKE creates
+and deletes such a pool as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +36,8 @@ __all__ = [
 MAX_NAME = 40
 """Of clusters and node pools (GKE API, `Cluster.name` and `NodePool.name`)."""
 
-# What GKE calls the accelerators of a series (GKE documentation, "About GPUs in GKE"; Google's xpk of 2026-06-25 has
-# the same names).
+# GKE's names of accelerators by series (GKE documentation, "About GPUs in GKE"; Google's xpk of 2026-06-25 has the same
+# names).
 _GPUS: Mapping[str, str] = MappingProxyType(
     {
         "a2-highgpu": "nvidia-tesla-a100",
@@ -49,8 +49,8 @@ _GPUS: Mapping[str, str] = MappingProxyType(
         "g2-standard": "nvidia-l4",
     }
 )
-# AI Hypercomputer documentation, "Schedule GKE workloads with Topology Aware Scheduling": of these series GKE's nodes
-# carry the labels; on spot where they are placed compactly, as the pools here are. Seen in November 2026.
+# AI Hypercomputer documentation, "Schedule GKE workloads with Topology Aware Scheduling": GKE labels nodes of these
+# series; on spot only if placed compactly, as here. Seen in November 2026.
 _PLACED = ("a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
 _BLOCKS = tuple(f"cloud.google.com/gce-topology-{name}" for name in ("block", "subblock", "host"))
 # Machine types of hosts by generation, with the number of chips (GKE documentation, "Plan TPUs in GKE").
@@ -63,15 +63,15 @@ _TPU_HOSTS: Mapping[str, str] = MappingProxyType(
         "tpu7x": "tpu7x-standard-{}t",
     }
 )
-# Compute Engine documentation, "Local SSD": a disk has 375 GB; the machines with GPUs come with a fixed number.
+# Compute Engine documentation, "Local SSD": a disk has 375 GB; GPU machines have a fixed number.
 _LOCAL_SSD_GIB = 375
-# GKE documentation, "About CIDR ranges": so many addresses a node for 32 pods, twice their number.
+# GKE documentation, "About CIDR ranges": addresses per node are twice the 32 pods.
 MAX_PODS, _ADDRESSES_BITS = 32, 6
-# The range that no VPC of ours, and none of its GPU NICs, can have (RFC 6598); a pod there is known by its own address.
+# Outside all our VPCs and GPU NICs (RFC 6598); pods have addresses of their own.
 _PODS_FROM = "100.64.0.0"
 _LEAST_PODS_PREFIX, _MOST_PODS_PREFIX = 17, 12
 MAX_NODES = 2 ** (32 - _MOST_PODS_PREFIX - _ADDRESSES_BITS) - 8
-"""What has room for its pods; some of it for nodes of the system and for those that an upgrade puts in between."""
+"""Nodes with addresses for their pods, minus system and upgrade nodes."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,8 @@ class Gpus:
 
 @dataclass(frozen=True)
 class NodeKind:
-    """One node of a cluster's ladder, or a whole slice.
-
-    Attributes:
-        machine_type: of one virtual machine.
-        gpus: None on hosts of TPUs.
-        interfaces: of the machine, the main one first.
-        topology: of a slice of several hosts, whose pool is made as a whole; None where nodes come one by one.
-        hosts: virtual machines of a slice; 1 for GPU nodes.
-        local_ssds: that hold what pods write to their own disk.
-        boot_disk: its type.
-        machine: as Compute Engine sells it; None for TPUs.
-        tpu: the slice; None for GPUs.
+    """One node of a cluster's ladder, or a whole slice. `gpus`: None on TPU hosts; `interfaces`: the main one first;
+    `topology`: of a multi-host slice, whose pool is created as a whole; else None; `local_ssds`: for pods' local files.
     """
 
     machine_type: str
@@ -110,28 +100,15 @@ class NodeKind:
 
     @property
     def policy_topology(self) -> str | None:
-        """Of a slice whose pool names a workload policy in place of its topology (GKE documentation, "About Ironwood
-        (TPU7x) in GKE").
-        """
+        """Set if the pool names a workload policy instead (GKE documentation, "About Ironwood (TPU7x) in GKE")."""
         return self.topology if self.tpu is not None and self.tpu.generation == "tpu7x" else None
 
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """One node pool.
-
-    Attributes:
-        suffix: of its name: `0-spot`, or `0-spot-2` for the third slice.
-        rung: the ladder's position.
-        kind: of the rung.
-        zone: where its nodes are.
-        least: nodes that are always up.
-        most: nodes it grows to.
-        spot: whether Google may take nodes back.
-        run_duration_sec: after which a node is deleted; None for no such end.
-        reservation: full name of the one that is used; None to use none.
-        compact: whether GKE places the nodes together.
-        queued: whether nodes come all at once, by a ProvisioningRequest alone.
+    """One node pool. `suffix`: of its name: `0-spot`, or `0-spot-2` for the third slice; `run_duration_sec`: until a
+    node is deleted; None for no limit; `reservation`: full name; None for none; `compact`: whether GKE places the nodes
+    together; `queued`: whether nodes come all at once, only by a ProvisioningRequest.
     """
 
     suffix: str
@@ -164,7 +141,7 @@ def gpu_nodes(machine_type: str) -> NodeKind:
 
 
 def network_levels(machine_type: str, rung: AnyRung) -> tuple[str, ...]:
-    """Labels of such nodes, from the widest block of the network to the node itself; none where GKE gives none."""
+    """Topology labels of such nodes, widest first; empty if GKE sets none."""
     compact = not isinstance(rung, Spot) or plan_ladder((rung,))[0].placement_group
     return (*_BLOCKS, HOST) if machine_type in _PLACED and compact else ()
 
@@ -180,14 +157,14 @@ def tpu_nodes(accelerator_type: str, topology: str | None = None) -> NodeKind:
         topology=tpu.topology if tpu.hosts > 1 else None,
         hosts=tpu.hosts,
         local_ssds=0,
-        # v6e and later boot from Hyperdisk alone (Compute Engine documentation, "TPU machine types").
+        # v6e and later boot only from Hyperdisk (Compute Engine documentation, "TPU machine types").
         boot_disk="hyperdisk-balanced" if tpu.generation in ("v6e", "tpu7x") else "pd-balanced",
         tpu=tpu,
     )
 
 
 def tpu_chips(machine_type: str) -> tuple[str, int] | None:
-    """The generation and the number of chips of a host; None for what is no host of TPUs.
+    """The generation and the number of chips of a TPU host; None for other machines.
 
     >>> tpu_chips("ct5lp-hightpu-4t"), tpu_chips("g2-standard-4")
     (('v5e', 4), None)
@@ -209,9 +186,7 @@ def plan_pools(
     most: int,
     place: str = "capacity",
 ) -> tuple[PoolPlan, ...]:
-    """The pools of a ladder, first choice first; `least` nodes or slices are always up, by its first rung. InputError:
-    a rung that GKE does not have; `place` is the ladder's.
-    """
+    """The pools of a ladder, in order; the first rung keeps `least` up. InputError at `place`: unsupported rung."""
     check_ladder(rungs, place)
     if not 0 <= least <= most <= MAX_NODES:
         raise InputError(
@@ -249,8 +224,8 @@ def _get_pools(
 ) -> Iterator[PoolPlan]:
     flexible = isinstance(rung, FlexStart)
     run_sec = round(rung.max_hours * 3600) if isinstance(rung, FlexStart) else None
-    # One policy for nodes with NICs of their GPUs; a slice of several hosts is one by its topology. Never beside a
-    # ProvisioningRequest, which places by itself (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
+    # One policy for nodes with GPU NICs; the topology places a multi-host slice. Never with a ProvisioningRequest,
+    # which places nodes itself (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
     fabric = nodes.machine is not None and nodes.machine.gpu_fabric is not None
     compact = nodes.topology is not None or (fabric and plan.placement_group)
     for suffix, number, up in _sizes(f"{position}-{rung.kind}", nodes, least, most):
@@ -259,7 +234,7 @@ def _get_pools(
             rung=position,
             kind=rung.kind,
             zone=rung_zone(rung, zone),
-            # What is asked for comes when it comes: none of it can be kept up.
+            # Flex-start nodes come when there is capacity, so none can be kept up.
             least=0 if flexible else up,
             most=number,
             spot=isinstance(rung, Spot),
@@ -271,7 +246,7 @@ def _get_pools(
 
 
 def _sizes(suffix: str, nodes: NodeKind, least: int, most: int) -> Iterator[tuple[str, int, int]]:
-    """The pools of a rung: (name, nodes at most, nodes at least)."""
+    """The pools of a rung: (name, maximum nodes, minimum nodes)."""
     if nodes.topology is None:
         yield suffix, most, least
         return
@@ -280,8 +255,8 @@ def _sizes(suffix: str, nodes: NodeKind, least: int, most: int) -> Iterator[tupl
 
 
 def _full_reservation(rung: AnyRung, project: str, place: str) -> str | None:
-    """The reservation as GKE takes it. InputError: a block of one that another project shares, which it does not take
-    (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
+    """The reservation as GKE takes it. InputError: a block of another project's shared reservation (cluster-toolkit of
+    2026-06, `modules/compute/gke-node-pool`).
     """
     if not isinstance(rung, Reservation):
         return None
@@ -300,7 +275,7 @@ def _full_reservation(rung: AnyRung, project: str, place: str) -> str | None:
 
 
 def pods_cidr(num_nodes: int) -> str:
-    """The range of the pods of so many nodes: at least a /17, so that a cluster can grow without being made anew.
+    """The pods' range for this many nodes: at least a /17, so that a cluster can grow without being replaced.
 
     >>> pods_cidr(64), pods_cidr(1000)
     ('100.64.0.0/17', '100.64.0.0/16')
@@ -310,7 +285,7 @@ def pods_cidr(num_nodes: int) -> str:
 
 
 def pool_name(stack: str, suffix: str) -> str:
-    """A node pool as GKE knows it.
+    """A node pool's name in GKE.
 
     >>> pool_name("demo", "0-spot")
     'demo-0-spot'

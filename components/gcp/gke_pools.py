@@ -1,4 +1,4 @@
-"""GkeNodePools: the nodes of a GKE cluster that do its users' work, from zero and back by GKE's own autoscaler."""
+"""GkeNodePools: job nodes of a GKE cluster, scaled from zero by GKE's own autoscaler."""
 
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
@@ -22,7 +22,7 @@ __all__ = [
     "usual_node",
 ]
 
-# A node leaves when its pods have; a pool of accelerators waits for capacity.
+# A node is deleted after its pods end; a pool of accelerators waits for capacity.
 CREATE_TIMEOUT, DELETE_TIMEOUT = "45m", "60m"
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
@@ -37,10 +37,10 @@ class NodeTaintArgs(TypedDict):
 
 class GkeNodePoolsArgs(TypedDict):
     """Inputs of GkeNodePools. Nodes are of `machine_type`, with GPUs, or slices of `accelerator_type` (and `topology`).
-    `num_nodes_min` are always up, of the first rung; each rung grows to `num_nodes_max`. `fabric_network_ids` and
-    `fabric_subnet_ids` are of the further NICs, in the machine's order. `node_labels` are by rung, beside the rung's
-    own (`gangway.dev/rung`); `node_taints` of all, beside those that GKE sets where there are accelerators.
-    `driver_version`: DEFAULT or LATEST (which is the default here), installed by GKE. `tags` are labels of machines.
+    `num_nodes_min` are always up, in the first rung; each rung grows to `num_nodes_max`. `fabric_network_ids` and
+    `fabric_subnet_ids` are of the further NICs, in the machine's order. `node_labels` are by rung, besides
+    `gangway.dev/rung`; `node_taints` of all, besides GKE's for accelerators. `driver_version`: DEFAULT or LATEST (the
+    default), installed by GKE. `tags` are labels of machines.
     """
 
     project: str
@@ -66,7 +66,7 @@ class GkeNodePoolsArgs(TypedDict):
 
 
 class UsualNodeArgs(TypedDict):
-    """What every node of a cluster is told alike, whoever's pool it is in."""
+    """Common settings of all nodes of a cluster."""
 
     security_group_ids: list[pulumi.Input[str]]
     service_account_email: pulumi.Input[str]
@@ -75,7 +75,7 @@ class UsualNodeArgs(TypedDict):
 
 
 def usual_node(args: UsualNodeArgs) -> dict[str, Any]:
-    """Image, identity and walls of every node."""
+    """Image, identity and protection of every node."""
     return {
         "image_type": "COS_CONTAINERD",
         "boot_disk_kms_key": args.get("kms_key_name"),
@@ -85,7 +85,7 @@ def usual_node(args: UsualNodeArgs) -> dict[str, Any]:
         "shielded_instance_config": container.NodePoolNodeConfigShieldedInstanceConfigArgs(
             enable_secure_boot=True, enable_integrity_monitoring=True
         ),
-        # Pods reach no account of the machine's own.
+        # Pods cannot use the machine's account.
         "workload_metadata_config": container.NodePoolNodeConfigWorkloadMetadataConfigArgs(mode="GKE_METADATA"),
         "kubelet_config": container.NodePoolNodeConfigKubeletConfigArgs(insecure_kubelet_readonly_port_enabled="FALSE"),
         "metadata": {"disable-legacy-endpoints": "true"},
@@ -95,7 +95,7 @@ def usual_node(args: UsualNodeArgs) -> dict[str, Any]:
 
 
 def find_nodes(args: GkeNodePoolsArgs) -> NodeKind:
-    """What one node of the ladder is. InputError: no such machine type or slice."""
+    """One node of the ladder. InputError: no such machine type or slice."""
     if "accelerator_type" in args:
         return tpu_nodes(args["accelerator_type"], args.get("topology"))
     assert "machine_type" in args, "either a machine type or an accelerator type"
@@ -103,7 +103,7 @@ def find_nodes(args: GkeNodePoolsArgs) -> NodeKind:
 
 
 def plan_node_pools(args: GkeNodePoolsArgs) -> tuple[NodeKind, tuple[PoolPlan, ...]]:
-    """Compiles the arguments. InputError: a machine, a slice or a rung that GKE does not have."""
+    """Compile the arguments. InputError: unsupported machine, slice or rung."""
     nodes = find_nodes(args)
     rungs = [rung_from_args(rung) for rung in args["capacity"]]
     counts = args["num_nodes_min"], args["num_nodes_max"]
@@ -111,7 +111,7 @@ def plan_node_pools(args: GkeNodePoolsArgs) -> tuple[NodeKind, tuple[PoolPlan, .
 
 
 class GkeNodePools(pulumi.ComponentResource):
-    """One node pool for each rung, or for each slice of several hosts. `pool_names`: in the ladder's order."""
+    """One node pool per rung, or per slice of several hosts. `pool_names`: in ladder order."""
 
     pool_names: pulumi.Output[list[str]]
 
@@ -136,20 +136,20 @@ class GkeNodePools(pulumi.ComponentResource):
             node_locations=[plan.zone],
             initial_node_count=plan.least,
             autoscaling=container.NodePoolAutoscalingArgs(
-                # By zone, of which each pool has one: of a slice GKE checks the most of a zone, which with total counts
-                # is 0 (vllm-project/ci-infra#545).
+                # By zone, of which each pool has one: for a slice GKE checks the zonal maximum, which is 0 with total
+                # counts (vllm-project/ci-infra#545).
                 min_node_count=plan.least,
                 max_node_count=plan.most,
-                # ANY takes what there is, and uses a reservation before it makes machines.
+                # ANY takes available capacity, and reservations first.
                 location_policy="ANY",
             ),
             management=container.NodePoolManagementArgs(
-                # Flex-start takes none (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
+                # Flex-start refuses it (cluster-toolkit of 2026-06, `modules/compute/gke-node-pool`).
                 auto_repair=plan.run_duration_sec is None,
                 auto_upgrade=True,
             ),
-            # No upgrade under a job that runs: nodes keep their version to the end of its support, and a node that is
-            # made anew has the pool's.
+            # No upgrade under a running job: nodes keep their version to the end of its support, and new nodes have the
+            # pool's.
             maintenance_policies=[
                 container.NodePoolMaintenancePolicyArgs(
                     exclusion_until_end_of_supports=[
@@ -163,14 +163,16 @@ class GkeNodePools(pulumi.ComponentResource):
             queued_provisioning=container.NodePoolQueuedProvisioningArgs(enabled=True) if plan.queued else None,
             network_config=container.NodePoolNetworkConfigArgs(
                 enable_private_nodes=True,
-                additional_node_network_configs=self._networks.apply(self._further) if self._further_nics else None,
+                additional_node_network_configs=self._networks.apply(self._further_networks)
+                if self._further_nics
+                else None,
             ),
             node_config=self._node(plan),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # GKE's autoscaler owns the size, and another first size would make a pool anew.
+                # GKE's autoscaler owns the size, and another initial size would replace a pool.
                 ignore_changes=["initial_node_count", "node_count"],
-                # A name is one pool's at a time, and so is the quota of accelerators.
+                # The old pool holds the name and the accelerator quota.
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=CREATE_TIMEOUT, delete=DELETE_TIMEOUT),
             ),
@@ -180,10 +182,10 @@ class GkeNodePools(pulumi.ComponentResource):
     def _further_nics(self) -> int:
         return max(len(self._nodes.interfaces) - 1, 0)
 
-    def _further(
+    def _further_networks(
         self, known: Sequence[Sequence[str]]
     ) -> list[container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs]:
-        """The networks of the NICs beside the main one, in their order: by it the NCCL plug-in knows them."""
+        """Networks of the NICs besides the main one, in the order that the NCCL plug-in needs."""
         return [
             container.NodePoolNetworkConfigAdditionalNodeNetworkConfigArgs(network=network, subnetwork=subnet)
             for network, subnet in zip(*known, strict=True)
@@ -197,13 +199,13 @@ class GkeNodePools(pulumi.ComponentResource):
         return container.NodePoolPlacementPolicyArgs(type="COMPACT", tpu_topology=self._nodes.topology)
 
     def _workload_policy(self) -> compute.ResourcePolicy | None:
-        """By which the hosts of a slice are placed where the pool's topology does not say it."""
+        """Places the hosts of a slice if the pool's topology does not."""
         topology = self._nodes.policy_topology
         if topology is None:
             return None
         return compute.ResourcePolicy(
             f"{self._name}-slices",
-            # Another topology is another policy, which has to be there before pools that name it.
+            # Another topology is another policy, which must exist before its pools.
             name=pool_name(self._name, topology),
             project=self._args["project"],
             region=self._args["region"],
@@ -240,7 +242,7 @@ class GkeNodePools(pulumi.ComponentResource):
         if gpus is None:
             return None
         driver = container.NodePoolNodeConfigGuestAcceleratorGpuDriverInstallationConfigArgs(
-            # CUDA 13 needs driver 580, which not every version's default is.
+            # CUDA 13 needs driver 580, which is not the default of all versions.
             gpu_driver_version=self._args.get("driver_version", "LATEST")
         )
         return [
@@ -251,7 +253,7 @@ class GkeNodePools(pulumi.ComponentResource):
 
 
 def _affinity(plan: PoolPlan) -> container.NodePoolNodeConfigReservationAffinityArgs:
-    """The reservation alone that was named, and no open one that somebody else counts on."""
+    """Only the named reservation, and no open one that others rely on."""
     if plan.reservation is None:
         return container.NodePoolNodeConfigReservationAffinityArgs(consume_reservation_type="NO_RESERVATION")
     return container.NodePoolNodeConfigReservationAffinityArgs(

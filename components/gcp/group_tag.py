@@ -1,6 +1,6 @@
-"""GroupTag: a Resource Manager tag that a stack's managed instance groups carry. Such a group has no policy of its own,
-and conditions on resource names do not cover it; conditions on tags do (IAM's "Attribute reference for IAM conditions":
-"any resource"). Compute Engine binds it when it makes a group, by the beta API, and at no other time.
+"""GroupTag: a Resource Manager tag on a stack's managed instance groups, for IAM conditions. Groups have no policies,
+and conditions on resource names do not cover them; conditions on tags do (IAM's "Attribute reference for IAM
+conditions": "any resource"). Compute Engine binds it only at creation, by the beta API.
 """
 
 from typing import TypedDict
@@ -12,7 +12,7 @@ __all__ = ["GroupTag", "GroupTagArgs", "tag_condition"]
 
 
 class GroupTagArgs(TypedDict):
-    """Inputs of GroupTag. `project_number`: the provider makes a key anew at each `up` that is given the project's id
+    """Inputs of GroupTag. `project_number`: with a project id the provider recreates the key at each `up`
     (hashicorp/terraform-provider-google#14792).
     """
 
@@ -21,7 +21,7 @@ class GroupTagArgs(TypedDict):
 
 
 def tag_condition(key_id: str, value_id: str) -> str:
-    """What holds for resources with the tag, in the language of IAM's conditions.
+    """IAM's condition for resources with the tag.
 
     >>> tag_condition("tagKeys/12", "tagValues/34")
     "resource.matchTagId('tagKeys/12', 'tagValues/34')"
@@ -30,7 +30,7 @@ def tag_condition(key_id: str, value_id: str) -> str:
 
 
 class GroupTag(pulumi.ComponentResource):
-    """A key of the stack's own, with one value. `bound`: what a group is to carry; `condition`: what IAM asks."""
+    """A key of the stack with one value. `bound`: for groups; `condition`: for IAM."""
 
     bound: pulumi.Output[dict[str, str]]
     condition: pulumi.Output[str]
@@ -41,7 +41,7 @@ class GroupTag(pulumi.ComponentResource):
         key = tags.TagKey(
             f"{name}-groups",
             parent=pulumi.Output.concat("projects/", args["project_number"]),
-            # Names of keys are the project's, of values the key's: another stack's cannot be meant.
+            # Key names are per project, value names per key: no other stack can be meant.
             short_name=f"gangway-{args['stack']}",
             description="What a stack of Gangway's may resize and empty",
             opts=child,

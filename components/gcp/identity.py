@@ -1,4 +1,4 @@
-"""What a project needs before anything else: its APIs, service accounts with the least roles, keys of encryption."""
+"""A project's APIs, least-privilege service accounts, and encryption keys."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ ON_REQUEST: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "reconcile": ("cloudscheduler", "workflows", "workflowexecutions"),
     }
 )
-"""What a stack may have besides, and the APIs behind it."""
+"""Optional parts of a stack, and their APIs."""
 
 AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
     {
@@ -88,15 +88,15 @@ AGENT_DOMAINS: Mapping[str, str] = MappingProxyType(
         "workflows": "gcp-sa-workflows",
     }
 )
-"""Services that act in a project through `service-<number>@<domain>.iam.gserviceaccount.com`."""
+"""Services that act in a project as `service-<number>@<domain>.iam.gserviceaccount.com`."""
 ROTATION_SEC = 90 * 24 * 3600
-# Destroying the stack leaves this time to notice that something encrypted is still wanted.
+# Time to notice that encrypted data is still needed after a destroy.
 DELETION_SEC = 30 * 24 * 3600
-# Made when first asked for; the agents of the others exist as soon as the API is enabled.
+# Created on first use; other agents exist as soon as the API is enabled.
 MADE_ON_REQUEST = (
     *("artifactregistry", "filestore", "kubernetes", "lustre", "pubsub", "secretmanager", "tpu", "workflows"),
 )
-# Named otherwise than the part of the stack that they serve.
+# APIs whose names differ from the part of the stack.
 API_NAMES = {"filestore": "file", "kubernetes": "container"}
 USUAL = ("compute", "storage", "artifactregistry", "logging", "pubsub")
 # Service accounts: 6 to 30 characters.
@@ -104,18 +104,18 @@ MAX_ACCOUNT = 30
 # Managed Lustre: letters and digits, at most eight.
 MAX_FILESYSTEM = 8
 DATA_READER = "roles/storage.objectViewer"
-# Overwriting an object needs the permission to delete it, and nodes overwrite records. The bucket, which is the stack's
-# own, keeps every version, and for some days also one that was deleted.
+# Overwriting an object needs the permission to delete it, and nodes overwrite records. The stack's bucket keeps every
+# version, and deleted ones for some days.
 RUN_WRITER = "roles/storage.objectUser"
 IMAGE_READER = "roles/artifactregistry.reader"
 KEY_USER = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 GROUP_PERMISSIONS = ("compute.instanceGroupManagers.get", "compute.instanceGroupManagers.update")
-"""What leaves, fills and empties groups: granted for groups with the stack's tag alone (`components.gcp.group_tag`)."""
+"""To leave, fill and empty groups: granted only for groups with the stack's tag (`components.gcp.group_tag`)."""
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 
 
 def plan_services(*parts: str) -> list[str]:
-    """The full names of all APIs of a stack that has these `parts` (keys of ON_REQUEST) besides the usual ones."""
+    """The full names of a stack's APIs with these `parts` (keys of ON_REQUEST)."""
     names = {*ALWAYS, *(name for part in parts for name in ON_REQUEST[part])}
     return [f"{name}.googleapis.com" for name in sorted(names)]
 
@@ -158,10 +158,10 @@ class ProjectServices(pulumi.ComponentResource):
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` are those that use the key
-    besides USUAL: lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of
-    storage and logging as members, which Google creates when they are looked up. `grant_wait_sec` (0) is how long to
-    wait until a grant on the key takes effect: from Python programs alone (`components.core.settling`).
+    """Inputs of EncryptionKey. `project_number` is the number of `project`. `services` use the key besides USUAL:
+    lustre, filestore, kubernetes, secretmanager, tpu, workflows. `agents` are the service agents of storage and logging
+    as members, which a lookup creates. `grant_wait_sec` (0): wait for the key's grants, only in Python programs
+    (`components.core.settling`).
     """
 
     project: pulumi.Input[str]
@@ -174,7 +174,7 @@ class EncryptionKeyArgs(TypedDict):
 
 
 class EncryptionKey(pulumi.ComponentResource):
-    """A rotating KMS key in a ring of its own, usable by the service agents of the stack."""
+    """A rotating KMS key in its own ring, usable by the stack's service agents."""
 
     key_name: pulumi.Output[str]
 
@@ -198,7 +198,7 @@ class EncryptionKey(pulumi.ComponentResource):
             )
             for service in dict.fromkeys((*USUAL, *args["services"]))
         ]
-        # Whoever takes the name from here waits until the services may use the key.
+        # Consumers of the name wait until the services may use the key.
         wait_sec = args.get("grant_wait_sec", 0)
         self.key_name = after(key.id, *heeded(f"{name}-data-heeded", "the key's users", users, wait_sec, self._child))
         self.register_outputs({"key_name": self.key_name})
@@ -223,8 +223,8 @@ def heeded(
     seconds: float,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """What has to stand before somebody relies on grants, or on agents that were just made: they, and a wait; they
-    alone without `seconds`. Google's "Access change propagation" speaks of two minutes as a rule, of seven or more.
+    """Grants or new agents and a wait for them, for `depends_on`; without `seconds` no wait. Google's "Access change
+    propagation" says typically two minutes, sometimes seven or more.
     """
     if not seconds:
         return list(made)
@@ -233,18 +233,18 @@ def heeded(
 
 
 def account_id(stack: str, role: str) -> str:
-    """The id of the service account that does `role` in a stack.
+    """The id of the service account with this role in a stack.
 
     >>> account_id("demo", "node")
     'demo-node'
     """
     name = f"{shortened(stack, MAX_ACCOUNT - len(role) - 1)}-{role}"
-    # Shorter than an id may be; no stack is called so and "gangway" too.
+    # Shorter than the minimum; no other stack can have this name.
     return name if len(name) >= 6 else f"gangway-{name}"
 
 
 def filesystem_name(stack: str) -> str:
-    """The name by which clients mount the stack's Lustre: its letters and digits, or four of them and four of a hash.
+    """The Lustre mount name: the stack's letters and digits, or four of them and four of a hash.
 
     >>> filesystem_name("gcp-a3"), filesystem_name("gcp-a3-spot-two")
     ('gcpa3', 'gcpa0418')
@@ -282,7 +282,7 @@ PROJECT_WIDE: Mapping[str, str] = MappingProxyType(
         "tpu.queuedResources.delete": "queued resources take no policy; the hosts of slices that leave have it",
     }
 )
-"""Every role and permission that our accounts have on a whole project, and why there is nothing narrower."""
+"""Every role and permission of our accounts on a whole project, and why there is nothing narrower."""
 
 
 def get_bucket(url: str) -> str:
@@ -300,11 +300,10 @@ def get_prefix(url: str) -> str:
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` the
-    `gs://bucket/prefix` whose bucket nodes may read (whoever runs `up` must be allowed to grant that), `member_key_id`
-    and `signing_key_id` are StackSecrets'. `groups_condition` is GroupTag's: with it a node may leave its group.
-    `releases_slices` lets a TPU host give up all slices. An account takes no labels, and no key either: Google's own
-    services use the stack's key on behalf of a node.
+    """Inputs of NodeIdentity. `repository_id` is `projects/P/locations/R/repositories/NAME`, `data_source` a readable
+    `gs://bucket/prefix` (whole bucket; `up` needs the right to grant that), `member_key_id` and `signing_key_id` are
+    StackSecrets'. `groups_condition` is GroupTag's: with it a node may leave its group. `releases_slices` lets a TPU
+    host delete all slices. Accounts take no labels; Google's services use the key on behalf of a node.
     """
 
     project: pulumi.Input[str]
@@ -319,9 +318,9 @@ class NodeIdentityArgs(TypedDict):
 
 
 class HeadIdentityArgs(TypedDict):
-    """Inputs of HeadIdentity. `groups_condition` is GroupTag's: with it the head resizes groups. `imports`: it has
-    Lustre import. `files_bucket_name` is HeadFiles', where it reads which groups there are; `member_key_id` and
-    `signing_key_id` are StackSecrets'.
+    """Inputs of HeadIdentity. With `groups_condition`, GroupTag's, it resizes groups; with `imports` it starts Lustre
+    imports. `files_bucket_name` is HeadFiles', which lists the groups; `member_key_id` and `signing_key_id` are
+    StackSecrets'.
     """
 
     project: pulumi.Input[str]
@@ -337,7 +336,7 @@ class HeadIdentityArgs(TypedDict):
 
 @dataclass(frozen=True)
 class RolePlan:
-    """A role of our own: what it is called for people, its permissions, and what has to hold of a resource."""
+    """A custom role: title, permissions, and condition on the resource."""
 
     title: str
     permissions: tuple[str, ...]
@@ -345,12 +344,12 @@ class RolePlan:
 
 
 def node_permissions(*, releases_slices: bool) -> tuple[str, ...]:
-    """What a TPU host does to the queue: give up the request that it came from, with all of its nodes."""
+    """A TPU host's permission on the queue: delete its request with all nodes."""
     return ("tpu.nodes.delete", "tpu.queuedResources.delete") if releases_slices else ()
 
 
 def head_permissions(*, fills_groups: bool, imports: bool) -> tuple[str, ...]:
-    """What the head does in the whole project: find workers, wait for what it did to groups, fill the file system."""
+    """The head's permissions on the whole project: find workers, wait for operations, fill the file system."""
     find = ("compute.instances.get", "compute.instances.list")
     fill = ("compute.zoneOperations.get",) if fills_groups else ()
     load = ("lustre.instances.get", "lustre.instances.importData", "lustre.operations.get") if imports else ()
@@ -364,8 +363,8 @@ def declare_role(
     project: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> projects.IAMMember:
-    """A role of our own, bound to `account` on the project, under its condition."""
-    # The id of a deleted role is taken for five weeks: the account's number makes it a new one for every new stack.
+    """A custom role, bound to `account` on the project, under its condition."""
+    # Deleted role ids stay reserved for five weeks: the account's number makes a new one per stack.
     role_id = account.unique_id.apply(lambda number: f"{name.replace('-', '_')}_{number[-8:]}"[-64:])
     role = projects.IAMCustomRole(
         name, project=project, role_id=role_id, title=plan.title, permissions=list(plan.permissions), opts=opts
@@ -380,7 +379,7 @@ def declare_role(
 
 @dataclass(frozen=True)
 class _Machine:
-    """An account of one kind of machine, and the grants every machine gets."""
+    """An account of one kind of machine, and every machine's grants."""
 
     name: str
     kind: str
@@ -431,7 +430,7 @@ class _Machine:
     def on_secrets(
         self, account: serviceaccount.Account, args: "NodeIdentityArgs | HeadIdentityArgs"
     ) -> list[pulumi.CustomResource]:
-        """The keys of the stack that it has, and no other secret."""
+        """Access to the stack's keys only."""
         secrets = {"member-key": args.get("member_key_id"), "signing-key": args.get("signing_key_id")}
         return [
             secretmanager.SecretIamMember(
@@ -449,9 +448,7 @@ class _Machine:
     def own_roles(
         self, account: serviceaccount.Account, title: str, permissions: Sequence[str], groups: pulumi.Input[str] | None
     ) -> list[pulumi.CustomResource]:
-        """What it may do in the whole project, and what to groups under the condition `groups`: a condition is a whole
-        role's.
-        """
+        """Permissions on the whole project, and on groups under their condition, which needs a separate role."""
         name, whole = f"{self.name}-{self.kind}", f"Gangway {self.stack}: "
         plans = {name: RolePlan(whole + title, tuple(permissions))} if permissions else {}
         if groups is not None:
@@ -460,9 +457,7 @@ class _Machine:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """Service account and grants of the nodes. `service_account_email`: waits for the grants: a machine that takes it
-    has them from its first second; `service_account_member`: the account as IAM policies name it.
-    """
+    """The nodes' service account and grants. `service_account_email` waits; `..._member`: for IAM policies."""
 
     service_account_email: pulumi.Output[str]
     service_account_member: pulumi.Output[str]

@@ -1,4 +1,4 @@
-"""How a machine starts: the instance template of the nodes, and the head node that keeps the rendezvous."""
+"""How a machine starts: the instance template of the nodes, and the head node with the rendezvous."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,21 +30,20 @@ MACHINE_TYPE = "e2-medium"
 ROOT_VOLUME_GIB = 60
 _DNS_TTL_SEC = 60
 GPU_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580"
-"""Canonical's image with NVIDIA's driver 580, which CUDA 13 needs, its modules signed. Docker is not in it.
-
-Google's cluster-toolkit of 2026-06-25 builds on images of this family for A3 Mega, A3 Ultra and A4.
+"""Canonical's image with NVIDIA's signed driver 580, for CUDA 13, without Docker. Google's cluster-toolkit of
+2026-06-25 builds on this family for A3 Mega, A3 Ultra and A4.
 """
-# Access is granted to the service account by IAM alone; narrower scopes are the older, coarser way (Compute Engine
-# documentation, "Service accounts": "set the full cloud-platform scope").
+# Only IAM limits the service account; narrower scopes are the older way (Compute Engine documentation, "Service
+# accounts": "set the full cloud-platform scope").
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class HeadNodeArgs(TypedDict):
-    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record, `zone_id`
-    the private DNS zone's name; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's
-    image, `machine_type` is e2-medium unless given, and `image_id` is Ubuntu 24.04's newest image unless given.
-    `secure_boot` (true) is turned off where the head loads unsigned modules, such as a Lustre client. `kms_key_name`
-    encrypts the disk instead of Google's own key. `tags` are labels.
+    """Inputs of HeadNode. `user_data` is base64 (gzip is fine). `host_name` is the full name of the A record in the
+    private DNS zone `zone_id`; `security_group_ids` are network tags. `root_volume_gib` (60) holds the trainer's image;
+    `machine_type` defaults to e2-medium, `image_id` to Ubuntu 24.04's newest image. `secure_boot` (true) is off for
+    unsigned modules, such as a Lustre client. `kms_key_name` encrypts the disk instead of Google's own key. `tags` are
+    labels.
     """
 
     project: str
@@ -65,7 +64,7 @@ class HeadNodeArgs(TypedDict):
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The machine at which the workers meet."""
+    """The machine with the rendezvous."""
 
     instance_id: pulumi.Output[str]
     private_ip: pulumi.Output[str]
@@ -75,7 +74,7 @@ class HeadNode(pulumi.ComponentResource):
         super().__init__("gangway:gcp:HeadNode", name, None, opts)
         self._name, self._args = name, args
         child = pulumi.ResourceOptions(parent=self)
-        # Tells it from the workers, which carry the same labels of the stack.
+        # Distinguishes it from the workers, which have the same stack labels.
         labels = {**args["tags"], "gangway-role": "head"}
         address = compute.Address(
             f"{name}-head",
@@ -99,7 +98,7 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.instance_id = instance.id
         self.private_ip = address.address
-        # Whoever takes the name goes before the machine does.
+        # Consumers of the name are deleted before the machine.
         self.host = after(args["host_name"], instance, record)
         self.register_outputs(
             {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
@@ -112,7 +111,7 @@ class HeadNode(pulumi.ComponentResource):
             project=args["project"],
             zone=args["zone"],
             machine_type=args.get("machine_type", MACHINE_TYPE),
-            # The budget's stop turns it off: without this it would be as declared, and stay so.
+            # The budget's stop turns it off: otherwise the next `up` would not start it.
             desired_status="RUNNING",
             can_ip_forward=False,
             boot_disk=compute.InstanceBootDiskArgs(
@@ -125,7 +124,7 @@ class HeadNode(pulumi.ComponentResource):
                     labels=labels,
                 ),
             ),
-            # Without an access configuration it has no external address.
+            # No access configuration: no external address.
             network_interfaces=[
                 compute.InstanceNetworkInterfaceArgs(
                     subnetwork=args["subnet_id"], network_ip=address.address, nic_type="GVNIC"
@@ -141,14 +140,14 @@ class HeadNode(pulumi.ComponentResource):
             ),
             metadata=instance_metadata(args["user_data"]),
             labels=labels,
-            # Another machine type needs a stop; losing the store for that minute is what its user asked for.
+            # Another machine type needs a stop, in which the store is lost.
             allow_stopping_for_update=True,
             deletion_protection=False,
-            # The address is one machine's at a time, so the old machine goes first.
+            # The old machine holds the address.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["metadata"],
-                # Google applies them only when it creates the disk.
+                # Google applies them only at creation.
                 ignore_changes=["bootDisk.initializeParams.labels"],
                 delete_before_replace=True,
             ),
@@ -157,15 +156,8 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """What every node of a pool has in common, whichever rung it comes from.
-
-    Attributes:
-        image: an image or an image family.
-        subnet_ids: of the machine's interfaces, in their order.
-        network_tags: by which the firewall knows the node.
-        user_data: base64 of what cloud-init takes.
-        secure_boot: whether only signed kernels and modules are loaded.
-        kms_key_name: of the key that encrypts the disk; None for Google's own.
+    """Settings of all nodes of a pool, for any rung. `subnet_ids`: of the machine's interfaces, in order;
+    `secure_boot`: load only signed kernels and modules; `kms_key_name`: encrypts the disk; None for Google's own.
     """
 
     project: str
@@ -182,21 +174,21 @@ class NodeLaunch:
 
 
 def boot_disk_type(machine: GcpMachineType) -> str:
-    """The type of a machine's boot disk: A3 Ultra and A4 take nothing but Hyperdisk."""
+    """The boot disk's type: A3 Ultra and A4 take only Hyperdisk."""
     return "hyperdisk-balanced" if isinstance(machine.gpu_fabric, RoceFabric) else "pd-balanced"
 
 
 def instance_metadata(user_data: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """`user_data` is base64, gzipped or not: cloud-init's `DataSourceGCE` decodes it when `user-data-encoding` says
-    so. A start-up script would run on every boot, and has no files, units or packages.
+    """`user_data` is base64, gzipped or not: cloud-init's `DataSourceGCE` decodes it by `user-data-encoding`. A
+    start-up script would run on every boot, without files, units or packages.
     """
     return {
         "user-data": user_data,
         "user-data-encoding": "base64",
-        # People come in with their own accounts, through IAP: no keys of the project's.
+        # People log in with their own accounts, through IAP, not the project's keys.
         "enable-oslogin": "TRUE",
         "block-project-ssh-keys": "TRUE",
-        # What a machine says before its log agent runs, or when it cannot.
+        # Output of a machine whose log agent does not run.
         "serial-port-logging-enable": "TRUE",
     }
 
@@ -208,8 +200,8 @@ def instance_template(
     provisioning: Provisioning,
     opts: pulumi.ResourceOptions,
 ) -> compute.InstanceTemplate:
-    """A template for one machine type and one way to get machines. It keeps its first labels, as templates cannot be
-    edited: whatever launches machines from it sets the current labels on each of them.
+    """A template for one machine type and provisioning. Its labels are fixed at creation: whatever launches machines
+    from it sets the current ones.
     """
     first_labels = pulumi.ResourceOptions(ignore_changes=["labels", "disks[0].labels"])
     return compute.InstanceTemplate(
@@ -249,7 +241,7 @@ def _boot_disk(launch: NodeLaunch, machine: GcpMachineType) -> compute.InstanceT
 
 
 def _interface(interface: InterfacePlan, launch: NodeLaunch) -> compute.InstanceTemplateNetworkInterfaceArgs:
-    """An interface without an external address: it has no access configuration."""
+    """No access configuration: no external address."""
     return compute.InstanceTemplateNetworkInterfaceArgs(
         subnetwork=launch.subnet_ids.apply(lambda ids: ids[interface.index]), nic_type=interface.nic_type
     )
@@ -259,11 +251,11 @@ def _scheduling(provisioning: Provisioning) -> compute.InstanceTemplateSchedulin
     duration = provisioning.run_duration_sec
     return compute.InstanceTemplateSchedulingArgs(
         provisioning_model=provisioning.model,
-        # The older spelling of spot, which the provider wants beside the newer one.
+        # The older spelling of spot, which the provider requires too.
         preemptible=provisioning.model == "SPOT",
         automatic_restart=provisioning.automatic_restart,
         instance_termination_action=provisioning.termination_action,
-        # Machines with GPUs cannot move to another host while they run.
+        # GPU machines cannot live-migrate.
         on_host_maintenance="TERMINATE",
         max_run_duration=None
         if duration is None

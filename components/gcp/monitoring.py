@@ -29,17 +29,16 @@ __all__ = [
 
 MAX_BUDGET_CHANNELS = 5
 PERIOD = "60s"
-# What a log bucket offers.
 RETENTION_DAYS = range(1, 3651)
 INTERRUPTIONS_PER_HOUR = 3
 AUTO_CLOSE_SEC = 24 * 3600
 EVALUATION_SEC = 60
-# A distribution's buckets: 60 from 0.01, each a quarter wider, reach 6500: shares of time and images per second alike.
+# A distribution's buckets: 60 from 0.01, each a quarter wider, reach 6500, for shares of time and images per second.
 BUCKETS = logging.MetricBucketOptionsExponentialBucketsArgs(num_finite_buckets=60, growth_factor=1.25, scale=0.01)
 
 
 def check_budget_emails(emails: Sequence[str], place: str = "gangway:budget.emails") -> None:
-    """Refuses more addresses than a budget notifies. InputError: there are more than MAX_BUDGET_CHANNELS."""
+    """Check the addresses. InputError: more than MAX_BUDGET_CHANNELS."""
     if len(emails) > MAX_BUDGET_CHANNELS:
         raise InputError(
             place,
@@ -57,7 +56,7 @@ def declare_channels(
     tags: dict[str, str],
     opts: pulumi.ResourceOptions,
 ) -> list[monitoring.NotificationChannel]:
-    """Declares a channel for each address."""
+    """Declare a channel per address."""
     return [
         monitoring.NotificationChannel(
             f"{name}-{position}",
@@ -78,15 +77,7 @@ Widget = dict[str, Any]
 def plan_dashboard(
     stack: str, region: str, log_name: str, groups: Sequence[str], alarms: Sequence[str]
 ) -> dict[str, Any]:
-    """The dashboard's body, as Cloud Monitoring's API wants it once it is JSON.
-
-    Args:
-        stack: name of the stack, which is part of its metrics' names.
-        region: for the heading.
-        log_name: full name of the stack's log.
-        groups: names of the managed instance groups, in the order of the rungs.
-        alarms: full names of alert policies whose state is shown on top.
-    """
+    """The dashboard's body before JSON encoding. `log_name` and `alarms` (at the top) are full names."""
     counted = ("Interruptions", "Checkpoints", "NodesGivenUp", "JobsEndedBadly")
     widgets = [
         _text(stack, region, log_name),
@@ -143,10 +134,9 @@ def _sizes(groups: Sequence[str]) -> dict[str, Any]:
 
 
 class NodeLogsArgs(TypedDict):
-    """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later. A deleted
-    log bucket keeps its name for that week, and no other can be made by that name: the ending that Pulumi has given to
-    `run_bucket_name`, another one for every new stack, is this bucket's too. `kms_key_name` encrypts the bucket; a
-    bucket that has a key can never be without one again.
+    """Inputs of NodeLogs. `retention_days` is 1 to 3650. Destroying the stack deletes the lines a week later. The
+    bucket's name stays reserved for that week, so it ends like `run_bucket_name`, whose random suffix differs per
+    stack. `kms_key_name` encrypts the bucket; a key can never be removed.
     """
 
     project: pulumi.Input[str]
@@ -158,11 +148,10 @@ class NodeLogsArgs(TypedDict):
 
 
 class ObservabilityArgs(TypedDict):
-    """Inputs of Observability. `log_name` is NodeLogs', whose metrics have to exist before an alarm may name them.
-    `group_names` are the managed instance groups and `num_nodes` how many nodes they hold together; for TPUs, which are
-    in no group, none and 0. `steps_alarm_minutes` has to be longer than a node needs from boot to the first statistics
-    line; None where the job tells of no steps. `expect_gpu`: whether idle GPUs are worth an alarm, by what the job
-    prints. `emails` hear of every alarm. `interruptions_per_hour` (3): above it, an alarm tells so.
+    """Inputs of Observability. `log_name` is NodeLogs', whose metrics must exist before alarms refer to them.
+    `group_names` are the managed instance groups with `num_nodes` in total; none and 0 for TPUs. `steps_alarm_minutes`
+    must exceed a node's time from boot to the first statistics line; None for a job without steps. `expect_gpu`: alarm
+    on idle GPUs. `emails` get every alarm. `interruptions_per_hour` (3): alarm above it.
     """
 
     project: pulumi.Input[str]
@@ -179,7 +168,7 @@ class ObservabilityArgs(TypedDict):
 
 
 def log_id(stack: str) -> str:
-    """The log the nodes of `stack` write, which the log agent is told.
+    """The log of the nodes of `stack`, for the log agent.
 
     >>> log_id("demo")
     'gangway-demo'
@@ -193,15 +182,12 @@ def log_name(project: str, stack: str) -> str:
 
 
 def check_retention(days: int, place: str = "retention_days") -> None:
-    """Refuses a number of days that Cloud Logging does not offer. InputError: it is outside RETENTION_DAYS."""
+    """Check the retention. InputError: outside RETENTION_DAYS."""
     check_within(days, RETENTION_DAYS, place, "Cloud Logging does not keep logs for so many days")
 
 
 class NodeLogs(pulumi.ComponentResource):
-    """The log of one stack's nodes, where it is kept, and the metrics that are read out of it. `log_id`: what the
-    nodes' log agent calls the log; `log_name`: its full name; waits for the metrics; `bucket_name`: full name of
-    the bucket of its entries.
-    """
+    """The log of a stack's nodes, its bucket and metrics. `log_id`: short name; `log_name` waits for the metrics."""
 
     log_id: pulumi.Output[str]
     log_name: pulumi.Output[str]
@@ -273,7 +259,7 @@ class Observability(pulumi.ComponentResource):
         channels = declare_channels(f"{name}-alarms", args["emails"], args["project"], args["tags"], self._child)
         self.channel_names = pulumi.Output.all(*[channel.id for channel in channels]).apply(list)
         self._groups = pulumi.Output.from_input(args["group_names"])
-        # Which alarms there are does not hang on the groups' names, which a plan does not know.
+        # The set of alarms does not depend on group names, which a plan does not know.
         plans = self._plans(["unknown"] if args["num_nodes"] else [])
         self.alarm_names = pulumi.Output.all(*[self._alarm(plan.name).name for plan in plans]).apply(list)
         self.dashboard_id = self._dashboard().id
@@ -297,14 +283,14 @@ class Observability(pulumi.ComponentResource):
         )
 
     def _alarm(self, alarm: str) -> monitoring.AlertPolicy:
-        # The log's name waits for the metrics that the query names.
+        # The log's name waits for the metrics of the query.
         known = pulumi.Output.all(self._groups, self._args["log_name"])
         plan = known.apply(lambda all_known: next(p for p in self._plans(all_known[0]) if p.name == alarm))
         condition = monitoring.AlertPolicyConditionConditionPrometheusQueryLanguageArgs(
             query=plan.apply(lambda it: it.query),
             duration="0s",
             evaluation_interval=f"{EVALUATION_SEC}s",
-            # Metrics are there only once something has been measured.
+            # Metrics exist only after their first point.
             disable_metric_validation=True,
         )
         return monitoring.AlertPolicy(

@@ -1,4 +1,4 @@
-"""TrainingNetwork: a private subnet that reaches Google and that nothing reaches; its firewall, as data and rules."""
+"""TrainingNetwork: a private subnet with access to Google but none from outside; its firewall as data and rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,38 +32,31 @@ __all__ = [
 ]
 
 
-# Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": where its connections come from.
+# Identity-Aware Proxy documentation, "Using IAP for TCP forwarding": the source of its connections.
 IAP_RANGE = "35.235.240.0/20"
 ROLES = ("fabric", "head")
-"""The machines that rules speak of, each with a network tag: workers, and the head node."""
+"""Roles with a network tag each: workers and the head node."""
 # Managed Lustre documentation, "Configure a VPC network": its servers call clients back on this port.
 LUSTRE_PORT = 988
-# The lowest that a rule can have: just above what a network refuses by itself, without a word.
+# The lowest of a rule: just above the implicit denial.
 LAST_PRIORITY = 65534
-# VPC Service Controls documentation, "Private Google Access with VPC Service Controls": the addresses of
-# restricted.googleapis.com, which serves only what a service perimeter can hold. Machines call no other: Cloud Storage,
+# VPC Service Controls documentation, "Private Google Access with VPC Service Controls": addresses of
+# restricted.googleapis.com, which serves only APIs that a perimeter can hold. Machines call no others: Cloud Storage,
 # Cloud Logging, Compute Engine and Cloud TPU ("Supported products and limitations"), and Artifact Registry at pkg.dev
-# ("Configure restricted access for GKE private clusters"). File servers are in the network itself, tokens come from the
+# ("Configure restricted access for GKE private clusters"). File servers are in the network, tokens come from the
 # metadata server.
 RESTRICTED_API_RANGE = "199.36.153.4/30"
 RESTRICTED_API_ADDRESSES = [str(address) for address in IPv4Network(RESTRICTED_API_RANGE)]
 RESTRICTED_API_DOMAINS = {"apis": "googleapis.com.", "registry": "pkg.dev."}
-# The range is cut into so many pieces.
+# The range is divided into sixteenths.
 PIECES_BITS = 4
 MAIN_PIECES = 4
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Who may open connections to whom in one network.
-
-    Attributes:
-        name: tells it from the others; the last part of the rule's name.
-        source: a role of ours, or an address range.
-        target: the role that answers.
-        protocol: `all`, or `tcp` with `ports`.
-        ports: those of the target; empty for every port.
-        network: `main`, or that of a GPU NIC.
+    """An allowed connection in one network. `source`: a role of ours, or an address range; `protocol`: `all`, or `tcp`
+    with `ports`; `ports`: of the target; empty for every port; `network`: `main`, or that of a GPU NIC.
     """
 
     name: str
@@ -75,7 +68,7 @@ class Flow:
 
 
 def network_tag(stack: str, role: str) -> str:
-    """The network tag of the machines that do `role`.
+    """The network tag of a role's machines.
 
     >>> network_tag("demo", "fabric")
     'demo-fabric'
@@ -86,7 +79,7 @@ def network_tag(stack: str, role: str) -> str:
 def plan_flows(
     head: HeadPortsArgs | None, networks: Sequence[FabricNetwork] = (), services_range: str | None = None
 ) -> tuple[Flow, ...]:
-    """Everything that may pass. `networks`: beside the main one; `services_range`: of the file servers, or None."""
+    """All allowed connections. `networks`: besides the main one; `services_range`: of the file servers, or None."""
     flows = [Flow("self", "fabric", "fabric"), Flow("iap-fabric", IAP_RANGE, "fabric", "tcp", (22,))]
     if head is not None:
         flows += [
@@ -113,14 +106,14 @@ def declare_rules(
     networks: Mapping[str, compute.Network],
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.CustomResource]:
-    """Declares a rule for each flow, in the network it speaks of."""
+    """Declare a rule per flow in its network."""
     return [_declare(stack, project, flow, networks[flow.network], opts) for flow in flows]
 
 
 def declare_denial(
     stack: str, project: str, network: compute.Network, opts: pulumi.ResourceOptions
 ) -> pulumi.CustomResource:
-    """Declares a rule that refuses what the network refuses anyway, and logs it: by itself it does not."""
+    """Declare an explicit denial that is logged, unlike the implicit one."""
     return compute.Firewall(
         f"{stack}-denied",
         project=project,
@@ -143,9 +136,9 @@ def declare_lock_callbacks(
     tags: Sequence[pulumi.Input[str]],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.CustomResource:
-    """Lets NFSv3 servers tell machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without it
-    a machine looks twice a minute. lockd's and statd's ports are chosen freely, so all are open to `servers`, which
-    holds nothing but the file system.
+    """Let NFSv3 servers notify machines with `tags` of a freed lock (Filestore, "Configure firewall rules"); without it
+    a machine polls twice a minute. The ports of lockd and statd vary, so all are open to `servers`, the file system's
+    range.
     """
     return compute.Firewall(
         f"{name}-nfs-locks",
@@ -180,10 +173,10 @@ def _declare(
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, place, way out, what the machines need, tags (as labels). `head` lets a
-    head node be reached and makes a private DNS zone `<name>.gangway.internal`. `machine_type` adds the networks of its
-    GPU NICs. `private_services` connects the network to Google's own services, which Managed Lustre needs. Flow logs
-    are kept unless `flow_logs` is false; `log_denied` also logs what the firewall refuses.
+    """Inputs of TrainingNetwork. `head` opens a head node's ports and creates a private DNS zone
+    `<name>.gangway.internal`. `machine_type` adds the networks of its GPU NICs. `private_services` connects the network
+    to Google's managed services, which Managed Lustre needs. Flow logs are kept unless `flow_logs` is false;
+    `log_denied` also logs what the firewall refuses.
     """
 
     cidr: str
@@ -201,9 +194,8 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Ranges, none overlapping (Compute Engine wants that of a machine's NICs): `private_cidr` a quarter;
-    `fabric_cidrs` in the machine's order; `services_cidr` an eighth, at least the /23 that one Managed Lustre
-    takes.
+    """Disjoint ranges (required for a machine's NICs): `private_cidr` a quarter; `fabric_cidrs` in the machine's order;
+    `services_cidr` an eighth, at least the /23 of one Managed Lustre.
     """
 
     private_cidr: str
@@ -212,7 +204,7 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, num_fabric_subnets: int = 0, place: str = "gangway:network.cidr") -> NetworkPlan:
-    """`cidr` in sixteenths: four main, one a further NIC, two for services. InputError: no private IPv4 /16 to /20."""
+    """`cidr` in sixteenths: four main, one per further NIC, two for services. InputError: no private /16 to /20."""
     network = private_network(cidr, place)
     pieces = list(network.subnets(prefixlen_diff=PIECES_BITS))
     main = next(network.subnets(prefixlen_diff=2))
@@ -227,12 +219,11 @@ def _machine(name: str) -> GcpMachineType:
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A VPC network with one private subnet, a way out, a firewall, and the networks of the GPU NICs.
-    `private_subnet_ids` holds the one subnet and, like `fabric_subnet_ids` (those of the further NICs, in the
-    machine's order; `fabric_network_ids` are the networks that they lie in), waits for the way out and the firewall: a
-    machine has both from its first second to its last.
-    `vpc_id` waits for the connection to Google's services. The two security group ids are network tags; the head's
-    is empty without a head node, as is `private_zone_id`, the DNS zone's name.
+    """A VPC network with one private subnet, egress, a firewall, and the networks of the GPU NICs. `private_subnet_ids`
+    (one subnet) and `fabric_subnet_ids` (further NICs, in the machine's order, in `fabric_network_ids`) wait for egress
+    and firewall, so that machines have them all their life. `vpc_id` waits for the connection to Google's services. The
+    security group ids are network tags; the head's, and `private_zone_id` (the DNS zone's name), are empty without a
+    head node.
     """
 
     vpc_id: pulumi.Output[str]
@@ -290,13 +281,13 @@ class TrainingNetwork(pulumi.ComponentResource):
             auto_create_subnetworks=False,
             routing_mode="REGIONAL",
             mtu=JUMBO_MTU_BYTES,
-            # With endpoints the one route there is leads to Google's APIs.
+            # With endpoints the only route leads to Google's APIs.
             delete_default_routes_on_create=self._args["egress"] != Egress.NAT,
             opts=self._child,
         )
 
     def _fabric_network(self, network: FabricNetwork) -> compute.Network:
-        """A network of GPU NICs. A profile says itself which routes there are, and refuses to be told."""
+        """A network of GPU NICs. A profile sets its routes itself, and refuses the setting."""
         profile = network.profile
         return compute.Network(
             f"{self._name}-{network.name}",
@@ -318,7 +309,7 @@ class TrainingNetwork(pulumi.ComponentResource):
             network=network.id,
             ip_cidr_range=plan.private_cidr,
             private_ip_google_access=True,
-            # Half of the flows, every ten minutes; they end up in the project's default log bucket, kept for 30 days.
+            # Half of the flows, every ten minutes; in the project's default log bucket for 30 days.
             log_config=compute.SubnetworkLogConfigArgs(
                 aggregation_interval="INTERVAL_10_MIN", flow_sampling=0.5, metadata="INCLUDE_ALL_METADATA"
             )
@@ -344,7 +335,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         ]
 
     def _nat(self, network: compute.Network) -> list[pulumi.CustomResource]:
-        """The way through Cloud NAT. Traffic to Google's APIs does not take it."""
+        """The route through Cloud NAT. Traffic to Google's APIs bypasses it."""
         project, region = self._args["project"], self._args["region"]
         router = compute.Router(
             f"{self._name}-nat", project=project, region=region, network=network.id, opts=self._child
@@ -362,7 +353,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return [nat]
 
     def _private_apis(self, network: compute.Network) -> list[pulumi.CustomResource]:
-        """A route to those of Google's APIs that a service perimeter can hold, and names that lead there."""
+        """A route to the Google APIs that a service perimeter can hold, and their names."""
         project = self._args["project"]
         made: list[pulumi.CustomResource] = [
             compute.Route(
@@ -392,7 +383,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return made
 
     def _private_services(self, network: compute.Network, plan: NetworkPlan) -> pulumi.CustomResource:
-        """The connection over which Google's managed file systems are reached."""
+        """The connection to Google's managed file systems."""
         services = IPv4Network(plan.services_cidr)
         address = compute.GlobalAddress(
             f"{self._name}-services",
@@ -414,7 +405,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         )
 
     def _head_zone(self, network: compute.Network) -> dns.ManagedZone:
-        """Names that only this network resolves, so that workers find the head node wherever it has been restarted."""
+        """A zone of this network only, so that workers find a replaced head node by name."""
         return self._zone("head", f"{self._name}.gangway.internal.", "The head node's fixed name", network)
 
     def _zone(self, key: str, domain: str, description: str, network: compute.Network) -> dns.ManagedZone:

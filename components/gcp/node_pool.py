@@ -1,7 +1,6 @@
-"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Further rungs
-start empty and are filled by the head node (`components.gcp.fallback`), so `up` leaves their size alone. A flex-start
-rung gets its nodes by a resize request, all at once; one that is over is asked for again by replacing it (`pulumi up
---replace`).
+"""GpuNodePool: GPU nodes with their GPU NICs, one managed instance group per rung of the capacity ladder. Lower rungs
+start empty and are filled by the head node (`components.gcp.fallback`), so `up` does not change their size. A
+flex-start rung gets its nodes by a resize request, all at once; replace an expired one with `pulumi up --replace`.
 """
 
 from collections.abc import Sequence
@@ -23,13 +22,13 @@ from components.gcp.launch import GPU_IMAGE, NodeLaunch, instance_template
 __all__ = ["CapacityRungArgs", "GpuNodePool", "GpuNodePoolArgs", "NodePoolPlan", "plan_node_pool"]
 
 DISTANCES = ("CLUSTER", "BLOCK", "SUBBLOCK")
-# A node leaves only when it has shut down, and a destroy waits for all of them.
+# A node is deleted once it has shut down, and a destroy waits for all of them.
 DELETE_TIMEOUT = "40m"
 
 
 class CapacityRungArgs(TypedDict):
-    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as `components.core.capacity` says.
-    `id` is the name of a reservation, or `projects/PROJECT/reservations/NAME` of one that another project shares.
+    """One rung: `kind` is reservation, flex-start, spot or on-demand; the rest as in `components.core.capacity`. `id`
+    is a reservation's name, or `projects/PROJECT/reservations/NAME` for another project's shared one.
     """
 
     kind: str
@@ -43,12 +42,11 @@ class CapacityRungArgs(TypedDict):
 class GpuNodePoolArgs(TypedDict):
     """Inputs of GpuNodePool. `user_data` is base64, `security_group_ids` are network tags. `subnet_ids` begins with the
     main subnet, `fabric_subnet_ids` has those of the further NICs in the machine's order. `image_id` is an image or a
-    family (`projects/P/global/images/family/F`); left out, Canonical's with NVIDIA's driver. `pinned_image`: the one
-    of it to start from, whatever becomes its newest. `secure_boot` is off only where the machine's NCCL plug-in needs
-    unsigned code; false turns it off for other unsigned modules, such as a Lustre client. `max_topology_distance`
-    (CLUSTER, BLOCK or SUBBLOCK) is the farthest that nodes may be apart: without it Compute Engine places them as
-    closely as it can; it cannot be changed while a group has nodes. `tags` are labels, `group_tags` GroupTag's `bound`:
-    another one is another group.
+    family (`projects/P/global/images/family/F`), by default Canonical's with NVIDIA's driver; `pinned_image` fixes an
+    image of the family. `secure_boot` is off only if the NCCL plug-in needs unsigned code; false turns it off for other
+    unsigned modules, such as a Lustre client. `max_topology_distance` (CLUSTER, BLOCK or SUBBLOCK) limits the distance
+    of nodes, by default as close as possible; it cannot change while a group has nodes. `tags` are labels, `group_tags`
+    GroupTag's `bound`: changing it replaces the group.
     """
 
     project: str
@@ -75,7 +73,7 @@ class GpuNodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists; `provisioning` and `zones` are by rung."""
+    """The planned resources; `provisioning` and `zones` are by rung."""
 
     machine: GcpMachineType
     interfaces: tuple[InterfacePlan, ...]
@@ -86,9 +84,9 @@ class NodePoolPlan:
 
     @property
     def placed(self) -> tuple[bool, ...]:
-        """By rung, whether a policy of ours places its nodes: for machines with GPU NICs, unless reserved or by resize
-        request (AI Hypercomputer, "Compact placement policy and workload policy overview"). Flex-start takes one of A3
-        Ultra and A4 alone (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
+        """By rung, whether our policy places its nodes: machines with GPU NICs, unless reserved or by resize request
+        (AI Hypercomputer, "Compact placement policy and workload policy overview"). Flex-start supports it only on A3
+        Ultra and A4 (cluster-toolkit of 2026-06-25, `docs/slurm-dws-flex.md`).
         """
         fabric = self.machine.gpu_fabric
         flexible = isinstance(fabric, RoceFabric)
@@ -99,7 +97,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments. InputError: unknown machine type, distance or rung, or no subnets for the GPU NICs."""
+    """Compile the arguments. InputError: unknown machine type, distance or rung, or no subnets for the GPU NICs."""
     machine = cast("GcpMachineType", load_provider("gcp").machine(args["machine_type"], "machine_type"))
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
@@ -127,9 +125,7 @@ def plan_node_pool(args: GpuNodePoolArgs) -> NodePoolPlan:
 
 
 class GpuNodePool(pulumi.ComponentResource):
-    """GPU nodes wired for their fabric, filled from the capacity ladder in its order. `fallback_config` is JSON for the
-    head node: see `components.gcp.fallback.FallbackConfig`.
-    """
+    """GPU nodes, filled by the ladder. `fallback_config`: JSON of `components.gcp.fallback.FallbackConfig`."""
 
     group_names: pulumi.Output[list[str]]
     launch_template_ids: pulumi.Output[list[str]]
@@ -169,7 +165,7 @@ class GpuNodePool(pulumi.ComponentResource):
         return plan_fallback(args["project"], args["zone"], args["num_nodes_min"], self._plan.rungs, names).to_json()
 
     def _placement_policy(self) -> compute.ResourcePolicy:
-        """A workload policy: what groups take in place of a compact placement policy, which is for single instances."""
+        """A workload policy: compact placement policies are for single instances."""
         return compute.ResourcePolicy(
             f"{self._name}-cluster",
             project=self._args["project"],
@@ -205,7 +201,7 @@ class GpuNodePool(pulumi.ComponentResource):
         template: compute.InstanceTemplate,
         placement: compute.ResourcePolicy | None,
     ) -> compute.InstanceGroupManager:
-        """The first rung holds all nodes; the others wait at zero for the head, which then owns their size."""
+        """The first rung holds all nodes; the head owns the size of the others, which start at zero."""
         duration = self._plan.provisioning[position].run_duration_sec
         holds_all = position == 0 and duration is None
         bound = self._args.get("group_tags")
@@ -216,17 +212,17 @@ class GpuNodePool(pulumi.ComponentResource):
             base_instance_name=f"{self._name}-{position}",
             versions=[compute.InstanceGroupManagerVersionArgs(instance_template=template.id)],
             target_size=self._args["num_nodes_max"] if holds_all else 0,
-            # Capacity may take hours to come: `up` declares it and does not wait.
+            # Capacity may take hours: `up` does not wait.
             wait_for_instances=False,
-            # `up` never touches a worker that runs: a new template is for new instances.
+            # `up` never changes a running worker: a new template is for new instances.
             update_policy=compute.InstanceGroupManagerUpdatePolicyArgs(
                 type="OPPORTUNISTIC",
                 minimal_action="REPLACE",
                 max_surge_fixed=0,
                 max_unavailable_fixed=max(self._args["num_nodes_max"], 1),
             ),
-            # A node that is taken away is replaced, as spot needs it. Flex-start groups may not, nor have a size of
-            # their own (AI Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra").
+            # An interrupted node is replaced, as spot needs. Flex-start groups may not repair, nor have a size (AI
+            # Hypercomputer documentation, "Create a MIG with A4 or A3 Ultra").
             instance_lifecycle_policy=compute.InstanceGroupManagerInstanceLifecyclePolicyArgs(
                 default_action_on_failure="REPAIR" if duration is None else "DO_NOTHING",
                 force_update_on_repair="YES",
@@ -247,7 +243,7 @@ class GpuNodePool(pulumi.ComponentResource):
         return group
 
     def _resize_request(self, suffix: str, group: compute.InstanceGroupManager, duration_sec: int) -> None:
-        """Asks for all nodes of the first rung at once. The head asks for those of further rungs."""
+        """Request all nodes of the first rung at once. The head requests those of lower rungs."""
         compute.ResizeRequest(
             f"{self._name}-{suffix}",
             project=self._args["project"],

@@ -1,5 +1,5 @@
-"""ServicePerimeter: the stack's project in a perimeter of VPC Service Controls. Google's services then answer machines
-for what is inside alone, and callers from outside alone where a rule names them. Never tried on a real organisation.
+"""ServicePerimeter: the stack's project in a perimeter of VPC Service Controls. Untested on a real organisation.
+Google's services then serve machines only resources inside, and outside callers only by rule.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ RESTRICTED = tuple(
     f"{service}.googleapis.com"
     for service in ("artifactregistry", "compute", "logging", "monitoring", "secretmanager", "storage", "tpu")
 )
-"""What a perimeter holds: all that machines call (VPC Service Controls, "Supported products and limitations")."""
+"""Services of a perimeter: all that machines call (VPC Service Controls, "Supported products and limitations")."""
 
-# "Supported service method restrictions": Cloud Storage goes by methods; Artifact Registry knows none of its own.
+# "Supported service method restrictions": Cloud Storage has methods; Artifact Registry has none.
 READ_METHODS = {
     "storage.googleapis.com": (
         "google.storage.buckets.get",
@@ -37,15 +37,14 @@ READ_METHODS = {
     ),
     "artifactregistry.googleapis.com": ("*",),
 }
-# "Ingress and egress rules": any place at all; the rule's identities are what counts then.
+# "Ingress and egress rules": any source; only the rule's identities count.
 ANYWHERE = "*"
 
 
 class ServicePerimeterArgs(TypedDict):
-    """Inputs of ServicePerimeter. `access_policy`: the number of the organisation's; `operators`: who may call from
-    outside, such as `user:ops@example.com`; `access_levels`: from where, by names in that policy, or from anywhere;
-    `reads_from`: numbers of projects outside whose buckets and images machines read; `enforced`: or a dry run, which
-    refuses nothing and logs what it would have.
+    """Inputs of ServicePerimeter. `access_policy`: the organisation's number; `operators`: may call from outside, such
+    as `user:ops@example.com`; `access_levels`: from where, by names in that policy, or anywhere; `reads_from`: numbers
+    of outside projects whose buckets and images machines read; `enforced`: false is a dry run that only logs.
     """
 
     access_policy: int
@@ -59,7 +58,7 @@ class ServicePerimeterArgs(TypedDict):
 
 @dataclass(frozen=True)
 class PerimeterPlan:
-    """The perimeter's short name, which is the project's (it can be in one only), and its rules as data."""
+    """The perimeter's short name, derived from the project (which can be in only one), and its rules as data."""
 
     name: str
     ingress: dict[str, object]
@@ -82,7 +81,7 @@ def plan_perimeter(
     access_levels: Sequence[str] = (),
     reads_from: Sequence[int] = (),
 ) -> PerimeterPlan:
-    """What passes: operators from outside to everything in it; service accounts to what is read from elsewhere."""
+    """Allow operators from outside, and service accounts to read from the named projects."""
     levels = [f"accessPolicies/{access_policy}/accessLevels/{level}" for level in access_levels] or [ANYWHERE]
     ingress: dict[str, object] = {
         "title": "Whoever runs up",
@@ -105,9 +104,7 @@ def plan_perimeter(
 
 
 class ServicePerimeter(pulumi.ComponentResource):
-    """A regular perimeter around one project. From the project's networks nothing but RESTRICTED can be called, so
-    that no service outside the perimeter is a way out. `perimeter_name`: its full name.
-    """
+    """A regular perimeter around one project, whose networks can call only RESTRICTED services."""
 
     perimeter_name: pulumi.Output[str]
 
@@ -142,16 +139,14 @@ class ServicePerimeter(pulumi.ComponentResource):
 
 def missing_from(resources: Sequence[str], services: Sequence[str], project_number: str) -> list[str]:
     """What an enforced perimeter with these members and restricted services lacks for the stack's project."""
-    lacks = [] if f"projects/{project_number}" in resources else [f"projects/{project_number}"]
-    return lacks + [service for service in RESTRICTED if service not in services]
+    missing = [] if f"projects/{project_number}" in resources else [f"projects/{project_number}"]
+    return missing + [service for service in RESTRICTED if service not in services]
 
 
 def read_perimeter(
     name: str, access_policy: int, short_name: str, project_number: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> pulumi.Output[str]:
-    """The full name of a perimeter of somebody else's, once it is known to hold the project. InputError, as it is read
-    in a preview or an `up`: it does not. An offline plan reads nothing, and knows as much.
-    """
+    """An existing perimeter's full name, checked in a preview or `up`. InputError: it does not hold the project."""
     full_name = perimeter_name(access_policy, short_name)
     found = accesscontextmanager.ServicePerimeter.get(f"{name}-perimeter", full_name, opts=opts)
 
@@ -161,13 +156,13 @@ def read_perimeter(
             return full_name
         held = cast("accesscontextmanager.outputs.ServicePerimeterStatus | None", status)
         resources, services = (held.resources or [], held.restricted_services or []) if held else ([], [])
-        lacks = missing_from(resources, services, str(number))
-        if lacks:
+        missing = missing_from(resources, services, str(number))
+        if missing:
             raise InputError(
                 "gangway:gcp.service_perimeter.existing",
                 "this perimeter, as enforced, does not hold all that the stack needs held",
                 value=full_name,
-                allowed=f"a perimeter with {', '.join(lacks)}",
+                allowed=f"a perimeter with {', '.join(missing)}",
                 fix="have its administrator add that, or leave existing out and let the stack make one",
             )
         return full_name

@@ -1,5 +1,5 @@
-"""What the declared Google Cloud resources cost, priced from the resource graph. Not in it: usage that no declaration
-fixes (`components/catalog/billing.yaml` names it by type), key versions after the first, discounts and commitments.
+"""The cost of the Google Cloud resources, from the resource graph. Not included: usage that no declaration fixes
+(`components/catalog/billing.yaml` lists the types), key versions after the first, discounts and commitments.
 """
 
 import math
@@ -18,35 +18,38 @@ __all__ = ["price_resources"]
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RESIZE_REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
-# A dynamic resource: the engine puts its language before it.
+# A dynamic resource: the engine prepends its language.
 QUEUED_TPU = ":QueuedTpuRequest"
 NAT = "gcp:compute/routerNat:RouterNat"
 TPU_VM = "gcp:tpu/v2Vm:V2Vm"
 INSTANCE = "gcp:compute/instance:Instance"
 NODE_POOL = "gcp:container/nodePool:NodePool"
-# Cloud NAT pricing: by the machine up to so many, and above at one price. As many share an address at 64 ports each.
+# Cloud NAT pricing: per machine up to the first, above it a flat price. The second is machines per address at 64 ports.
 NAT_MACHINES, NAT_MACHINES_PER_ADDRESS = 32, 1008
 _KINDS: Mapping[str, Kind] = {"spot": "spot", "flex-start": "flex-start"}
-"""How a market's price is resolved; any other is paid for as on demand."""
+"""How a market's price is resolved; any other is on demand."""
 MARKETS = {"SPOT": "spot", "FLEX_START": "flex-start", "RESERVATION_BOUND": "reservation"}
 
 
 def price_resources(
     resources: Sequence[Declared], catalog: Catalog, region: str, num_nodes_min: int | None = None
 ) -> list[CostComponent]:
-    """The bill of `resources` in `region`, nodes first. `catalog` is `load_provider("gcp")`. `num_nodes_min`: to which
-    the head fills the groups below the first; as many as the first has where left out.
-    """
+    """The bill of `resources`, nodes first. `num_nodes_min`: size of filled lower groups, default that of the first."""
     tpus = [r for r in resources if r.type.endswith(QUEUED_TPU)]
     return [
         *_nodes(resources, catalog, region, num_nodes_min),
-        *_node_pools(resources, catalog, region),
+        *(
+            line
+            for pool in resources
+            if pool.type == NODE_POOL
+            for line in of_resources(_node_pool(pool, catalog, region), pool)
+        ),
         *(line for tpu in tpus for line in of_resources([_tpu(tpu.name, tpu.inputs, region)], tpu)),
         *(
             line
             for vm in resources
             if vm.type == TPU_VM
-            for line in of_resources([_tpu(vm.name, _as_queued(vm.inputs), region)], vm)
+            for line in of_resources([_tpu(vm.name, _queued_inputs(vm.inputs), region)], vm)
         ),
         *_surroundings(resources, catalog, region),
         *_alarms(resources, catalog, region),
@@ -79,7 +82,7 @@ def _group(
 
 
 def _sizes(resources: Sequence[Declared]) -> dict[str, int]:
-    """Nodes of each group by its name: its own size, and what a resize request of the same name asks for."""
+    """Nodes of each group by name: its own size, and that of a resize request of the same name."""
     sizes = {r.name: int(r.inputs.get("targetSize") or 0) for r in resources if r.type == GROUP}
     for request in resources:
         if request.type == RESIZE_REQUEST:
@@ -102,19 +105,12 @@ def _node_price(
     return price_line(label, num_nodes, quote, kind=market, standby=standby, note=note)
 
 
-def _node_pools(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """Pools of GKE, each with all the nodes that it grows to; what stands for its system alone, with the least."""
-    for pool in resources:
-        if pool.type == NODE_POOL:
-            yield from of_resources(_node_pool(pool, catalog, region), pool)
-
-
 def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     node, market = pool.inputs["nodeConfig"], _pool_market(pool)
     rung = (node.get("labels") or {}).get(RUNG_LABEL)
-    name = _as_of_rung(pool.name, rung)
+    name = _rung_label(pool.name, rung)
     number, machine_type = _pool_size(pool), node["machineType"]
-    # What is reserved is paid for in the meantime, too.
+    # Reserved capacity is paid for even while unused.
     standby = not _is_first(pool) and market != "reservation"
     if (host := tpu_chips(machine_type)) is not None:
         generation, chips = host
@@ -127,8 +123,8 @@ def _node_pool(pool: Declared, catalog: Catalog, region: str) -> Iterable[CostCo
     yield _disk(label, node["diskType"], number * node["diskSizeGb"], catalog, region, standby)
 
 
-def _as_of_rung(name: str, rung: str | None) -> str:
-    """A pool's name as its lines begin with it: one of several slices comes after its rung's.
+def _rung_label(name: str, rung: str | None) -> str:
+    """A pool's name as a prefix of its lines, in which slices follow their rung.
 
     >>> _as_of_rung("demo-0-spot-2", "0-spot"), _as_of_rung("demo-0-spot", "0-spot")
     ('demo-0-spot: slice 2', 'demo-0-spot')
@@ -145,14 +141,14 @@ def _pool_market(pool: Declared) -> str:
 
 
 def _pool_size(pool: Declared) -> int:
-    """Nodes that a pool's bill is of: a rung's all, the system's as many as are always up."""
+    """A pool's billed nodes: a rung's maximum, the system's minimum."""
     sizes = pool.inputs["autoscaling"]
     of_rung = RUNG_LABEL in (pool.inputs["nodeConfig"].get("labels") or {})
     return int(sizes["maxNodeCount" if of_rung else "minNodeCount"])
 
 
 def _service_node(label: str, machine_type: str, number: int, catalog: Catalog, region: str) -> CostComponent:
-    """Machines without accelerators, which are services of the catalogue."""
+    """Machines without accelerators, priced as services of the catalogue."""
     service = f"instance-{machine_type}"
     if service in catalog.get_services("gcp"):
         return from_service(label, catalog.service_price("gcp", region, service), number, region)
@@ -167,14 +163,14 @@ def _tpu(name: str, inputs: Mapping[str, Any], region: str) -> CostComponent:
 
 
 def _chips(name: str, generation: str, chips: int, market: str, region: str, standby: bool) -> CostComponent:
-    """Chips of TPUs by the hour."""
+    """TPU chips by the hour."""
     label = f"{name}, {chips} chips, {market}"
     quote = resolve_price(chip_prices(generation), region, _KINDS.get(market, "on-demand"))
     return price_line(label, chips, quote, kind=market, unit="chip-hour", standby=standby)
 
 
-def _as_queued(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A slice asked for directly, in the words of a queued one."""
+def _queued_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A directly requested slice in the form of a queued one."""
     scheduling = inputs.get("schedulingConfig") or {}
     return {
         "accelerator_type": inputs.get("acceleratorType"),
@@ -196,12 +192,14 @@ def _slice(inputs: Mapping[str, Any]) -> SlicePlan:
 def _surroundings(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
     for resource in resources:
         lines = (
-            _nat(resource.name, resources, catalog, region) if resource.type == NAT else _one(resource, catalog, region)
+            _nat(resource.name, resources, catalog, region)
+            if resource.type == NAT
+            else _price_resource(resource, catalog, region)
         )
         yield from of_resources(lines, resource)
 
 
-def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComponent]:
     name, inputs = resource.name, resource.inputs
     match resource.type:
         case "gcp:lustre/instance:Instance":
@@ -223,7 +221,7 @@ def _one(resource: Declared, catalog: Catalog, region: str) -> Iterable[CostComp
 
 
 def _nat(name: str, resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """Cloud NAT: by the machines without an address of their own, which all of ours are, and by its own addresses."""
+    """Cloud NAT: by machines without an external address (all of ours), and by its own addresses."""
     number = _machines(resources)
     if number <= NAT_MACHINES:
         each = catalog.service_price("gcp", region, "cloud-nat-machine")
@@ -241,9 +239,9 @@ def _machines(resources: Sequence[Declared]) -> int:
     slices = [
         (one.inputs, int(one.inputs.get("num_slices") or 1)) for one in resources if one.type.endswith(QUEUED_TPU)
     ]
-    slices += [(_as_queued(one.inputs), 1) for one in resources if one.type == TPU_VM]
+    slices += [(_queued_inputs(one.inputs), 1) for one in resources if one.type == TPU_VM]
     hosts = sum(_slice(inputs).hosts * number for inputs, number in slices)
-    # Those of a cluster's first rung and its system, alike.
+    # A cluster's first rung and its system.
     pools = sum(_pool_size(one) for one in resources if one.type == NODE_POOL and _is_first(one))
     return sum(_sizes(resources).values()) + sum(one.type == INSTANCE for one in resources) + hosts + pools
 
@@ -255,7 +253,7 @@ def _is_first(pool: Declared) -> bool:
 
 
 def _alarms(resources: Sequence[Declared], catalog: Catalog, region: str) -> Iterable[CostComponent]:
-    """The conditions of all alerting policies in one line: each costs little, and there are many."""
+    """All alert conditions in one line: each costs little, and there are many."""
     policies = [one for one in resources if one.type == "gcp:monitoring/alertPolicy:AlertPolicy"]
     if policies:
         number = sum(len(policy.inputs["conditions"]) for policy in policies)

@@ -1,5 +1,5 @@
-"""The quotas that a stack on Google Cloud counts against: GPUs and local SSD of its machines, chips of its slices, the
-network, and the file system. Names are those of Google's APIs, or of its console where those are not published. Pure.
+"""A stack's quotas on Google Cloud: GPUs, local SSD, TPU chips, network, file system. Pure. Names are of Google's APIs,
+or of its console if those are unpublished.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ GPU_QUOTAS: Mapping[str, str] = MappingProxyType(
         "g2-standard": "NVIDIA_L4_GPUS",
     }
 )
-"""By series. A100 and L4 are in Compute Engine's discovery document (v1, `Quota.metric`), as is the form of the
-preemptible ones; H100 to B200 are of what projects show (`gcloud compute regions describe`).
+"""By series. A100 and L4 are in Compute Engine's discovery document (v1, `Quota.metric`), as is the form of preemptible
+ones; H100 to B200 are from projects (`gcloud compute regions describe`).
 """
 TPU_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -37,8 +37,8 @@ TPU_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "v6e": ("TPUV6EPerProjectPerZoneForTPUAPI", "TPUV6EPreemptiblePerProjectPerZoneForTPUAPI"),
     }
 )
-"""The TPU API's, by generation, on demand and preemptible: as errors and `gcloud beta quotas info` of projects name
-them. Of the other generations no such name was found.
+"""The TPU API's, by generation, on demand and preemptible: from errors and `gcloud beta quotas info` of projects. Other
+generations' names were not found.
 """
 POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -55,9 +55,9 @@ POOL_QUOTAS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "tpu7x": ("'TPUs per TPU family' (tpu_family: tpu7x)", "'Preemptible TPU slices tpu7x'"),
     }
 )
-"""Compute Engine's, which GKE's node pools count against, in chips and by region; in quotes what the console shows
-(Compute Engine documentation, "Allocation quotas", and GKE's on TPUs, as public notes of 2026-07-14 have them). The ids
-are what `gcloud quotas info` of projects showed in August 2026.
+"""Compute Engine's for GKE's node pools, in chips by region; in quotes the console's names (Compute Engine
+documentation, "Allocation quotas", and GKE's on TPUs, from public notes of 2026-07-14). Ids are from `gcloud quotas
+info` in August 2026.
 """
 REGION_QUOTAS = "gcloud compute regions describe {region} --project {project}"
 PROJECT_QUOTAS = "gcloud compute project-info describe --project {project}"
@@ -66,7 +66,7 @@ SERVICE_QUOTAS = "gcloud beta quotas info list --service {service}.googleapis.co
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """Where a stack is, and how many machines, or slices, it asks for at most."""
+    """A stack's place, and its maximum number of machines or slices."""
 
     project: str
     region: str
@@ -74,27 +74,27 @@ class QuotaContext:
     num_nodes: int
 
     def of_region(self, path: str, amount: int, unit: str, name: str) -> Finding:
-        """A need of one of Compute Engine's older quotas in the region."""
+        """A need of an older Compute Engine quota in the region."""
         command = REGION_QUOTAS.format(region=self.region, project=self.project)
         return QuotaNeed(path, amount, unit, name, self.region, count_nodes(self.num_nodes), command).finding()
 
     def of_project(self, path: str, amount: int, name: str, users: str = "") -> Finding:
-        """A need of a quota of the whole project."""
+        """A need of a project-wide quota."""
         command = PROJECT_QUOTAS.format(project=self.project)
         return QuotaNeed(path, amount, "", name, f"project {self.project}", users, command).finding()
 
     def of_service(self, service: str, path: str, amount: int, unit: str, name: str, place: str, users: str) -> Finding:
-        """A need of a quota that only the API of quotas shows."""
+        """A need of a quota that only the quota API shows."""
         command = SERVICE_QUOTAS.format(service=service, project=self.project)
         return QuotaNeed(path, amount, unit, name, place, users, command).finding()
 
 
 def machine_quotas(machine: GcpMachineType, rungs: Sequence[AnyRung], context: QuotaContext) -> Iterable[Finding]:
-    """Of GPUs, local SSDs and networks."""
+    """Quotas of GPUs, local SSDs and networks."""
     reported: set[bool] = set()
     for index, rung in enumerate(rungs):
         path = f"{LADDER}[{index}]"
-        # Flex-start counts against the preemptible quotas, though nobody takes its machines back.
+        # Flex-start counts against the preemptible quotas, although its machines are not interrupted.
         preemptible = isinstance(rung, Spot | FlexStart)
         if isinstance(rung, Reservation):
             yield _reserved(path)
@@ -123,7 +123,7 @@ def _of_rung(machine: GcpMachineType, path: str, context: QuotaContext, *, preem
 
 
 def slice_quotas(tpu: SlicePlan, rung: AnyRung, context: QuotaContext) -> Iterable[Finding]:
-    """Of chips or TensorCores of queued resources, which the TPU API counts in the zone; and of the one network."""
+    """Quotas of queued resources' chips or TensorCores in the zone, and of the network."""
     cores, chips = tpu.tensor_cores * context.num_nodes, tpu.chips * context.num_nodes
     names, reserved = TPU_QUOTAS.get(tpu.generation), isinstance(rung, Reservation)
     kind = "preemptible" if isinstance(rung, Spot) else "reserved" if reserved else "on demand"
@@ -135,7 +135,7 @@ def slice_quotas(tpu: SlicePlan, rung: AnyRung, context: QuotaContext) -> Iterab
 
 
 def pool_quotas(tpu: SlicePlan, rungs: Sequence[AnyRung], context: QuotaContext) -> Iterable[Finding]:
-    """Of chips of GKE's node pools, which are Compute Engine's machines; and of the one network."""
+    """Quotas of GKE node pools' chips, which are Compute Engine's, and of the network."""
     chips, reported = tpu.chips * context.num_nodes, set[str]()
     for index, rung in enumerate(rungs):
         path, name = f"{LADDER}[{index}]", POOL_QUOTAS[tpu.generation][isinstance(rung, Spot)]
@@ -149,7 +149,7 @@ def pool_quotas(tpu: SlicePlan, rungs: Sequence[AnyRung], context: QuotaContext)
 
 
 def storage_quota(kind: str, capacity_gib: int, context: QuotaContext) -> Finding:
-    """Of the file system's capacity: Managed Lustre and Filestore count by tier."""
+    """Quota of the file system's capacity, by tier."""
     service, name = {"lustre": ("lustre", "Managed Lustre"), "filestore": ("file", "Filestore")}[kind]
     path, of_tier = "gangway:storage.capacity_gib", f"of {name}'s capacity, by tier,"
     return context.of_service(service, path, capacity_gib, "GiB", of_tier, context.region, "")

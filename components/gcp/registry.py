@@ -1,7 +1,7 @@
-"""ImageRegistry: the Artifact Registry repository of the trainer's image, each push scanned. Tags may move: Artifact
-Registry's immutable tags know no exception, and the build cache's have to move, as have the content tags of an `up`
-that was interrupted between push and state; nodes and run records name images by digest. The images go with the stack,
-as each can be built again from a run record's commit and lock.
+"""ImageRegistry: the Artifact Registry repository of the trainer's image, with each push scanned. Tags may move:
+immutability has no exceptions, and the build cache's tags must move, as must content tags after an `up` interrupted
+between push and state; nodes and run records use digests. The images are deleted with the stack, as each can be rebuilt
+from a run record's commit and lock.
 """
 
 from typing import NotRequired, TypedDict
@@ -12,10 +12,10 @@ from pulumi_gcp import artifactregistry
 __all__ = ["LOGIN_USER", "ImageRegistry", "ImageRegistryArgs"]
 
 LOGIN_USER = "oauth2accesstoken"
-"""Whom to log in to the registry as, with a short-lived access token for a password: there is no key to keep."""
+"""The user for a short-lived access token."""
 IMAGE = "trainer"
 KEPT_BUILDS = 10
-# What each build pushes, all counted as versions: an index, the image, its provenance, the cache.
+# Versions per build: an index, the image, its provenance, the cache.
 VERSIONS_PER_BUILD = 4
 OLD_DAYS = 14
 
@@ -30,7 +30,7 @@ class ImageRegistryArgs(TypedDict):
 
 
 def _cleanup_policies() -> list[artifactregistry.RepositoryCleanupPolicyArgs]:
-    """What is dropped: all that is older than two weeks save the newest ten builds, for keeping wins over deleting."""
+    """Drop what is older than two weeks except the newest ten builds: keeping wins over deleting."""
     newest = artifactregistry.RepositoryCleanupPolicyMostRecentVersionsArgs(keep_count=KEPT_BUILDS * VERSIONS_PER_BUILD)
     old = artifactregistry.RepositoryCleanupPolicyConditionArgs(tag_state="ANY", older_than=f"{OLD_DAYS * 86400}s")
     return [
@@ -40,9 +40,9 @@ def _cleanup_policies() -> list[artifactregistry.RepositoryCleanupPolicyArgs]:
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A private container repository that keeps its newest images. `repository_url`: what image references begin with,
-    the image's name included; `repository_id`: `projects/P/locations/R/repositories/NAME`, on which machines get to
-    read; `registry_host`: host to log in to, as LOGIN_USER.
+    """A private container repository that keeps its newest images. `repository_url`: prefix of image references;
+    `repository_id`: `projects/P/locations/R/repositories/NAME`, for grants; `registry_host`: for logging in as
+    LOGIN_USER.
     """
 
     repository_url: pulumi.Output[str]
@@ -55,21 +55,21 @@ class ImageRegistry(pulumi.ComponentResource):
             f"{name}-trainer",
             project=args["project"],
             location=args["region"],
-            # Pulumi makes up no name for this one.
+            # Pulumi generates no name for this type.
             repository_id=f"{name}-trainer",
             description="The trainer's images and its build cache",
             format="DOCKER",
             mode="STANDARD_REPOSITORY",
             docker_config=artifactregistry.RepositoryDockerConfigArgs(immutable_tags=False),
             cleanup_policies=_cleanup_policies(),
-            # There is no word for "on": what is inherited is on where the project has the scanning API, which the
-            # stack's ProjectServices enable.
+            # There is no value for "on": the inherited one is on if the project has the scanning API, which
+            # ProjectServices enable.
             vulnerability_scanning_config=artifactregistry.RepositoryVulnerabilityScanningConfigArgs(
                 enablement_config="INHERITED"
             ),
             kms_key_name=args.get("kms_key_name"),
             labels=args["tags"],
-            # Its name is fixed: the old one has to go first.
+            # The name is fixed.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         self.repository_url = pulumi.Output.concat(repository.registry_uri, "/", IMAGE)

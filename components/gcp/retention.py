@@ -1,4 +1,4 @@
-"""Google Cloud resource types by retention class: which hold data that outlives a `destroy`, and which decrypt it."""
+"""Google Cloud resource types by retention class."""
 
 from components.core.retention import Retention, get_types
 

@@ -1,4 +1,4 @@
-"""A TPU slice from generation and chips, an accelerator type or a topology, and the slice as a priced machine type."""
+"""A TPU slice by generation and chips, accelerator type or topology; the slice as a priced machine type."""
 
 import re
 from bisect import bisect_left
@@ -31,16 +31,15 @@ TOPOLOGY_PATTERN = re.compile(r"[0-9]+(x[0-9]+){1,2}")
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """One slice, completely described.
+    """One slice.
 
     Attributes:
-        accelerator_type: what the Cloud TPU API calls it; stands for the default topology of its size.
+        accelerator_type: the Cloud TPU API's name, for the default topology of its size.
         topology: chips along each side, such as `4x8x8`.
-        default_topology: False makes the request name `api_type` and `topology` in place of `accelerator_type`.
+        default_topology: False makes the request use `api_type` and `topology` instead of `accelerator_type`.
         hosts: virtual machines, each with `chips_per_host` chips.
-        processes: devices of PyTorch/XLA, which are the workers of a job: its world size.
-        runtime_version: the image of the virtual machines; None where none is known.
-        api_type: AcceleratorConfig.type; None where the Cloud TPU API does not make slices of this generation.
+        processes: PyTorch/XLA devices: the job's world size.
+        api_type: AcceleratorConfig.type; None if the Cloud TPU API does not create such slices.
     """
 
     generation: str
@@ -63,16 +62,9 @@ def plan_slice(
     topology: str | None = None,
     place: str = PLACE,
 ) -> SlicePlan:
-    """The slice that all given words describe; any words that name a generation and a size will do.
-
-    Args:
-        generation: v4, v5e, v5p, v6e or tpu7x.
-        chips: TPU chips, not TensorCores.
-        accelerator_type: such as `v5p-512`; generation and size in one.
-        topology: such as `4x8x8`; left out, the one most like a cube.
-        place: the config path that holds these words, for messages.
-
-    InputError: no such generation, size or topology (naming the nearest), or words that contradict each other.
+    """The slice that all given settings describe; they must imply a generation and a size. `accelerator_type`
+    (`v5p-512`) has both; `chips` are not TensorCores; `topology` defaults to the one nearest to a cube. InputError at
+    `place`: no such generation, size or topology (with the nearest), or a contradiction.
     """
     if generation is None and accelerator_type is None:
         raise InputError(
@@ -97,7 +89,7 @@ def plan_slice(
 
 @cache
 def slice_topologies(generation: str) -> Mapping[int, tuple[str, ...]]:
-    """The topologies of each size in chips, ascending; the default one (most like a cube) comes first."""
+    """The topologies by size in chips, ascending; the default (nearest to a cube) comes first."""
     tpu = load_tpus().generations[generation]
     by_size: dict[int, list[tuple[int, ...]]] = {}
     for sides in (*map(_sides, tpu.topologies.value), *_cube_topologies(tpu.max_cubes.value, tpu.max_side.value)):
@@ -157,7 +149,7 @@ def _parse_type(text: str, place: str) -> tuple[TpuGeneration, int]:
 
 
 def _type_hint(text: str) -> str:
-    """A word for a mistyped accelerator type; `v5e-16`, which everybody writes, is called v5litepod-16."""
+    """A fix for a mistyped accelerator type; the common `v5e-16` is called v5litepod-16."""
     generations = load_tpus().generations
     word, _, number = text.partition("-")
     if word in generations:
@@ -178,7 +170,7 @@ def _checked_size(tpu: TpuGeneration, chips: float, value: object, place: str) -
 
 
 def _checked_topology(tpu: TpuGeneration, topology: str, chips: int | None, place: str) -> int:
-    """The chips of a topology that exists; the fix of one that does not begins with those of `chips`, where given."""
+    """The chips of a valid topology; the fix for an invalid one prefers those of `chips`, if given."""
     shapes = slice_topologies(tpu.name)
     if TOPOLOGY_PATTERN.fullmatch(topology) is None:
         raise InputError(place, "no topology", value=topology, allowed="sides joined by x, such as 4x8x8")
@@ -232,7 +224,7 @@ def _sizes(tpu: TpuGeneration) -> list[int]:
 
 
 def _per_chip(tpu: TpuGeneration) -> int:
-    """What the number of an accelerator type counts, per chip."""
+    """The unit of an accelerator type's number, per chip."""
     return tpu.tensorcores_per_chip.value if tpu.suffix_counts == "tensorcores" else 1
 
 
@@ -241,7 +233,7 @@ def _get_type(tpu: TpuGeneration, chips: int) -> str:
 
 
 def _neighbours(sizes: Sequence[int], wanted: float) -> Sequence[int]:
-    """The size below `wanted` and the one above; one alone beyond either end."""
+    """The sizes below and above `wanted`; only one beyond either end."""
     above = bisect_left(sizes, wanted)
     return sizes[max(above - 1, 0) : above + 1]
 
@@ -270,7 +262,7 @@ def _topology_rule(tpu: TpuGeneration) -> str:
 
 
 def slice_machine(plan: SlicePlan) -> MachineType:
-    """One slice as a machine type: processes for accelerators, its hosts' CPUs, memory and watts added up."""
+    """One slice as a machine type: processes are accelerators; its hosts' CPUs, memory and watts are added up."""
     tpu = load_tpus().generations[plan.generation]
     counted, mean = tpu.topologies, _worker_watts(plan, tpu.chip_mean_watts)
     return MachineType(
@@ -295,19 +287,19 @@ def slice_machine(plan: SlicePlan) -> MachineType:
 
 
 def chip_prices(generation: str) -> list[MachinePrice]:
-    """What one chip costs an hour, in every region that has a price."""
+    """Price per chip-hour by region."""
     return [_scaled(1, price) for price in load_tpus().get_prices(generation)]
 
 
 def slice_prices(plan: SlicePlan) -> list[MachinePrice]:
-    """What one slice costs an hour, from the price of its chips, in every region that has one."""
+    """Price per slice-hour by region, from its chips."""
     rows = (_scaled(plan.chips, price) for price in load_tpus().get_prices(plan.generation))
     return [row.model_copy(update={"machine_type": plan.accelerator_type}) for row in rows]
 
 
 def _scaled(chips: int, price: TpuPrice) -> MachinePrice:
     spot = _times(chips, price.spot)
-    # No list of committed prices at hand.
+    # There is no list of committed prices.
     unknown = Fact[float | None].model_validate({**price.on_demand.model_dump(), "value": None})
     return MachinePrice(
         provider="gcp",
@@ -324,7 +316,7 @@ def _scaled(chips: int, price: TpuPrice) -> MachinePrice:
 
 
 def worker_tflops(plan: SlicePlan) -> Fact[float | None]:
-    """The bf16 peak of what one process drives, TFLOP/s: a chip, or a half of one."""
+    """The bf16 peak of one process, TFLOP/s: a chip, or half of one."""
     peak = load_tpus().generations[plan.generation].peak_bf16_tflops
     return _times(plan.chips / plan.processes, Fact[float | None].model_validate(peak.model_dump()))
 
@@ -334,7 +326,7 @@ def _worker_watts(plan: SlicePlan, chip_watts: Fact[float | None]) -> Fact[float
 
 
 def _times(factor: float, fact: Fact[float | None]) -> Fact[float | None]:
-    """`fact` of so many of its kind; unknown stays unknown."""
+    """`fact` multiplied; unknown stays unknown."""
     value = None if fact.value is None else factor * fact.value
     return Fact[float | None].model_validate({**fact.model_dump(), "value": value})
 

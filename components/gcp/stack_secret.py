@@ -1,4 +1,4 @@
-"""StackSecret: a key of a stack's in Secret Manager, kept in the stack's region alone."""
+"""StackSecret: a stack's key in Secret Manager, only in the stack's region."""
 
 from typing import NotRequired, TypedDict
 
@@ -13,9 +13,7 @@ SECRET_READER = "roles/secretmanager.secretAccessor"
 
 
 class StackSecretArgs(TypedDict):
-    """Inputs of StackSecret. `pem` is of `components.core.member_key` or `.signing_key`; without `kms_key_name`
-    Google's own keys encrypt it.
-    """
+    """Inputs of StackSecret. `pem`: of `.member_key` or `.signing_key`; `kms_key_name` replaces Google's own key."""
 
     project: pulumi.Input[str]
     region: str
@@ -25,14 +23,14 @@ class StackSecretArgs(TypedDict):
 
 
 class StackSecret(pulumi.ComponentResource):
-    """A secret and its one version. `secret_id`, `projects/P/secrets/NAME`: known once it can be read."""
+    """A secret with one version. `secret_id`, `projects/P/secrets/NAME`: known once readable."""
 
     secret_id: pulumi.Output[str]
 
     def __init__(self, name: str, args: StackSecretArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:gcp:StackSecret", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        # Its name is fixed: the old one has to go first.
+        # The name is fixed.
         first = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(delete_before_replace=True))
         key = args.get("kms_key_name")
         encryption = secretmanager.SecretReplicationUserManagedReplicaCustomerManagedEncryptionArgs

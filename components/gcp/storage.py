@@ -1,6 +1,4 @@
-"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket (run records) and HeadFiles (`up` writes, the head
-reads).
-"""
+"""LustreFileSystem (Managed Lustre), Filestore (NFS), RunBucket, and HeadFiles (`up` writes, the head reads)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,11 +38,11 @@ __all__ = [
 
 
 API_URL = "https://lustre.googleapis.com/v1"
-# Where the objects of `source` appear below the mount, as on AWS.
+# The objects of `source` below the mount, as on AWS.
 DATA_PATH = "/data"
 NONCURRENT_DAYS = 30
 ABORT_UPLOAD_DAYS = 7
-# Versions keep what is overwritten; this keeps, for as long again as a week, what somebody deletes for good.
+# Versions keep overwritten objects; this keeps deleted ones for a week.
 SOFT_DELETE_SEC = 7 * 24 * 3600
 SHARE = "gangway"
 
@@ -60,7 +58,7 @@ class LustrePlan:
 
 @dataclass(frozen=True)
 class FilestorePlan:
-    """A share Filestore accepts: `tier` in the API's word, `capacity_gib` its size."""
+    """A valid share: `tier` is the API's name."""
 
     tier: str
     capacity_gib: int
@@ -68,7 +66,7 @@ class FilestorePlan:
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """The call that copies a bucket's objects into a file system. Incremental: to repeat it does no harm."""
+    """The call that imports a bucket's objects into a file system. Incremental, so repeating it is harmless."""
 
     url: str
     body: dict[str, Any]
@@ -86,9 +84,7 @@ def plan_lustre(
     export_runs: bool = False,
     region: str = "",
 ) -> LustrePlan:
-    """Checks tier and size, and refuses what only FSx for Lustre has. InputError names the nearest values, with their
-    prices in `region`.
-    """
+    """Check tier and size, and refuse FSx-only settings. InputError: the nearest values, with prices in `region`."""
     _check_foreign(place, deployment, efa, metadata_iops, export_runs)
     tiers = load_lustre_tiers()
     tier = tiers[check_tier(place, "Managed Lustre", tiers, throughput_mbps_per_tib)]
@@ -109,7 +105,7 @@ def plan_lustre(
 def plan_filestore(
     capacity_gib: int, tier: str = "basic-ssd", place: str = "gangway:storage", *, customer_key: bool = False
 ) -> FilestorePlan:
-    """Checks tier, size and whether the tier takes the stack's key. InputError names the tiers, or the sizes around."""
+    """Check tier, size and support for the stack's key. InputError names the tiers, or the nearest sizes."""
     tiers = load_filestore_tiers()
     if tier not in tiers:
         raise InputError(
@@ -136,9 +132,9 @@ def plan_filestore(
 
 
 def import_request(instance: str, source: str) -> ImportRequest:
-    """Fills DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`; sent by the head
-    or a node once DATA_PATH, which has to exist, is made. The token needs `lustre.instances.importData`, and
-    Managed Lustre's service agent to read the bucket.
+    """Fill DATA_PATH of `instance` (`projects/P/locations/Z/instances/I`) from `gs://bucket/prefix`; sent by the head
+    or a node once DATA_PATH exists. The token needs `lustre.instances.importData`, and Managed Lustre's service agent
+    read access to the bucket.
     """
     # A path inside a bucket has to end with a slash.
     body = {"gcsPath": {"uri": f"{source.rstrip('/')}/"}, "lustrePath": {"path": DATA_PATH}}
@@ -162,16 +158,16 @@ def _check_foreign(
 
 
 def _other_tiers(tiers: Mapping[str, FilestoreTier], capacity_gib: int) -> str:
-    """Filestore's tiers that take the size; what they cost, the plan says."""
+    """Filestore's tiers of this size; the plan shows their price."""
     names = [name for name, tier in tiers.items() if sizes_around(tier, capacity_gib) == [capacity_gib]]
     return "".join(f", or tier: {name} with the {capacity_gib} GiB" for name in names)
 
 
 class LustreFileSystemArgs(TypedDict):
-    """Inputs of LustreFileSystem. `network` is `projects/P/global/networks/N`, peered for private services beforehand.
-    `source` is the `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent may read that
-    bucket from then on, also when the stack is gone, so whoever runs `up` must be allowed to say so. `deployment`,
-    `efa`, `metadata_iops` and `runs` are FSx's: here only to be refused. `kms_key_name` is a key in the region.
+    """Inputs of LustreFileSystem. `network` is `projects/P/global/networks/N`, already peered for private services.
+    `source` is the `gs://bucket/prefix` that the head or a node imports: Managed Lustre's service agent gets read
+    access to that bucket for good, and `up` needs the right to grant it. `deployment`, `efa`, `metadata_iops` and
+    `runs` are FSx's and refused. `kms_key_name` is a key in the region.
     """
 
     project: pulumi.Input[str]
@@ -190,13 +186,8 @@ class LustreFileSystemArgs(TypedDict):
 
 
 class LustreFileSystem(pulumi.ComponentResource):
-    """A Managed Lustre file system in the nodes' zone.
-
-    Attributes:
-        file_system_id: `projects/P/locations/Z/instances/I`, which an import names.
-        mount_point: what clients mount: `IP@tcp:/NAME`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: NAME.
+    """A Managed Lustre file system in the nodes' zone. `file_system_id` (`projects/P/locations/Z/instances/I`) is for
+    imports, `mount_point` (`IP@tcp:/NAME`) for clients; `dns_name` is that IP address, `mount_name` that NAME.
     """
 
     file_system_id: pulumi.Output[str]
@@ -217,7 +208,7 @@ class LustreFileSystem(pulumi.ComponentResource):
             export_runs=args.get("runs") is not None,
         )
         file_system = self._file_system(plan)
-        readers = [self._let_import(source)] if (source := args.get("source")) else []
+        readers = [self._grant_import(source)] if (source := args.get("source")) else []
         self.file_system_id = after(file_system.id, *readers)
         self.mount_point = file_system.mount_point
         self.dns_name = file_system.mount_point.apply(lambda point: point.partition("@")[0])
@@ -237,10 +228,10 @@ class LustreFileSystem(pulumi.ComponentResource):
             f"{self._name}-lustre",
             project=args["project"],
             location=args["zone"],
-            # Pulumi makes up no name for this one.
+            # Pulumi generates no name for this type.
             instance_id=f"{self._name}-lustre",
             filesystem=plan.filesystem,
-            # The API's numbers are strings: they are 64 bits wide.
+            # The API's 64-bit numbers are strings.
             capacity_gib=str(plan.capacity_gib),
             per_unit_storage_throughput=str(plan.throughput_mbps_per_tib),
             network=args["network"],
@@ -248,13 +239,13 @@ class LustreFileSystem(pulumi.ComponentResource):
             kms_key=args.get("kms_key_name"),
             description=f"{args['stack']}: data and runs",
             labels=args["tags"],
-            # Mounted by name and with the name of an existing one refused: the old one has to go first.
+            # Mounted by name, which only one file system can have.
             opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(delete_before_replace=True)),
         )
 
-    def _let_import(self, source: str) -> storage.BucketIAMMember:
-        """Has the service agent of Managed Lustre read the bucket of `source`. The role is what Google's guide names
-        for transfers from a bucket: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
+    def _grant_import(self, source: str) -> storage.BucketIAMMember:
+        """Grant the service agent of Managed Lustre read access to the bucket of `source`, with the role of Google's
+        guide: https://docs.cloud.google.com/managed-lustre/docs/transfer-data.
         """
         agent = projects.ServiceIdentity(
             f"{self._name}-lustre", project=self._args["project"], service="lustre.googleapis.com", opts=self._child
@@ -264,16 +255,16 @@ class LustreFileSystem(pulumi.ComponentResource):
             bucket=get_bucket(source),
             role=DATA_READER,
             member=agent.member,
-            # The agent is the project's: another stack that imports from this bucket has the very same grant, which
-            # would go with this one.
+            # The agent is the project's: other stacks that import from this bucket share the grant, and must not lose
+            # it.
             opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(retain_on_delete=True)),
         )
 
 
 class FilestoreArgs(TypedDict):
-    """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal. `network` is the name or path of the VPC
-    network, `client_cidr` the range of addresses that may mount the share. `client_tags` are network tags of machines
-    that lock files on it. With `kms_key_name` the tier has to be zonal.
+    """Inputs of Filestore. `tier` is basic-hdd, basic-ssd (default) or zonal. `network` is the VPC network's name or
+    path, `client_cidr` the range that may mount the share. `client_tags` are network tags of machines that lock files
+    on it. `kms_key_name` needs zonal.
     """
 
     project: pulumi.Input[str]
@@ -288,13 +279,8 @@ class FilestoreArgs(TypedDict):
 
 
 class Filestore(pulumi.ComponentResource):
-    """An NFS share in the nodes' zone: for small clusters, where Lustre would be mostly empty.
-
-    Attributes:
-        file_system_id: the instance's id.
-        mount_point: what clients mount: `IP:/gangway`.
-        dns_name: the IP address in it; there is no DNS name.
-        mount_name: `gangway`.
+    """An NFS share in the nodes' zone, for small clusters that would leave Lustre mostly empty. `mount_point` is
+    `IP:/gangway`; `dns_name` that IP address, `mount_name` `gangway`.
     """
 
     file_system_id: pulumi.Output[str]
@@ -320,8 +306,8 @@ class Filestore(pulumi.ComponentResource):
             labels=args["tags"],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        locks = self._let_locks_through(name, args, instance)
-        # Nobody mounts it before the servers may answer.
+        locks = self._allow_lock_callbacks(name, args, instance)
+        # Clients mount it only once the servers may answer.
         self.file_system_id = after(instance.id, *locks)
         # Nothing is mounted in a plan, where no address is known.
         self.dns_name = instance.networks.apply(lambda networks: (networks[0].ip_addresses or [""])[0])
@@ -336,10 +322,10 @@ class Filestore(pulumi.ComponentResource):
             }
         )
 
-    def _let_locks_through(
+    def _allow_lock_callbacks(
         self, name: str, args: FilestoreArgs, instance: filestore.Instance
     ) -> list[pulumi.CustomResource]:
-        """The servers' addresses are Google's choice."""
+        """Google chooses the servers' addresses."""
         if not (tags := args.get("client_tags")):
             return []
         servers = instance.networks.apply(lambda networks: networks[0].reserved_ip_range or "")
@@ -351,15 +337,15 @@ def _share(plan: FilestorePlan, client_cidr: pulumi.Input[str]) -> filestore.Ins
     export = filestore.InstanceFileSharesNfsExportOptionArgs(
         ip_ranges=[client_cidr],
         access_mode="READ_WRITE",
-        # Docker and the preparation scripts work as root, and the range lets nobody else in.
+        # Docker and the preparation scripts run as root, and the range admits nobody else.
         squash_mode="NO_ROOT_SQUASH",
     )
     return filestore.InstanceFileSharesArgs(name=SHARE, capacity_gb=plan.capacity_gib, nfs_export_options=[export])
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys. With `keep` false its end
-    takes every version of every object with it; else Google refuses to delete it.
+    """Inputs of RunBucket. Without `kms_key_name` Cloud Storage encrypts with its own keys. With `keep` false deleting
+    it deletes every version of every object; else Google refuses.
     """
 
     project: pulumi.Input[str]
@@ -370,9 +356,7 @@ class RunBucketArgs(TypedDict):
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private, encrypted, versioned bucket for run records and exported checkpoints. Nothing current ever expires.
-    TLS needs no policy: the API answers nothing without it.
-    """
+    """A private, encrypted, versioned bucket for run records and checkpoints. Current versions never expire."""
 
     bucket_name: pulumi.Output[str]
     bucket_url: pulumi.Output[str]
@@ -385,7 +369,7 @@ class RunBucket(pulumi.ComponentResource):
             project=args["project"],
             location=args["region"],
             storage_class="STANDARD",
-            # IAM alone decides, which conditions on prefixes need; and nobody can open it to the world.
+            # Only IAM decides, as conditions on prefixes need; nobody can make it public.
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
             versioning=storage.BucketVersioningArgs(enabled=True),
@@ -402,7 +386,7 @@ class RunBucket(pulumi.ComponentResource):
 
 
 def _lifecycle() -> list[storage.BucketLifecycleRuleArgs]:
-    """Every version is kept; only what has been overwritten or was never finished goes away in time."""
+    """Every version is kept; overwritten ones and unfinished uploads expire."""
     overwritten = storage.BucketLifecycleRuleConditionArgs(
         days_since_noncurrent_time=NONCURRENT_DAYS, with_state="ARCHIVED"
     )
@@ -423,7 +407,7 @@ class HeadFilesArgs(TypedDict):
 
 
 class HeadFiles(pulumi.ComponentResource):
-    """A private bucket without versions, deleted with whatever is in it."""
+    """A private bucket without versions, deleted with its content."""
 
     bucket_name: pulumi.Output[str]
 
@@ -437,7 +421,7 @@ class HeadFiles(pulumi.ComponentResource):
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
             force_destroy=True,
-            # What `up` wrote, it can write again.
+            # `up` can write it again.
             soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
             encryption=None if key is None else storage.BucketEncryptionArgs(default_kms_key_name=key),
             labels=args["tags"],

@@ -1,4 +1,4 @@
-"""HostPool: a stack's files and services on machines that are there already, over SSH; and their ladder of one rung."""
+"""HostPool: a stack's files and services on existing machines, over SSH; and their ladder of one rung."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ __all__ = ["LADDER", "HostArgs", "HostPool", "HostPoolArgs", "check_ladder"]
 
 LADDER = "gangway:cluster.capacity"
 INSTALLED = "/opt/gangway/installer.sh"
-"""Where a machine keeps the script: what takes things away must not depend on a copy in somebody's home."""
+"""The script's path on a machine, outside home folders so that removal does not depend on them."""
 MEMBER_KEY = "/etc/gangway/member.pem"
-"""Where a machine keeps the key by which it knows the others: root's alone, and no word of the script."""
+"""The machine's member key: readable by root only, never in the script."""
 SIGNING_KEY = "/etc/gangway/signing.pem"
-"""Likewise the key by which it signs the run's record."""
+"""The key that signs the run's record, likewise."""
 MUNGE_KEY = "/etc/gangway/munge.key"
-"""Likewise the key by which machines of a Slurm know each other."""
+"""The munge key of a Slurm, likewise."""
 DIAL_TRIES = 5
-# The SSH user is root, or has a sudo that asks for nothing: a password would have nobody to type it.
+# The SSH user is root or has passwordless sudo: there is no terminal to type a password.
 _AS_ROOT = 'as_root=; [ "$(id -u)" = 0 ] || as_root="sudo -n"'
 
 
 def check_ladder(rungs: Sequence[AnyRung]) -> None:
-    """Refuses (InputError) all but one rung of machines that one has, of the cluster's own."""
+    """Check that the ladder is one rung of the cluster's own machines. InputError otherwise."""
     for index, rung in enumerate(rungs):
         if not isinstance(rung, OnDemand):
             raise InputError(
@@ -59,8 +59,8 @@ def check_ladder(rungs: Sequence[AnyRung]) -> None:
 
 class HostArgs(TypedDict):
     """One machine. `installer` is a bash script with `install SHA256 NAME` and `remove NAME`. `host_key` is the
-    server's public key as in known_hosts, without the name; left out, whoever answers is believed. `keys` are this
-    machine's own, as those of all.
+    server's public key as in known_hosts, without the name; if omitted, any server is trusted. `keys` are added to the
+    pool's.
     """
 
     name: str
@@ -73,9 +73,9 @@ class HostArgs(TypedDict):
 
 
 class HostPoolArgs(TypedDict):
-    """Inputs of HostPool. The first machine is there before the others, and stays until they have left. `private_key`
-    is the SSH user's, in OpenSSH's format; left out, the keys of the agent at SSH_AUTH_SOCK. `keys`: by the file
-    in which each machine keeps one, for root alone: MEMBER_KEY, SIGNING_KEY, MUNGE_KEY.
+    """Inputs of HostPool. The first machine is set up first and removed last. `private_key` is the SSH user's, in
+    OpenSSH's format; by default the keys of the agent at SSH_AUTH_SOCK. `keys`: by file, readable by root only:
+    MEMBER_KEY, SIGNING_KEY, MUNGE_KEY.
     """
 
     machines: list[HostArgs]
@@ -95,12 +95,12 @@ def _connection(machine: HostArgs, private_key: pulumi.Input[str] | None) -> rem
 
 
 def _as_root(command: str) -> str:
-    """`command`, in which $as_root stands for root's rights, for any login shell."""
+    """`command` with root's rights in $as_root, for any login shell."""
     return f"sh -c '{_AS_ROOT}; {command}'"
 
 
 class HostPool(pulumi.ComponentResource):
-    """Machines that run the trainer: `host_names` in order, `addresses` where their SSH servers answer."""
+    """Machines that run the trainer: `host_names` in order, `addresses` of their SSH servers."""
 
     host_names: pulumi.Output[list[str]]
     addresses: pulumi.Output[list[str]]
@@ -125,11 +125,11 @@ class HostPool(pulumi.ComponentResource):
         host, connection = machine["name"], _connection(machine, args.get("private_key"))
         kept = {**args.get("keys", {}), **machine.get("keys", {})}
         keys = [self._key(f"{pool}-{host}", connection, file, secret) for file, secret in kept.items()]
-        # In the user's home: SFTP knows no sudo, and a folder that all may write to is no place for what root runs.
+        # In the user's home: SFTP has no sudo, and root must not run files from a world-writable folder.
         path = f".gangway-{pool}-{host}.sh"
         script = pulumi.Output.from_input(machine["installer"])
         digest = script.apply(lambda text: hashlib.sha256(text.encode()).hexdigest())
-        # Another address is another machine: the old one is told to remove it all, the new one to install it.
+        # Another address is another machine: remove from the old one, install on the new one.
         elsewhere = ["connection.host"]
         copy = remote.CopyToRemote(
             f"{pool}-{host}-files",
@@ -144,12 +144,12 @@ class HostPool(pulumi.ComponentResource):
         return remote.Command(
             f"{pool}-{host}-services",
             connection=connection,
-            # The sum stands in the words and in no trigger: the SDK replaces a command whose triggers change, and the
-            # old one's `delete` would then take away what the new one has just put there.
+            # The sum is in the command and not in a trigger: the SDK replaces a command whose triggers change, and the
+            # old one's `delete` would then remove what the new one has installed.
             create=install,
             update=install,
             delete=_as_root(f"if [ -e {INSTALLED} ]; then {remove}; fi && rm -f {path}"),
-            # Servers refuse variables that nobody allowed them.
+            # Servers refuse variables that are not allowed.
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
                 parent=self, depends_on=[copy, *keys, *after], replace_on_changes=elsewhere, delete_before_replace=True
@@ -159,7 +159,7 @@ class HostPool(pulumi.ComponentResource):
     def _key(
         self, name: str, connection: remote.ConnectionArgs, file: str, secret: pulumi.Input[str]
     ) -> remote.Command:
-        """By standard input: what a machine is told in words stands in its list of processes."""
+        """Send the key by standard input: arguments appear in the machine's process list."""
         keep = _as_root(f"$as_root install -D -m 0400 /dev/stdin {file}")
         return remote.Command(
             f"{name}-{PurePosixPath(file).stem}-key",

@@ -1,4 +1,4 @@
-"""WireGuard between machines of one's own: their keys, their addresses in the tunnels, and what each is told."""
+"""WireGuard between machines over SSH: their keys, tunnel addresses and configuration files."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
@@ -21,11 +21,11 @@ __all__ = [
 
 INTERFACE = "gangway"
 WIREGUARD_FILE = f"/etc/wireguard/{INTERFACE}.conf"
-"""Where wg-quick(8) looks for it: root's alone, and no word of the machine's script."""
+"""The path of wg-quick(8): readable by root only, never in the machine's script."""
 
 
 class Peer(NamedTuple):
-    """One machine: by what name of its resources, where the others reach it, and its address in the tunnels."""
+    """One machine: its resource name, its endpoint, and its address in the tunnels."""
 
     name: str
     endpoint: str
@@ -48,7 +48,7 @@ def new_private_key() -> str:
 
 
 def public_key(private: str) -> str:
-    """The other half, as `wg pubkey` prints it."""
+    """The public key of a private one, as `wg pubkey` prints it."""
     import base64
 
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -58,12 +58,12 @@ def public_key(private: str) -> str:
 
 
 def private_key(stack: str, machine: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
-    """A machine's key, made when it first comes; a secret of the state from then on."""
+    """A machine's key, created once; a secret of the state."""
     return pinned_secret(f"{stack}-{machine}-wireguard", "key", new_private_key(), 0, opts)
 
 
 def config_text(peers: Sequence[Peer], keys: Mapping[str, str], own: str, port: int) -> str:
-    """What machine `own` is told, a secret (wg(8), "Configuration File Format"). `keys`: all machines' private ones."""
+    """The configuration of machine `own`, a secret (wg(8), "Configuration File Format"). `keys`: all private keys."""
     (me,) = [peer for peer in peers if peer.name == own]
     lines = ["[Interface]", f"PrivateKey = {keys[own]}", f"Address = {me.address}/32", f"ListenPort = {port}"]
     for peer in peers:

@@ -1,1 +1,1 @@
-"""What stands in a Kubernetes cluster of Gangway's, whoever runs it: queues of teams, plugins, an autoscaler."""
+"""What Gangway installs in a Kubernetes cluster of any provider: team queues, plugins, an autoscaler."""

@@ -1,7 +1,7 @@
-"""What is installed by Helm: JobSet, Kueue, devices' plugins, an exporter of GPU counters, an autoscaler; pure.
+"""Helm charts: JobSet, Kueue, device plugins, an exporter of GPU counters, an autoscaler; pure.
 
-Versions are pinned, each seen in its project's own sources in November 2026; JobSet's is the one that Kueue's go.mod
-requires. Everything of a chart's that is not said here is as its maker has it.
+Versions are pinned to the projects' sources of November 2026; JobSet's is the one that Kueue's go.mod requires. Other
+values are the charts' defaults.
 """
 
 import json
@@ -26,14 +26,14 @@ __all__ = [
 
 SYSTEM = "kube-system"
 AUTOSCALER_ACCOUNT = "cluster-autoscaler"
-"""The service account, in `kube-system`, that a cloud lets set the sizes of node groups."""
+"""The service account in `kube-system` that may resize node groups."""
 BOOT_MINUTES = 15
-"""A large machine's, from its start until its devices are there: also how long the autoscaler waits for one."""
+"""Boot of a large machine until its devices are ready; also the autoscaler's timeout."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One release. `repository` None: `chart` is the address of a registry. `needs`: names of what stands before it."""
+    """One release. `repository` None: `chart` is a registry address. `needs`: names of earlier charts."""
 
     name: str
     chart: str
@@ -59,10 +59,9 @@ def kueue(spec: ClusterSpec, rungs: int) -> Chart:
 
 
 def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
-    """Kueue's own configuration; what a chart's user writes replaces the whole of it.
+    """Kueue's own configuration, which replaces all of the chart's.
 
-    `rungs`: the autoscaler gives up on one after the other, and then the job goes back into the queue: its quota is
-    somebody else's for a while.
+    `rungs`: the autoscaler tries one after the other before the job is requeued and releases its quota.
     """
     fair: dict[str, Any] = {"fairSharing": {}} if spec.fair_sharing else {}
     return {
@@ -74,13 +73,13 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
-        # In teams' namespaces nothing begins that has no queue; in others Kueue looks after nothing at all.
+        # In team namespaces no workload starts without a queue; Kueue ignores other namespaces.
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": {"matchLabels": {"app.kubernetes.io/managed-by": "gangway"}},
         "waitForPodsReady": {
             "timeout": f"{(rungs + 1) * BOOT_MINUTES}m",
             "blockAdmission": False,
-            # A node that is taken away is made up for within the same time.
+            # An interrupted node is replaced within the same time.
             "recoveryTimeout": f"{(rungs + 1) * BOOT_MINUTES}m",
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 900},
         },
@@ -90,7 +89,7 @@ def kueue_config(spec: ClusterSpec, rungs: int) -> dict[str, Any]:
 
 
 def nvidia_plugin() -> Chart:
-    """Tells the kubelet of GPUs. Their driver and the container toolkit are the machine image's."""
+    """Report GPUs to the kubelet. The machine image has the driver and the container toolkit."""
     values = {"nodeSelector": {f"{GPU}.present": "true"}, "tolerations": tolerations()}
     return Chart(
         "nvidia-device-plugin",
@@ -103,11 +102,11 @@ def nvidia_plugin() -> Chart:
 
 
 def dcgm_exporter() -> Chart:
-    """Counters of GPUs for Prometheus, at port 9400 of each GPU node."""
+    """Export GPU counters for Prometheus, at port 9400 of each GPU node."""
     values = {
         "nodeSelector": {f"{GPU}.present": "true"},
         "tolerations": tolerations(),
-        # Of the Prometheus operator's, which may not be there.
+        # The Prometheus operator may be absent.
         "serviceMonitor": {"enabled": False},
     }
     repository = "https://nvidia.github.io/dcgm-exporter/helm-charts"
@@ -115,13 +114,8 @@ def dcgm_exporter() -> Chart:
 
 
 def cluster_autoscaler(provider: Mapping[str, Any], groups: Sequence[str], idle_minutes: int) -> Chart:
-    """Brings nodes while pods wait for one, and gives back a node that has been empty for `idle_minutes`.
-
-    Args:
-        provider: values of the chart that say where groups are found.
-        groups: what the names of the ladder's groups look like, first choice first, as regular expressions. One that
-            has had no capacity is left out for some minutes, and the next is tried.
-        idle_minutes: of a node.
+    """Add nodes while pods wait, and remove a node that has been empty for `idle_minutes`. `provider`: values for
+    finding groups; `groups`: regular expressions by rung. A group without capacity is skipped for some minutes.
     """
     idle = f"{idle_minutes}m"
     values = {
@@ -133,7 +127,7 @@ def cluster_autoscaler(provider: Mapping[str, Any], groups: Sequence[str], idle_
             "max-node-provision-time": f"{BOOT_MINUTES}m",
             "scale-down-unneeded-time": idle,
             "scale-down-delay-after-add": idle,
-            # Below any job's share of a node: one that runs something is never emptied for another's sake.
+            # Below any job's share of a node: a node with a pod is never drained for consolidation.
             "scale-down-utilization-threshold": "0.0001",
             "scale-down-gpu-utilization-threshold": "0.0001",
             "ignore-daemonsets-utilization": True,

@@ -1,4 +1,4 @@
-"""A namespace's ConfigMap that says what pods on several whole nodes take to use the network between GPUs; pure."""
+"""A namespace's ConfigMap with the settings that multi-node pods need for the network between GPUs; pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,8 @@ __all__ = ["fabric_config"]
 
 
 def fabric_config(team: str, gpus: int, env: Mapping[str, str], *, needs: Sequence[str] = (), **more: Any) -> Manifest:
-    """As `gangway.jobs.kubernetes.fabric.Fabric` reads it.
-
-    Args:
-        team: whose namespace it is in.
-        gpus: of a whole node.
-        env: of the pods, from `components.core.queue_fabric.fabric_variables`.
-        needs: resources that pods have to ask for, or have no such network.
-        more: further keys of `Fabric`.
+    """The ConfigMap, as `gangway.jobs.kubernetes.fabric.Fabric` reads it. `gpus`: per node; `env`: `fabric_variables`;
+    `needs`: resources that pods must request to get the network; `more`: further keys of `Fabric`.
     """
-    said = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
-    return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(said, indent=2)}}, team)
+    config = {"gpus": gpus, "needs": list(needs), "env": dict(env), **more}
+    return manifest("v1", "ConfigMap", FABRIC, {"data": {FABRIC_KEY: json.dumps(config, indent=2)}}, team)

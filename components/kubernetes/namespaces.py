@@ -1,4 +1,4 @@
-"""A team's namespace, and what may be done in it: pods without rights, jobs by the queue alone; pure."""
+"""A team's namespace and its rules: unprivileged pods, jobs only through the queue; pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from components.kubernetes.spec import ClusterSpec, Team
 __all__ = ["CLAIM", "CLOSED_RANGES", "MEMBER_GROUP", "RUNS_APART", "RunVolume", "namespace_manifests"]
 
 CLAIM = "gangway-runs"
-"""Of run folders, by the name that the Kubernetes engine asks for."""
+"""The claim of run folders, as the Kubernetes engine names it."""
 MEMBER_GROUP = "gangway:"
-"""What the name of a team's group of users begins with."""
+"""Prefix of a team's user group."""
 _RBAC = "rbac.authorization.k8s.io/v1"
 _READ, _MAKE = ["get", "list", "watch"], ["get", "list", "watch", "create", "patch", "delete"]
 
@@ -22,16 +22,16 @@ CLOSED_RANGES = (
     *("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
     *("169.254.0.0/16", "168.63.129.16/32"),
 )
-"""Ranges that pods of teams cannot reach, except for other pods: private networks with machines, the control plane and
-unauthenticated file systems, and the services that give machines their credentials.
+"""Ranges closed to teams' pods except for other pods: private networks with machines, the control plane and
+unauthenticated file systems, and metadata services with credentials.
 """
 
 _ADMISSION, RUNS_APART = "admissionregistration.k8s.io/v1", "gangway-runs-apart"
-"""The name of the policy that separates the teams' folders in the volume."""
+"""The policy that separates the teams' folders in the volume."""
 _NETWORK_POLICY = "gangway-network-policies"
 _BY_MEMBER = """!authorizer.group("networking.k8s.io").resource("networkpolicies").namespace(request.namespace)
     .check("deletecollection").allowed()"""
-"""True for a user with a member's permissions on policies and no more. Kubernetes' controllers have more."""
+"""True for a user with only a member's permissions on policies. Kubernetes' controllers have more."""
 _KEEPS_OURS = f'!(request.name in ["{_NOTHING_IN}", "{_ONLY_OUTSIDE}"])'
 _INGRESS_ALONE = """request.operation == "DELETE" || (!has(object.spec.egress)
     && object.spec.policyTypes.all(t, t == "Ingress"))"""
@@ -46,22 +46,21 @@ _NOT_LATER = """!has(object.spec.ephemeralContainers) || object.spec.ephemeralCo
     && (!has(c.volumeDevices) || c.volumeDevices.all(d, !(d.name in variables.runs))))"""
 
 RunVolume = Mapping[str, Any]
-"""The source of a PersistentVolume, such as `{"csi": {...}}`, from which `volumeHandle` may be left out."""
+"""The source of a PersistentVolume, such as `{"csi": {...}}`; `volumeHandle` is optional."""
 
 
 def namespace_manifests(spec: ClusterSpec, volume: RunVolume | None, size_gib: int = 0) -> tuple[Manifest, ...]:
-    """Every team's, and what its members may see of the cluster.
+    """Every team's manifests, and what its members may read of the cluster.
 
     Args:
         spec: of the cluster.
-        volume: where run folders are, the same for all teams, each team's in a folder of its own; None where the
-            cluster has none, and somebody else makes the claims.
-        size_gib: of it, which Kubernetes wants said and nothing enforces.
+        volume: of run folders, shared by all teams with a folder each; None if the claims are made elsewhere.
+        size_gib: required by Kubernetes, not enforced.
     """
     found = [each for team in spec.queues for each in _of_team(spec, team)]
     if volume is not None:
         found += [each for team in spec.queues for each in _claim(team.name, volume, size_gib)]
-        found += _apart()
+        found += _separate_folders()
     return (*found, *_guarded_policies(), *_cluster_reader(spec))
 
 
@@ -78,18 +77,20 @@ def _of_team(spec: ClusterSpec, team: Team) -> tuple[Manifest, ...]:
                 },
             },
         },
-        # A pod of the same job may connect to it: a policy that the engine makes beside each job.
-        _in(team, _NETWORK, "NetworkPolicy", _NOTHING_IN, {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}),
-        _in(team, _NETWORK, "NetworkPolicy", _ONLY_OUTSIDE, {"spec": _outgoing()}),
-        _in(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
-        _in(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
-        _in(team, "v1", "ResourceQuota", "no-system-pods", {"spec": _no_system_pods()}),
+        # Pods of one job may connect: the engine adds a policy per job.
+        _team_manifest(
+            team, _NETWORK, "NetworkPolicy", _NOTHING_IN, {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}
+        ),
+        _team_manifest(team, _NETWORK, "NetworkPolicy", _ONLY_OUTSIDE, {"spec": _outgoing()}),
+        _team_manifest(team, "v1", "ServiceAccount", "default", {"automountServiceAccountToken": False}),
+        _team_manifest(team, "v1", "ResourceQuota", "gangway", {"spec": {"hard": _limits(spec)}}),
+        _team_manifest(team, "v1", "ResourceQuota", "no-system-pods", {"spec": _no_system_pods()}),
         *_members(team),
     )
 
 
 def _limits(spec: ClusterSpec) -> dict[str, str]:
-    """What Kueue does not count: devices of pods that came past it, and ways into the cluster."""
+    """Limits on what Kueue does not count: devices of pods that bypass it, and ways into the cluster."""
     devices = {f"requests.{name}": str(count * spec.max_nodes) for name, count in spec.node.devices.items()}
     return {
         "services.loadbalancers": "0",
@@ -99,7 +100,7 @@ def _limits(spec: ClusterSpec) -> dict[str, str]:
 
 
 def _outgoing() -> dict[str, Any]:
-    """Allows other pods, the internet, and port 53: the resolver may be on a node, or at the metadata service."""
+    """Allow other pods, the internet, and port 53: the resolver may be on a node, or at the metadata service."""
     dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
     return {
         "podSelector": {},
@@ -113,14 +114,14 @@ def _outgoing() -> dict[str, Any]:
 
 
 def _no_system_pods() -> dict[str, Any]:
-    """Forbids priority classes whose pods would evict those of other teams."""
+    """Forbid priority classes whose pods would evict those of other teams."""
     classes = ["system-cluster-critical", "system-node-critical"]
     matched = {"scopeName": "PriorityClass", "operator": "In", "values": classes}
     return {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [matched]}}
 
 
 def _members(team: Team) -> tuple[Manifest, ...]:
-    """What `gangway job` does, and no more: members make JobSets, which wait in a queue, and no pods, which do not."""
+    """What `gangway job` needs: members create JobSets, which are queued, and no pods, which are not."""
     rules = [
         {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": _MAKE},
         {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": _MAKE},
@@ -135,8 +136,8 @@ def _members(team: Team) -> tuple[Manifest, ...]:
         },
     ]
     return (
-        _in(team, _RBAC, "Role", "gangway-member", {"rules": rules}),
-        _in(
+        _team_manifest(team, _RBAC, "Role", "gangway-member", {"rules": rules}),
+        _team_manifest(
             team,
             _RBAC,
             "RoleBinding",
@@ -150,7 +151,7 @@ def _members(team: Team) -> tuple[Manifest, ...]:
 
 
 def _cluster_reader(spec: ClusterSpec) -> tuple[Manifest, ...]:
-    """Quotas, priorities, blocks of the network and names of nodes, which every member may read."""
+    """Quotas, priorities, network blocks and node names, readable by every member."""
     name = "gangway-member"
     rules = [
         {
@@ -175,12 +176,12 @@ def _get_group(team: Team) -> dict[str, str]:
 
 
 def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
-    """A volume that stands already, and the team's claim on it; neither's end takes the data away."""
+    """An existing volume and the team's claim on it; deleting either keeps the data."""
     name, size = f"{CLAIM}-{team}", f"{size_gib}Gi"
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
     source = dict(volume)
     if "csi" in source:
-        # Kubernetes takes volumes of one handle for one volume.
+        # Kubernetes treats volumes with one handle as one volume.
         source["csi"] = {**source["csi"], "volumeHandle": name}
     held = {
         **common,
@@ -196,11 +197,11 @@ def _claim(team: str, volume: RunVolume, size_gib: int) -> tuple[Manifest, ...]:
     )
 
 
-def _apart() -> tuple[Manifest, ...]:
-    """No pod of a team's mounts what another team has in the volume, which is one and the same behind all claims.
+def _separate_folders() -> tuple[Manifest, ...]:
+    """Keep pods out of other teams' folders in the shared volume.
 
-    A folder of a run is right below its team's, and mounted whole: the kubelet follows a link in a `subPath`, and in
-    these two folders no pod can make one.
+    A run's folder is directly below its team's and mounted whole: the kubelet follows links in a `subPath`, and no pod
+    can create one in these two folders.
     """
     names = {"runs": _RUNS, "all": _ALL, "own": "'^' + request.namespace + '/[^./][^/]*$'"}
     rules = [
@@ -221,7 +222,7 @@ def _apart() -> tuple[Manifest, ...]:
 
 
 def _guarded_policies() -> tuple[Manifest, ...]:
-    """Members create a NetworkPolicy for each job. Policies add up, so one with egress would undo `_outgoing`."""
+    """Members create a NetworkPolicy per job. Policies add up, so one with egress would undo `_outgoing`."""
     verbs, group = ["CREATE", "UPDATE", "DELETE"], _NETWORK.partition("/")[0]
     rule = {"operations": verbs, "apiGroups": [group], "apiVersions": ["v1"], "resources": ["networkpolicies"]}
     validations = [
@@ -235,7 +236,7 @@ def _guarded_policies() -> tuple[Manifest, ...]:
 def _admission(
     name: str, rules: list[dict[str, Any]], validations: list[dict[str, str]], **more: Any
 ) -> tuple[Manifest, ...]:
-    """A policy for all namespaces of teams, and its binding."""
+    """A policy for all team namespaces, and its binding."""
     matched = {"matchConstraints": {"resourceRules": rules}, "validations": validations}
     bound = {
         "policyName": name,
@@ -248,5 +249,5 @@ def _admission(
     )
 
 
-def _in(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
+def _team_manifest(team: Team, version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
     return manifest(version, kind, name, body, team.name)

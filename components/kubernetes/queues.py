@@ -1,7 +1,7 @@
-"""Kueue's objects: flavors, a cohort, a queue for each team, priorities; pure.
+"""Kueue's objects: flavors, a cohort, a queue per team, priorities; pure.
 
-Teams share one cohort. A team's own nodes are its own whenever it wants them: a job of another team that has borrowed
-them is told to stop, and goes on later. What no team has a claim to belongs to the cohort, and any queue may borrow it.
+Teams share one cohort. A team can always reclaim its own nodes: a borrowing job is stopped and requeued. Unclaimed
+nodes belong to the cohort, and any queue may borrow them.
 """
 
 from collections.abc import Mapping
@@ -16,34 +16,34 @@ __all__ = ["COHORT", "KUEUE", "PRIORITIES", "QUEUE", "queue_manifests", "tolerat
 KUEUE = "kueue.x-k8s.io/v1beta2"
 COHORT = "gangway"
 QUEUE = "main"
-"""Of a team's LocalQueue, in the namespace that has the team's name."""
+"""The LocalQueue in the team's namespace."""
 PRIORITIES: Mapping[str, int] = MappingProxyType({"gangway-high": 1000, "gangway-low": -1000})
-"""The WorkloadPriorityClasses; a job of no class has 0."""
+"""The WorkloadPriorityClasses; a job without a class has 0."""
 
 
 def queue_manifests(spec: ClusterSpec) -> tuple[Manifest, ...]:
-    """All of a cluster's, in the order in which they refer to each other."""
+    """All manifests of a cluster, in order of reference."""
     return (
-        *(_topology(flavor) for flavor in spec.flavors if flavor.levels),
+        *(
+            _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
+            for flavor in spec.flavors
+            if flavor.levels
+        ),
         *(_flavor(flavor) for flavor in spec.flavors),
         *(_priority(name, value) for name, value in PRIORITIES.items()),
         _cohort(spec),
         *(_cluster_queue(spec, team) for team in spec.queues),
-        *(_local_queue(team) for team in spec.queues),
+        *(_kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name) for team in spec.queues),
     )
 
 
 def tolerations() -> list[dict[str, str]]:
-    """Of whatever may be on the jobs' machines."""
+    """Tolerations for all taints of the jobs' machines."""
     return [{"key": JOBS_ONLY, "operator": "Exists"}]
 
 
 def _kueue(kind: str, name: str, spec: Mapping[str, Any], namespace: str | None = None) -> Manifest:
     return manifest(KUEUE, kind, name, {"spec": dict(spec)}, namespace)
-
-
-def _topology(flavor: Flavor) -> Manifest:
-    return _kueue("Topology", flavor.name, {"levels": [{"nodeLabel": label} for label in flavor.levels]})
 
 
 def _flavor(flavor: Flavor) -> Manifest:
@@ -54,7 +54,7 @@ def _flavor(flavor: Flavor) -> Manifest:
         {
             "nodeLabels": dict(flavor.labels),
             "nodeTaints": [{"key": JOBS_ONLY, "value": "true", "effect": "NoSchedule"}],
-            # Which Kueue gives to the pods that it admits, and to no others.
+            # Kueue adds these to admitted pods only.
             "tolerations": tolerations(),
             **topology,
         },
@@ -71,7 +71,7 @@ def _priority(name: str, value: int) -> Manifest:
 
 
 def _cohort(spec: ClusterSpec) -> Manifest:
-    # An empty list where there are none: a field that an update leaves out would take `spec` with it, which is refused.
+    # An empty list, not an omitted field: omitting it in an update would drop `spec`, which is refused.
     groups = [_group(spec, spec.shared_nodes, None)] if spec.shared_nodes else []
     return _kueue("Cohort", COHORT, {"resourceGroups": groups})
 
@@ -84,7 +84,7 @@ def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
         {
             "cohortName": COHORT,
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": team.name}},
-            # A large job at the head that has to wait lets smaller ones pass.
+            # Smaller jobs may pass a large one that waits at the head.
             "queueingStrategy": "BestEffortFIFO",
             "resourceGroups": [_group(spec, team.nodes, team.max_nodes)],
             "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
@@ -96,7 +96,7 @@ def _cluster_queue(spec: ClusterSpec, team: Team) -> Manifest:
 
 
 def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:
-    """Of each flavor so many nodes; without a `borrowingLimit` a queue may borrow all that the cohort has."""
+    """Nodes of each flavor; without a `borrowingLimit` a queue may borrow everything in the cohort."""
     quantities = spec.node.quantities(nodes)
     borrowed = {} if most is None else spec.node.quantities(most - nodes)
     quotas = [
@@ -107,7 +107,3 @@ def _group(spec: ClusterSpec, nodes: int, most: int | None) -> Manifest:
         "coveredResources": list(quantities),
         "flavors": [{"name": flavor.name, "resources": quotas} for flavor in spec.flavors],
     }
-
-
-def _local_queue(team: Team) -> Manifest:
-    return _kueue("LocalQueue", QUEUE, {"clusterQueue": team.name}, team.name)

@@ -1,4 +1,4 @@
-"""Manifests and charts as resources of Pulumi's, in the order in which they need each other."""
+"""Manifests and charts as Pulumi resources, in order of dependency."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -26,18 +26,18 @@ _TIERS: Mapping[str, int] = MappingProxyType(
         **dict.fromkeys(("LocalQueue", "PersistentVolumeClaim", "RoleBinding"), 6),
     }
 )
-"""What a kind may refer to is in an earlier tier. They go in the reverse order: Kueue keeps a queue as long as it has
-jobs, which end with their namespace, and a flavor that is in use.
+"""A kind refers only to earlier tiers. Deletion is in reverse order: Kueue keeps a queue while it has jobs, which end
+with their namespace, and a flavor in use.
 """
 _MADE_BY_KUBERNETES = frozenset({("ServiceAccount", "default")})
-"""Of kind and name, what is there already and only changed."""
+"""Existing objects, by kind and name, that are only patched."""
 _END_TIMEOUT = "60m"
-"""Of a namespace: its jobs have their grace first."""
+"""Of a namespace: its jobs have their grace period first."""
 INSTALL_TIMEOUT_SEC = 900
 
 
 def get_token(manifest: Manifest) -> str:
-    """The type of its resource.
+    """The type token of its resource.
 
     >>> get_token({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}})
     'kubernetes:core/v1:Namespace'
@@ -49,27 +49,25 @@ def get_token(manifest: Manifest) -> str:
 
 
 def get_tier(manifest: Manifest) -> int:
-    """Those of one tier need nothing of each other."""
+    """The tier of a kind; kinds of one tier are independent."""
     return _TIERS[manifest["kind"]]
 
 
 class ClusterManifestsArgs(TypedDict):
-    """Inputs of ClusterManifests: manifests of Kubernetes and of Kueue; values may be outputs. `after`: of what has to
-    stand before them, such as `ClusterCharts.releases`, which brings the kinds of Kueue's.
-    """
+    """Inputs of ClusterManifests. `after`: dependencies, such as `ClusterCharts.releases`, which has Kueue's kinds."""
 
     manifests: list[dict[str, Any]]
     after: NotRequired[pulumi.Input[list[str]]]
 
 
 class ClusterManifests(pulumi.ComponentResource):
-    """One resource for each manifest."""
+    """One resource per manifest."""
 
     names: pulumi.Output[list[str]]
 
     def __init__(self, name: str, args: ClusterManifestsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gangway:kubernetes:ClusterManifests", name, None, opts)
-        # A value that waits: whoever takes it comes later.
+        # A waiting value orders its consumers.
         waits = pulumi.Output.from_input(args.get("after", []))
         before: list[pulumi.Resource] = []
         names: list[pulumi.Output[str]] = []
@@ -77,7 +75,7 @@ class ClusterManifests(pulumi.ComponentResource):
         for _, tier in groupby(sorted(args["manifests"], key=get_tier), key=get_tier):
             made = list[pulumi.CustomResource]()
             for each in tier:
-                # A claim that a pod has mounted is not given up before the pod ends, which it does with its namespace.
+                # A mounted claim is released when its pod ends, with the namespace.
                 inside = namespaces.get(each["metadata"].get("namespace", ""))
                 opts = pulumi.ResourceOptions(parent=self, depends_on=list(before), deleted_with=inside)
                 made.append(_declare(name, each, waits, opts))
@@ -104,13 +102,13 @@ def _declare(
 
 
 class ClusterChartsArgs(TypedDict):
-    """Inputs of ClusterCharts: `components.kubernetes.charts`; what of `values` may be outputs."""
+    """Inputs of ClusterCharts: `components.kubernetes.charts`; parts of `values` may be outputs."""
 
     charts: Sequence[Chart]
 
 
 class ClusterCharts(pulumi.ComponentResource):
-    """One release of Helm's for each chart, each waited for until it runs."""
+    """One Helm release per chart; waits until it runs."""
 
     releases: pulumi.Output[list[str]]
 
@@ -135,7 +133,7 @@ def _release(name: str, chart: Chart, opts: pulumi.ResourceOptions) -> Release:
         namespace=chart.namespace,
         create_namespace=chart.namespace != "kube-system",
         values=dict(chart.values),
-        # What does not come up is taken away again, so that the next `up` begins anew.
+        # A failed release is removed, so that the next `up` starts from scratch.
         atomic=True,
         timeout=INSTALL_TIMEOUT_SEC,
         opts=opts,

@@ -1,4 +1,4 @@
-"""What a cluster's queues are made of: teams with their share of nodes, what one node has, where nodes come from."""
+"""A cluster's queues: teams with their nodes, the resources of one node, flavors."""
 
 import json
 import re
@@ -32,38 +32,36 @@ __all__ = [
 
 GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
-"""What a pod asks for to have the fabric on AWS; without it NCCL goes over TCP and says nothing."""
+"""Pods request it to use the fabric on AWS; without it NCCL silently uses TCP."""
 FABRIC, FABRIC_KEY = "gangway-fabric", "fabric.json"
-"""ConfigMap of a team's namespace, and its key: what pods take to use the network between the nodes' GPUs; and a volume
-claim with the plug-in.
+"""ConfigMap of a team's namespace and its key with settings for the network between GPUs; and a volume claim with the
+plug-in.
 """
 INFINIBAND = "rdma/infiniband"
 TPU = "google.com/tpu"
-"""Of a node whose adapters are handed to pods: so many pods may have all of them. Nodes of two rungs do not reach each
-other by them.
+"""Resource of a node whose adapters are passed to pods: this many pods can have all of them. Nodes of different rungs
+are not connected by them.
 """
 SIZE = "gangway.dev/size"
-"""Annotation of a ClusterQueue, as JSON: what one `node` leaves to pods, and how many `nodes` of a flavor there are."""
+"""Annotation of a ClusterQueue, JSON: what one `node` leaves to pods, and the number of `nodes` of a flavor."""
 HOST = "kubernetes.io/hostname"
-"""Label of a node, by which Kueue chooses nodes one by one where it knows the network's blocks."""
+"""Node label by which Kueue chooses single nodes if it knows the network's blocks."""
 POOL_LABEL, RUNG_LABEL = "gangway.dev/pool", "gangway.dev/rung"
-"""Of a node: the pool of machines of one kind that it is from, and the rung of the ladder."""
+"""Node labels: the pool of equal machines, and the rung of the ladder."""
 UNCOUNTED = ("hugepages-",)
-"""What names of resources begin with of which a pod may ask for some, and nobody has a quota."""
+"""Prefixes of resources that a pod may request without a quota."""
 JOBS_POOL = "jobs"
 JOBS: Mapping[str, str] = MappingProxyType({POOL_LABEL: JOBS_POOL})
 """Label of the nodes that run jobs, whatever their rung."""
 JOBS_ONLY = "gangway.dev/jobs-only"
-"""Key of the taint that keeps the cluster's own pods off the machines that are paid for to run jobs."""
+"""Taint that keeps the cluster's own pods off job nodes."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TAKEN = frozenset({"default", "jobset-system", "kueue-system"})
 
 
 @dataclass(frozen=True)
 class Team:
-    """Has a namespace, a queue and so many nodes that are its own whenever it wants them. `max_nodes`: that it may have
-    at once of a flavor; None for all that are free.
-    """
+    """Has a namespace, a queue and guaranteed nodes. `max_nodes`: limit per flavor; None for all that are free."""
 
     name: str
     nodes: int
@@ -72,9 +70,7 @@ class Team:
 
 @dataclass(frozen=True)
 class Node:
-    """What one node has for jobs. `devices`: further resources of its, such as GPUs and interfaces of the fabric;
-    `disk_gib`: for what pods write that is not kept; 0 where nobody knows, and no pod may ask for it.
-    """
+    """Resources for jobs. `devices`: GPUs, fabric interfaces; `disk_gib`: temporary; 0 if unknown."""
 
     cpus: int
     memory_gib: int
@@ -82,7 +78,7 @@ class Node:
     disk_gib: int = 0
 
     def quantities(self, nodes: int) -> dict[str, str]:
-        """So many nodes' resources, as Kubernetes writes them."""
+        """The resources of several nodes as Kubernetes quantities."""
         counted = {name: str(count * nodes) for name, count in self.devices.items()}
         disk = {"ephemeral-storage": f"{self.disk_gib * nodes}Gi"} if self.disk_gib else {}
         return {"cpu": str(self.cpus * nodes), "memory": f"{self.memory_gib * nodes}Gi", **disk, **counted}
@@ -90,12 +86,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Flavor:
-    """Nodes that a job may have instead of others: all of a job's are of one.
-
-    Attributes:
-        labels: that its nodes carry.
-        levels: labels from the widest block of the network to the narrowest, along which a job's nodes are chosen.
-            Kueue counts the nodes that stand: of none that scales from zero.
+    """Interchangeable nodes: a job uses one flavor only. `labels`: of its nodes; `levels`: labels from the widest block
+    of the network to the narrowest, for topology-aware scheduling. Kueue counts existing nodes: empty for a flavor that
+    scales from zero.
     """
 
     name: str
@@ -105,13 +98,9 @@ class Flavor:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A cluster's queues.
-
-    Attributes:
-        teams: each with its own queue; one `main` with all nodes where there are none.
-        max_nodes: of each flavor.
-        flavors: in the order they are tried. Quotas count for each by itself.
-        fair_sharing: whether what nobody has a claim to is shared evenly instead of to whoever came first.
+    """A cluster's queues. `teams`: each with its own queue; empty for one `main` queue with all nodes; `max_nodes`: per
+    flavor; `flavors`: in the order they are tried, with separate quotas; `fair_sharing`: share unclaimed nodes evenly
+    instead of first come, first served.
     """
 
     teams: tuple[Team, ...]
@@ -122,22 +111,22 @@ class ClusterSpec:
 
     @property
     def queues(self) -> tuple[Team, ...]:
-        """Those of the teams, or the one of all."""
+        """The teams, or one for all."""
         return self.teams or (Team("main", self.max_nodes),)
 
     @property
     def size(self) -> str:
-        """Of SIZE."""
+        """The JSON value of SIZE."""
         return json.dumps({"node": self.node.quantities(1), "nodes": self.max_nodes})
 
     @property
     def shared_nodes(self) -> int:
-        """Which are no team's own."""
+        """Nodes that no team owns."""
         return self.max_nodes - sum(team.nodes for team in self.queues)
 
 
 def check_teams(teams: tuple[Team, ...], max_nodes: int, place: str) -> None:
-    """InputError: a name that no namespace may have, twice the same, more nodes than there are."""
+    """Check teams. InputError: a name invalid for namespaces, a duplicate, more nodes than there are."""
     for index, team in enumerate(teams):
         here = f"{place}[{index}]"
         if not _NAME.fullmatch(team.name) or team.name.startswith("kube-") or team.name in _TAKEN:

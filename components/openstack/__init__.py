@@ -1,4 +1,5 @@
-"""OpenStack: Pulumi components of a GPU cluster in a private cloud, and the pure planning behind them. It has no budget
-(CloudKitty rates what was used, and stops nothing), registry, service for machines' lines, or keys that a project's
-member may set up for volumes (an encrypted volume type is its administrator's).
+"""OpenStack: Pulumi components of a GPU cluster in a private cloud, and the pure planning behind them.
+
+There is no budget (CloudKitty only rates past usage), registry, log service, or customer key for volumes (an encrypted
+volume type belongs to the administrator).
 """

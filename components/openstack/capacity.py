@@ -1,7 +1,8 @@
-"""The capacity ladder as OpenStack understands it: one rung, on demand or in a reservation of Blazar's. Facts are of
-Blazar's "Flavor-based instance reservation" and "Host reservation", and of its filter in Nova (openstack/blazar-nova,
-blazar_filter.py): a hint `reservation` asks for reserved hosts alone; a reserved flavour is a flavour of its own, and
-with the hint no host would take it.
+"""The capacity ladder in OpenStack: one rung, on demand or in a Blazar reservation.
+
+Sources: Blazar's "Flavor-based instance reservation" and "Host reservation", and its Nova filter
+(openstack/blazar-nova, blazar_filter.py): the hint `reservation` requests reserved hosts only; a reserved flavour is a
+separate flavour, which fits no host together with the hint.
 """
 
 import re
@@ -27,36 +28,34 @@ __all__ = [
 
 LADDER = "gangway:cluster.capacity"
 OFFERED = ("reservation", "on-demand")
-"""The kinds of rungs that OpenStack has."""
+"""The kinds of rungs in OpenStack."""
 RESERVED_FLAVOUR = "reservation:"
-"""How the name of a reserved flavour begins; the reservation's id follows."""
+"""Prefix of a reserved flavour; the reservation's id follows."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Placing:
-    """What Nova's scheduler is told. `server_group`: ours places the nodes, never those of a reservation, whose hosts
-    Blazar has chosen; `hints`: by their names in the API.
-    """
+    """Scheduling by Nova. `server_group`: not in a reservation, whose hosts Blazar chooses; `hints`: by API name."""
 
     server_group: bool
     hints: Mapping[str, str]
 
 
 def rung_from_args(rung: Mapping[str, Any]) -> AnyRung:
-    """A component's rung argument as the typed rung. Raises pydantic's ValidationError for a rung that is none."""
+    """Parse a component's rung argument. Raises pydantic's ValidationError."""
     adapter: TypeAdapter[AnyRung] = TypeAdapter(Rung)
     return adapter.validate_python(dict(rung))
 
 
 def plan_placing(rung: RungPlan, flavour: str) -> Placing:
-    """What a rung makes of its nodes. The ladder has passed `check_ladder`, the flavour `check_flavour`."""
+    """The scheduling of a rung that `check_ladder` and `check_flavour` accept."""
     of_hosts = rung.reservation_id is not None and not flavour.startswith(RESERVED_FLAVOUR)
     return Placing(rung.placement_group, {"reservation": str(rung.reservation_id)} if of_hosts else {})
 
 
 def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
-    """Refuses (InputError) kinds OpenStack lacks, several rungs, ids not Blazar's, further machine types or zones."""
+    """Check the ladder. InputError: unsupported kind, several rungs, a foreign id, extra machine types or zones."""
     for index, rung in enumerate(rungs):
         if isinstance(rung, Spot):
             raise InputError(
@@ -80,7 +79,7 @@ def check_ladder(rungs: Sequence[AnyRung], place: str = LADDER) -> None:
 
 
 def check_flavour(rungs: Sequence[AnyRung], flavour: str, place: str = LADDER) -> None:
-    """Refuses a reserved flavour without its reservation. InputError: rung on demand, or of another reservation."""
+    """Check a reserved flavour. InputError: the rung is on demand or has another reservation."""
     if not flavour.startswith(RESERVED_FLAVOUR):
         return
     reservation, rung = flavour.removeprefix(RESERVED_FLAVOUR), rungs[0]
@@ -105,7 +104,7 @@ def _check_rung(rung: AnyRung, here: str) -> None:
         )
     further = {"machine_types": "several flavours", "zones": "several zones", "zone": "a zone of its own"}
     for name, what in further.items():
-        # On demand: the one flavour is the cluster's, and so is the zone.
+        # On demand, flavour and zone are the cluster's.
         if isinstance(rung, OnDemand | Reservation) and (value := getattr(rung, name, None)):
             raise InputError(
                 f"{here}.{name}",

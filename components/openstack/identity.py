@@ -1,8 +1,9 @@
-"""NodeIdentity: the application credential machines use, which opens one thing: putting runs into their container.
-Keystone's access rules name method and path of each request, heeded by services that run keystonemiddleware with a
-service_type (Swift; Ceph's object gateway refuses such credentials: ceph/ceph pull request 66866 is open). Without
-rules it opens whatever its role does in the project. Whoever runs `up` must have that role, and be no application
-credential: Keystone lets none make another.
+"""NodeIdentity: the machines' application credential, which may only write runs to their container.
+
+Keystone's access rules list method and path of each request; services enforce them if they run keystonemiddleware with
+a service_type (Swift; Ceph's object gateway refuses such credentials: ceph/ceph pull request 66866 is open). Without
+rules the credential has all of its role in the project. `up` needs that role, and not an application credential:
+Keystone does not let one create another.
 """
 
 from typing import NotRequired, TypedDict
@@ -19,7 +20,7 @@ METHOD = "PUT"
 
 
 class NodeIdentityArgs(TypedDict):
-    """Inputs of NodeIdentity. `run_bucket` is RunBucket's name, `role` what the object store asks of who writes.
+    """Inputs of NodeIdentity. `run_bucket` is RunBucket's name, `role` the object store's role for writing.
     `access_rules` (true) restricts the credential to that container.
     """
 
@@ -29,8 +30,8 @@ class NodeIdentityArgs(TypedDict):
 
 
 def access_paths(container: str) -> tuple[str, ...]:
-    """Paths of the objects in a container of the project, as Swift serves them, and as Ceph's gateway does. Keystone
-    API, "Application credentials": `*` is one step of a path, `**` any number.
+    """Paths of a container's objects in Swift and in Ceph's gateway. Keystone API, "Application credentials": `*` is
+    one path segment, `**` any number.
 
     >>> access_paths("runs")[0]
     '/v1/*/runs/**'
@@ -39,9 +40,7 @@ def access_paths(container: str) -> tuple[str, ...]:
 
 
 class NodeIdentity(pulumi.ComponentResource):
-    """The machines' credential: `credential_id` to ask Keystone for a token, `credential_secret` the other half, a
-    secret of the state.
-    """
+    """The machines' credential: `credential_id` to request a Keystone token, and `credential_secret`, a secret."""
 
     credential_id: pulumi.Output[str]
     credential_secret: pulumi.Output[str]
@@ -57,7 +56,7 @@ class NodeIdentity(pulumi.ComponentResource):
             access_rules=container.apply(_rules) if args.get("access_rules", True) else None,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        # Whoever logs in by it goes before the container does.
+        # Users of the credential are deleted before the container.
         self.credential_id = after(credential.id, container)
         self.credential_secret = pulumi.Output.secret(credential.secret)
         self.register_outputs({"credential_id": self.credential_id, "credential_secret": self.credential_secret})

@@ -1,4 +1,4 @@
-"""How a machine starts: a server's boot disk and ports, and the head node that keeps the rendezvous."""
+"""How a machine starts: a server's boot disk and ports, and the head node with the rendezvous."""
 
 import re
 from base64 import b64decode
@@ -29,21 +29,21 @@ __all__ = [
 
 
 HEAD_ROOT_GIB = 64
-"""Of a boot volume: it holds the trainer's image."""
-# Nova documentation, "Provide user data to instances": so many bytes of base64.
+"""Size of a boot volume, which holds the trainer's image."""
+# Nova documentation, "Provide user data to instances": maximum bytes of base64.
 USER_DATA_LIMIT_BYTES = 65_535
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# A node leaves only when it has saved; Nova waits a minute for it, and a busy hypervisor takes longer to clean up.
+# Nova waits a minute for a node to save before it is deleted, and a busy hypervisor cleans up slowly.
 DELETE_TIMEOUT = "30m"
-# Images for GPUs are large, and a volume is made of the whole of one.
+# GPU images are large, and are copied to a volume.
 CREATE_TIMEOUT = "60m"
 
 
 class HeadNodeArgs(TypedDict):
     """Inputs of HeadNode. `user_data` is base64 (gzip is fine), `image` an image's id or name, `machine_type` a
-    flavour's name. `private_ip` is the machine's own for good (`components.openstack.network.NetworkPlan`).
-    `boot_volume_gib` starts it from a volume, of `volume_type`; without it its disk is the flavour's. `secrets_place`
-    and `secrets_signature` are MachineSecrets'.
+    flavour's name. `private_ip` is fixed (`components.openstack.network.NetworkPlan`). `boot_volume_gib` boots from a
+    volume of `volume_type`, by default from the flavour's disk. `secrets_place` and `secrets_signature` are
+    MachineSecrets'.
     """
 
     machine_type: str
@@ -62,7 +62,7 @@ class HeadNodeArgs(TypedDict):
 
 
 class HeadNode(pulumi.ComponentResource):
-    """The machine at which the workers meet. `host` is its address, known when it stands."""
+    """The machine with the rendezvous. `host` is its address, known once it exists."""
 
     instance_id: pulumi.Output[str]
     private_ip: pulumi.Output[str]
@@ -92,7 +92,7 @@ class HeadNode(pulumi.ComponentResource):
         )
         self.instance_id = machine.id
         self.private_ip = pulumi.Output.from_input(args["private_ip"])
-        # Whoever takes it goes before the machine does.
+        # Its consumers are deleted before the machine.
         self.host = after(args["private_ip"], machine)
         self.register_outputs(
             {"instance_id": self.instance_id, "private_ip": self.private_ip, "host": self.host},
@@ -101,13 +101,9 @@ class HeadNode(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class BootSource:
-    """What an instance starts from.
-
-    Attributes:
-        image_id: of the image; empty where it is named.
-        image_name: of the image; empty where its id is known.
-        volume_gib: of the volume that the image is copied to; None for the flavour's own disk.
-        volume_type: of that volume; None for the cloud's usual one.
+    """The boot disk of an instance. `image_id`: empty if the image is named; `image_name`: empty if its id is known;
+    `volume_gib`: of the volume with a copy of the image; None for the flavour's disk; `volume_type`: of that volume;
+    None for the cloud's default.
     """
 
     image_id: str
@@ -135,15 +131,8 @@ class BootSource:
 
 
 def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None, place: str = "image") -> BootSource:
-    """What an instance starts from.
-
-    Args:
-        image: id, or the name that one image has.
-        volume_gib: size of a boot volume; None for the flavour's own disk.
-        volume_type: of it.
-        place: config path of the image.
-
-    InputError: a volume is wanted of an image that is named: Nova copies images by their id.
+    """Choose the boot disk; `volume_gib` None uses the flavour's. InputError at `place`: a volume of a named image,
+    since Nova copies images by id only.
     """
     is_id = _UUID.fullmatch(image) is not None
     if volume_gib is not None and not is_id:
@@ -158,7 +147,7 @@ def plan_boot_source(image: str, volume_gib: int | None, volume_type: str | None
 
 
 def check_user_data(user_data: str) -> str:
-    """Base64 user data, which Nova takes up to a limit. InputError: it is larger."""
+    """Base64 user data. InputError: above Nova's limit."""
     if (size := len(user_data)) > USER_DATA_LIMIT_BYTES:
         raise InputError(
             "user_data",
@@ -171,7 +160,7 @@ def check_user_data(user_data: str) -> str:
 
 
 def secrets_tags(place: pulumi.Input[str], signature: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """What a machine's metadata say of its secrets, in items that change while it lives."""
+    """A machine's metadata items about its secrets, which change while it lives."""
     return {SECRETS_TAG: place, SIGNATURE_TAG: signature}
 
 
@@ -184,7 +173,7 @@ def declare_port(
     tags: Mapping[str, str],
     opts: pulumi.ResourceOptions,
 ) -> networking.Port:
-    """A port with an address for good, behind its security groups, without a floating address."""
+    """A port with a fixed address, behind its security groups, without a floating address."""
     return networking.Port(
         name,
         network_id=network_id,
@@ -207,20 +196,10 @@ def declare_instance(
     opts: pulumi.ResourceOptions,
     **further: Any,
 ) -> compute.Instance:
-    """An instance on these ports, the first being the one of its default route.
+    """An instance on these ports; the first has the default route. `further`: inputs of `compute.Instance`.
 
-    An instance is stopped before it is deleted: that is when the job saves. One that has shut itself down is not
-    started again by a later `up`.
-
-    Args:
-        name: of the instance.
-        flavour: by name.
-        boot: image and disk.
-        user_data: base64.
-        ports: of the instance, and of no other: it goes before another takes them.
-        tags: as metadata.
-        opts: of the resource.
-        further: inputs of `compute.Instance` that only some have.
+    An instance is stopped before it is deleted, so that the job saves. One that has shut itself down is not started
+    again by a later `up`. `ports` belong to this instance only: it is deleted before another takes them.
     """
     stays = pulumi.ResourceOptions(
         ignore_changes=["powerState"],
@@ -231,7 +210,7 @@ def declare_instance(
         name,
         flavor_name=flavour,
         networks=[compute.InstanceNetworkArgs(port=port.id) for port in ports],
-        # Read from the drive, user data need no metadata service; cloud-init looks there first.
+        # User data on the drive needs no metadata service; cloud-init looks there first.
         config_drive=True,
         user_data=pulumi.Output.from_input(user_data).apply(check_user_data),
         stop_before_destroy=True,

@@ -1,6 +1,6 @@
-"""MachineSecrets: what the stack's machines have to know and nobody else, in a private container of the object store,
-and a URL of it that is worth nothing some hours later. OpenStack gives machines no identity of their own by which they
-could ask for more.
+"""MachineSecrets: the machines' secrets in a private object behind a URL that expires after some hours.
+
+OpenStack machines have no identity of their own to request secrets with.
 """
 
 import hashlib
@@ -27,32 +27,30 @@ __all__ = [
 ]
 
 RENEWED_EVERY_HOURS = 6
-"""The first `up` of each such period signs another URL."""
+"""Each such period the first `up` signs a new URL."""
 VALID_HOURS = 8
-"""Of a URL: of its period, and two hours in which the last machine that was told it is made, and boots."""
+"""Life of a URL: its period, and two hours for the last machine created with it to boot."""
 SECRETS_TAG, SIGNATURE_TAG = "gangway:secrets", "gangway:secrets-signature"
-"""Items of a server's metadata, which change while it lives: where its secrets are, and what opens them. Nova takes 255
+"""Metadata items of a server, which change while it lives: the place of its secrets, and the signature. Nova takes 255
 characters an item, hence two.
 """
 KEY_HEADER = "Temp-URL-Key"
-# Swift takes SHA-256 and, in newer releases, no SHA-1; Ceph's documentation knows SHA-1 alone ("Temp URL Operations").
+# Swift takes SHA-256 and, in newer releases, no SHA-1; Ceph documents only SHA-1 ("Temp URL Operations").
 SWIFTS_DIGEST, CEPHS_DIGEST = "sha256", "sha1"
 
 
 def get_period(now_sec: float) -> int:
-    """The number of a period: the same number, the same URL."""
+    """The number of a period; the same number gives the same URL."""
     return int(now_sec // (RENEWED_EVERY_HOURS * 3600))
 
 
 def object_name(content: str) -> str:
-    """What an object with this content is called: other secrets are another object, which machines tell by its name.
-    The content holds random keys, so that nobody finds it by its digest.
-    """
+    """An object's name by its content's digest, which random keys in the content make unguessable."""
     return f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Where the object is, and what opens it.
+    """Split a URL into the object's address and its signature.
 
     >>> split_url("https://swift.example.com/v1/AUTH_1/c/o?temp_url_sig=ab&temp_url_expires=1")
     ('https://swift.example.com/v1/AUTH_1/c/o', 'temp_url_sig=ab&temp_url_expires=1')
@@ -62,13 +60,13 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def url_key(stack: str, opts: pulumi.ResourceOptions | None = None) -> pulumi.Output[str]:
-    """What the URLs of a stack are signed with: made at the first `up`, a secret of the state."""
+    """The key that signs the URLs of a stack: created at the first `up`, a secret of the state."""
     return pinned_secret(f"{stack}-url-key", "key", secrets.token_hex(32), 0, opts)
 
 
 class MachineSecretsArgs(TypedDict):
     """Inputs of MachineSecrets. `content` is the object's. `url_key` signs its URL; with `of_account` (false) the
-    account has it already, as Ceph's gateway wants it, and the container gets none. Another `period` signs anew.
+    account has it already, as Ceph's gateway needs, and the container gets none. Another `period` signs a new one.
     """
 
     content: pulumi.Input[str]
@@ -92,7 +90,7 @@ class MachineSecrets(pulumi.ComponentResource):
         container = objectstorage.Container(
             f"{name}-secrets",
             metadata={**header_tags(args["tags"]), **({} if of_account else {KEY_HEADER: key})},
-            # Nothing is in it but what `up` puts there.
+            # It contains only what `up` puts there.
             force_destroy=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -102,7 +100,7 @@ class MachineSecrets(pulumi.ComponentResource):
             name=content.apply(object_name),
             content=content,
             content_type="application/json",
-            # No tags: the provider puts an object anew, and an empty one, where nothing but its metadata change.
+            # No tags: if only metadata change, the provider writes an empty object.
             opts=pulumi.ResourceOptions(parent=self),
         )
         signed = objectstorage.TempUrl(
@@ -112,7 +110,7 @@ class MachineSecrets(pulumi.ComponentResource):
             ttl=VALID_HOURS * 3600,
             digest=CEPHS_DIGEST if of_account else SWIFTS_DIGEST,
             key=key,
-            # The provider itself renews a URL when the stack is refreshed, and only when it is over.
+            # The provider itself renews a URL only on refresh after it has expired.
             opts=pulumi.ResourceOptions(parent=self, replacement_trigger=args["period"]),
         )
         parts = signed.url.apply(split_url)

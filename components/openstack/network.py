@@ -1,4 +1,4 @@
-"""TrainingNetwork: a private network that reaches the cloud's services and that nothing reaches; its firewall."""
+"""TrainingNetwork: a private network with access to the cloud's services but none from outside; its firewall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ __all__ = [
 
 
 ROLES = ("fabric", "head")
-"""The machines that rules speak of, each with a security group: workers, and the head node."""
+"""Roles with a security group each: workers and the head node."""
 ANYWHERE = "0.0.0.0/0"
 METADATA_CIDR = "169.254.169.254/32"
 EVERY_PORT = (1, 65535)
-# Below the workers: the gateway, and room for what a person adds by hand.
+# Addresses below the workers' are for the gateway and manual additions.
 HEAD_OFFSET, WORKER_OFFSET = 10, 16
 CIDR_PLACE = "gangway:network.cidr"
 SERVICES_PLACE = "gangway:openstack.service_cidrs"
@@ -39,15 +39,8 @@ SERVICES_PLACE = "gangway:openstack.service_cidrs"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a role's security group.
-
-    Attributes:
-        name: tells it from the others.
-        role: in whose group it is.
-        direction: ingress or egress.
-        remote: a role, or an address range.
-        protocol: None for every protocol.
-        ports: first and last; None for every port.
+    """One rule of a role's security group. `remote`: a role, or an address range; `protocol`: None for every protocol;
+    `ports`: first and last; None for every port.
     """
 
     name: str
@@ -65,14 +58,8 @@ def plan_rules(
     service_cidrs: Sequence[str] = (),
     dns_nameservers: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
-    """Everything that may pass.
-
-    Args:
-        head: its ports; None without a head node.
-        egress: `endpoints` closes the way out to all but the cloud's own services.
-        cidr: of the stack's network.
-        service_cidrs: where those services are: Keystone, object store, file servers, registry.
-        dns_nameservers: that machines are told of; none leaves that to the network's own.
+    """All rules of the firewall. `egress`: `endpoints` allows only `service_cidrs`: Keystone, object store, file
+    servers, registry; `dns_nameservers`: empty for the network's own.
     """
     rules = [Rule("self", "fabric", "ingress", "fabric")]
     if head is not None:
@@ -96,16 +83,14 @@ def _way_out(
     for index, server in enumerate(dns_nameservers):
         for protocol in ("tcp", "udp"):
             yield Rule(f"dns-{index}-{protocol}-{role}", role, "egress", f"{server}/32", protocol, (53, 53))
-    # Which port a service of a private cloud answers on is its administrator's choice.
+    # Administrators of private clouds choose their services' ports.
     for index, service in enumerate(service_cidrs):
         yield Rule(f"service-{index}-{role}", role, "egress", service, "tcp", EVERY_PORT)
 
 
 class TrainingNetworkArgs(TypedDict):
-    """Inputs of TrainingNetwork: address range, way out, what lives in it, tags. `external_network_id` is the network
-    that the router goes out by. `service_cidrs` are the ranges that machines reach with `egress: endpoints`. `head`
-    lets a head node be reached. `dns_nameservers` are told to the machines; without them they ask the network's
-    own.
+    """Inputs of TrainingNetwork. `external_network_id` is the router's external network. `service_cidrs` are reachable
+    with `egress: endpoints`. `head` opens a head node's ports. `dns_nameservers` default to the network's own.
     """
 
     cidr: str
@@ -119,13 +104,9 @@ class TrainingNetworkArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """Who has which address. Machines' own are fixed, so that Prometheus and the rendezvous need no names.
-
-    Attributes:
-        cidr: of the one subnet.
-        gateway: the router's address in it.
-        head: the head node's.
-        pool: first and last address that Neutron gives out, to file servers and its own agents: the upper half.
+    """Address plan. Machines' addresses are fixed, so Prometheus and the rendezvous need no names. `cidr`: of the only
+    subnet; `gateway`: the router's address in it; `head`: the head node's; `pool`: Neutron's dynamic range for file
+    servers and agents: the upper half.
     """
 
     cidr: str
@@ -139,8 +120,8 @@ class NetworkPlan:
 
 
 def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
-    """Divides `cidr`: fixed addresses below, Neutron's own above. InputError: when `cidr` is no private IPv4 network
-    between /16 and /20.
+    """Divide `cidr`: fixed addresses below, Neutron's own above. InputError: not a private IPv4 network between /16 and
+    /20.
 
     >>> plan_network("10.42.0.0/20").worker(0)
     '10.42.0.16'
@@ -151,7 +132,7 @@ def plan_network(cidr: str, place: str = CIDR_PLACE) -> NetworkPlan:
 
 
 def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVICES_PLACE) -> None:
-    """Refuses (InputError) a way out that leads nowhere, a range that is none, and ranges that nobody would read."""
+    """Check the egress settings. InputError: no services, an invalid range, or ranges that would have no effect."""
     if egress == Egress.ENDPOINTS and not service_cidrs:
         raise InputError(
             place,
@@ -182,14 +163,14 @@ def check_services(egress: Egress, service_cidrs: list[str], place: str = SERVIC
 
 
 def ipv4_of(addresses: Sequence[str | None]) -> str:
-    """The first IPv4 address of a router's: on an external network with both kinds the first of all may be IPv6.
-    InputError: there is none, so that machines with IPv4 addresses have no way out.
+    """A router's first IPv4 address; on a dual-stack network the first address may be IPv6. InputError: there is none,
+    so machines have no way out.
 
     >>> ipv4_of(["2001:db8::5", "203.0.113.5"])
     '203.0.113.5'
     """
     for address in addresses:
-        # IPv6 alone has colons; in a plan a reference stands in place of an address.
+        # Only IPv6 has colons; in a plan the address is a reference.
         if address and ":" not in address:
             return address
     raise InputError(
@@ -202,9 +183,9 @@ def ipv4_of(addresses: Sequence[str | None]) -> str:
 
 
 class TrainingNetwork(pulumi.ComponentResource):
-    """A network with one subnet, a router and a security group for each role. `private_subnet_ids` holds the one
-    subnet, and waits for way out and rules. `head_security_group_id` is empty without a head node. `egress_ip` is
-    the address by which all of it is seen from outside.
+    """A network with one subnet, a router and a security group per role. `private_subnet_ids` holds the subnet, and
+    waits for routes and rules. `head_security_group_id` is empty without a head node. `egress_ip` is the external
+    address.
     """
 
     vpc_id: pulumi.Output[str]
@@ -276,7 +257,7 @@ class TrainingNetwork(pulumi.ComponentResource):
         return networking.SecGroup(
             f"{self._name}-{role}",
             description=f"Gangway: {role} of {self._name}",
-            # Neutron's own rules let everything out.
+            # Neutron's default rules allow all egress.
             delete_default_rules=True,
             tags=self._tags,
             opts=self._child,

@@ -1,6 +1,7 @@
-"""NodePool: GPU instances of one flavour, placed by a server group or a reservation, each with an address of its own.
-All nodes are made by `up`, which fails where the cloud has too few: OpenStack has no group that would make some
-later, nor take a node's place. Not a scheduler: what runs on the nodes is the JobSpec in their user data.
+"""NodePool: GPU instances of one flavour with fixed addresses, placed by a server group or a reservation.
+
+`up` creates all nodes, and fails if the cloud has too few: OpenStack has no group that adds or replaces nodes later.
+The JobSpec in the user data says what runs on them.
 """
 
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ __all__ = ["PLACEMENTS", "CapacityRungArgs", "NodePool", "NodePoolArgs", "NodePo
 
 Placement = Literal["soft-affinity", "affinity", "anti-affinity", "soft-anti-affinity"]
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
-"""Nova's guide "Server groups": affinity is one host for all, anti-affinity one for each; soft ones are wishes."""
+"""Nova's guide "Server groups": affinity is one host for all, anti-affinity one for each; soft ones are best effort."""
 VNIC_TYPES = ("direct", "direct-physical")
 HEAD_TAG = "gangway:head"
 
 
 class CapacityRungArgs(TypedDict):
-    """The rung: `kind` is reservation or on-demand; the rest as `components.core.capacity` says."""
+    """The rung: `kind` is reservation or on-demand; the rest is as in `components.core.capacity`."""
 
     kind: str
     id: NotRequired[str]
@@ -34,11 +35,11 @@ class CapacityRungArgs(TypedDict):
 
 class NodePoolArgs(TypedDict):
     """Inputs of NodePool. `user_data` is base64. `machine_type` is a flavour's name, `image` an image's id or name.
-    `placement` (soft-affinity) is of the server group. `boot_volume_gib` starts the nodes from volumes, of
-    `volume_type`; without it their disk is the flavour's. `cidr` is the network's, in which addresses are counted.
-    `rdma_ports` (0) are made for each node on `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall,
-    which SR-IOV does not have. `head_host` is HeadNode's: nodes then go before the head does, and stay when another
-    takes its place. `secrets_place` and `secrets_signature` are MachineSecrets'.
+    `placement` (soft-affinity) is the server group's. `boot_volume_gib` boots from volumes of `volume_type`, by default
+    from the flavour's disk. `cidr` is the network's, for addresses. `rdma_ports` (0) per node are created on
+    `rdma_network_id`, of `rdma_vnic_type` (direct), without a firewall, which SR-IOV lacks. `head_host` is HeadNode's:
+    nodes are deleted before the head, and survive its replacement. `secrets_place` and `secrets_signature` are
+    MachineSecrets'.
     """
 
     machine_type: str
@@ -65,7 +66,7 @@ class NodePoolArgs(TypedDict):
 
 @dataclass(frozen=True)
 class NodePoolPlan:
-    """What the pool will declare, before any resource exists; `addresses` are the nodes'."""
+    """The planned resources; `addresses` are the nodes'."""
 
     rung: RungPlan
     placing: Placing
@@ -75,7 +76,7 @@ class NodePoolPlan:
 
 
 def plan_node_pool(args: NodePoolArgs) -> NodePoolPlan:
-    """Compiles the arguments. InputError: rung, placement or image is refused, or RDMA ports lack a network."""
+    """Compile the arguments. InputError: rung, placement or image is refused, or RDMA ports lack a network."""
     rungs = tuple(rung_from_args(rung) for rung in args["capacity"])
     check_ladder(rungs, "capacity")
     check_flavour(rungs, args["machine_type"], "capacity")
@@ -106,9 +107,8 @@ def _check_word(place: str, word: str, allowed: tuple[str, ...]) -> None:
 
 
 class NodePool(pulumi.ComponentResource):
-    """GPU nodes, and the server group that places them where no reservation does. `group_names` are the nodes' names,
-    which wait for nothing else; `launch_template_ids` their ids: an instance is its own template. `interfaces_per_node`
-    counts its ports.
+    """GPU nodes, and their server group without a reservation. `group_names` are the nodes' names, known at once;
+    `launch_template_ids` their ids: an instance is its own template. `interfaces_per_node` counts its ports.
     """
 
     group_names: pulumi.Output[list[str]]
@@ -177,13 +177,13 @@ class NodePool(pulumi.ComponentResource):
         return [compute.InstanceSchedulerHintArgs(group=own, additional_properties=dict(hints) or None)]
 
     def _meeting(self) -> dict[str, pulumi.Input[str]]:
-        """Where nodes meet, in what may change while they live: it orders them before the head, and no more."""
+        """The head's address in mutable metadata: it only orders the nodes before the head."""
         host = self._args.get("head_host")
         return {} if host is None else {HEAD_TAG: host}
 
     def _rdma_port(self, name: str) -> networking.Port:
-        """Neutron's "SR-IOV" guide: security groups are not supported there, and such a port must not have any.
-        Whether it is secured against false addresses is the network owner's to say: Neutron lets nobody else.
+        """Neutron's "SR-IOV" guide: security groups are not supported, and such a port must not have any. Only the
+        network's owner may set its port security.
         """
         return networking.Port(
             name,

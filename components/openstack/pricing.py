@@ -1,6 +1,7 @@
-"""What the declared OpenStack resources cost: nodes at what their owner says, everything else unknown and said so.
-OpenStack has no price list: CloudKitty, where a cloud has it, rates by rules that only its administrator knows. So the
-one figure is the stack file's `gangway:site.usd_per_node_hour`; head, share, volumes and container are named.
+"""The cost of the OpenStack resources: nodes at the stated price, everything else listed as unknown.
+
+OpenStack has no price list: CloudKitty, where installed, uses rules that only administrators can read. The only figure
+is `gangway:site.usd_per_node_hour`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,10 @@ _WHY = "OpenStack has no price list; what CloudKitty rates is its administrator'
 
 def price_resources(resources: Sequence[Declared], price: MachinePrice) -> list[CostComponent]:
     """The bill of `resources`, nodes first."""
-    return [*_nodes(resources, price), *_surroundings(resources)]
+    return [
+        *_nodes(resources, price),
+        *(line for each in resources for line in of_resources(_price_resource(each), each)),
+    ]
 
 
 def _nodes(resources: Sequence[Declared], price: MachinePrice) -> Iterable[CostComponent]:
@@ -39,12 +43,7 @@ def _pool(pool: str, nodes: Sequence[Declared], price: MachinePrice) -> Iterable
     yield from _volumes(pool, nodes)
 
 
-def _surroundings(resources: Sequence[Declared]) -> Iterable[CostComponent]:
-    for resource in resources:
-        yield from of_resources(_one(resource), resource)
-
-
-def _one(resource: Declared) -> Iterable[CostComponent]:
+def _price_resource(resource: Declared) -> Iterable[CostComponent]:
     if resource in _instances([resource], "head"):
         yield unknown_price(f"{resource.name}: {resource.inputs['flavorName']}", 1, _WHY)
         yield from _volumes(resource.name, [resource])

@@ -1,4 +1,4 @@
-"""OpenStack resource types by retention class: which hold data that outlives a `destroy`. Stacks have no own key."""
+"""OpenStack resource types by retention class. Stacks have no key of their own."""
 
 from components.core.retention import Retention, get_types
 

@@ -1,4 +1,4 @@
-"""ManilaShare, the file system all nodes mount (NFS or CephFS), and RunBucket, where run records outlive the nodes."""
+"""ManilaShare, the file system all nodes mount (NFS or CephFS), and RunBucket for run records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
@@ -18,9 +18,9 @@ _PLACE = "gangway:openstack"
 
 
 class ManilaShareArgs(TypedDict):
-    """Inputs of ManilaShare. `protocol` is NFS or CEPHFS. `share_type` is the cloud's usual one unless given.
-    `clients` is the address or range that the server sees the machines by, with NFS. `share_network` (false) puts
-    the server into the stack's network, whose ids are then needed.
+    """Inputs of ManilaShare. `protocol` is NFS or CEPHFS. `share_type` defaults to the cloud's. `clients` is the
+    machines' address or range as NFS servers see it. `share_network` (false) puts the server into the stack's network
+    and needs its ids.
     """
 
     capacity_gib: int
@@ -35,7 +35,7 @@ class ManilaShareArgs(TypedDict):
 
 
 def check_share(capacity_gib: int, protocol: str, *, share_network: bool, place: str = _PLACE) -> None:
-    """Refuses (InputError) an unknown protocol, no whole GiB, or native CephFS with a server in the stack's network."""
+    """Check a share. InputError: unknown protocol, no whole GiB, or CephFS with a server in the stack's network."""
     if protocol not in PROTOCOLS:
         raise InputError(
             f"{place}.share_protocol", "no such protocol", value=protocol, allowed=", ".join(PROTOCOLS), fix="write NFS"
@@ -59,7 +59,7 @@ def check_share(capacity_gib: int, protocol: str, *, share_network: bool, place:
 
 
 def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
-    """Where a share is mounted from: the location that Manila prefers, else the first.
+    """The export location that Manila prefers, else the first.
 
     >>> export_path([{"path": "10.0.0.1:/a", "preferred": "False"}, {"path": "10.0.0.2:/a", "preferred": "True"}])
     '10.0.0.2:/a'
@@ -69,9 +69,7 @@ def export_path(locations: Sequence[Mapping[str, Any]]) -> str:
 
 
 class ManilaShare(pulumi.ComponentResource):
-    """A share with one access rule. `mount_source` is where to mount it from, `access_user` and `access_key` whom as
-    (empty with NFS); all wait for the rule.
-    """
+    """A share with one access rule. `access_user` and `access_key` are empty with NFS; all wait for the rule."""
 
     share_id: pulumi.Output[str]
     mount_source: pulumi.Output[str]
@@ -97,7 +95,7 @@ class ManilaShare(pulumi.ComponentResource):
             opts=self._child,
         )
         self.share_id = share.id
-        self.mount_source = after(share.export_locations.apply(_plain).apply(export_path), access)
+        self.mount_source = after(share.export_locations.apply(_plain_locations).apply(export_path), access)
         self.access_user = after(user if native else "", access)
         self.access_key = pulumi.Output.secret(access.access_key if native else "")
         self.register_outputs(
@@ -132,18 +130,18 @@ class ManilaShare(pulumi.ComponentResource):
         )
 
 
-def _plain(locations: Sequence[Any]) -> list[dict[str, Any]]:
+def _plain_locations(locations: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"path": place["path"], "preferred": place.get("preferred")} for place in locations]
 
 
 class RunBucketArgs(TypedDict):
-    """Inputs of RunBucket: nothing but the tags, which become metadata."""
+    """Inputs of RunBucket: the tags, which become metadata."""
 
     tags: dict[str, str]
 
 
 class RunBucket(pulumi.ComponentResource):
-    """A private container. `bucket_url` is `swift://NAME`: the account is that of who asks."""
+    """A private container. `bucket_url` is `swift://NAME`, in the caller's account."""
 
     bucket_name: pulumi.Output[str]
     bucket_url: pulumi.Output[str]
@@ -154,7 +152,7 @@ class RunBucket(pulumi.ComponentResource):
             f"{name}-runs",
             metadata=header_tags(args["tags"]),
             force_destroy=False,
-            # The object store would refuse to delete it, and `destroy` fail, as soon as a run is in it.
+            # The object store refuses to delete a container with runs, and `destroy` would fail.
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         self.bucket_name = container.name

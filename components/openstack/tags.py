@@ -1,4 +1,4 @@
-"""Tags as services of OpenStack take them that know no keys with values, or spell keys their own way. Pure."""
+"""Tags for OpenStack services without key-value tags or with their own spelling of keys. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from components.core.tags import shortened
 __all__ = ["ROLE_TAG", "header_tags", "tag_words"]
 
 ROLE_TAG = "gangway:role"
-"""Tells the head from the workers, which carry the same tags of the stack."""
+"""Distinguishes the head from the workers, which have the same tags."""
 
-# Neutron API, "Tags": at first 60 characters; a comma would part two tags where somebody filters by them.
+# Neutron API, "Tags": 60 characters by default; a comma separates tags in filters.
 _MAX_WORD = 60
 
 
 def tag_words(tags: Mapping[str, str]) -> list[str]:
-    """Tags as words, for networks; sorted. A long one is cut, and keeps some digits that tell it from others.
+    """Tags as sorted words, for networks. A long one is cut, with digits of its hash.
 
     >>> tag_words({"team": "ml", "gangway:stack": "demo"})
     ['gangway:stack=demo', 'team=ml']
@@ -24,7 +24,7 @@ def tag_words(tags: Mapping[str, str]) -> list[str]:
 
 
 def header_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags as metadata of a container, whose keys travel as names of HTTP headers: letters, digits and dashes.
+    """Tags as metadata of a container, whose keys become HTTP header names: letters, digits and dashes.
 
     >>> header_tags({"cost_center": "4711", "gangway:stack": "demo"})
     {'cost-center': '4711', 'gangway-stack': 'demo'}

@@ -1,11 +1,13 @@
-"""Whether a changed input replaces a resource: tables from the providers' schemas, which `tools/replacing_inputs.py`
-writes, and `conditions.yaml`, by hand. Types are written `package:module:Class`, inputs as paths without indices.
+"""Whether a changed input replaces a resource.
 
-    >>> table = load()
-    >>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 19200, 9600), {})
-    'cannot shrink'
-    >>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 9600, 19200), {})
-    ''
+The tables come from the providers' schemas (written by `tools/replacing_inputs.py`) and the handwritten
+`conditions.yaml`. Types are written `package:module:Class`, inputs as paths without indices.
+
+>>> table = load()
+>>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 19200, 9600), {})
+'cannot shrink'
+>>> table.replaces("aws:fsx:LustreFileSystem", Changed("storageCapacity", 9600, 19200), {})
+''
 """
 
 import re
@@ -54,14 +56,14 @@ class Condition(_Frozen):
         return self
 
     def covers(self, path: str) -> bool:
-        """Whether it is about this input."""
+        """Whether the condition is about this input."""
         if self.excepted:
             return path.partition(".")[0] not in self.excepted
         return any(path == one.removesuffix("#") or path.startswith(f"{one}.") for one in self.inputs)
 
 
 class Conditions(_Frozen):
-    """The file."""
+    """The content of conditions.yaml."""
 
     read: date
     conditions: tuple[Condition, ...]
@@ -69,7 +71,7 @@ class Conditions(_Frozen):
 
 @dataclass(frozen=True)
 class Changed:
-    """A changed input. `path`: in camelCase, without indices; `before` and `now`: its values, None for none."""
+    """A changed input. `path`: camelCase, without indices; `before` and `now`: its values, None if absent."""
 
     path: str
     before: Any
@@ -78,19 +80,17 @@ class Changed:
 
 @dataclass(frozen=True)
 class ReplacingTable:
-    """All tables. `paths`: by type, the inputs that replace; `#` behind one: only if the block is added or removed."""
+    """All tables. `paths`: by type, the inputs that replace; trailing `#`: only adding or removing the block does."""
 
     paths: Mapping[str, Sequence[str]]
     conditions: Mapping[str, Sequence[Condition]]
 
     def knows(self, kind: str) -> bool:
-        """Whether the type is in a table."""
+        """Whether a table has the type."""
         return kind in self.paths or kind in self.conditions or _module(kind) in self.conditions
 
     def replaces(self, kind: str, changed: Changed, inputs: Mapping[str, Any], also: Sequence[str] = ()) -> str:
-        """Why this change replaces a resource with these inputs; empty where it updates in place. `also`: paths of the
-        option `replace_on_changes`.
-        """
+        """Why the change replaces the resource; empty for an update. `also`: paths in `replace_on_changes`."""
         for one in (*self.conditions.get(kind, ()), *self.conditions.get(_module(kind), ())):
             if one.covers(changed.path):
                 return _reason(one.when, changed, inputs)
@@ -119,7 +119,7 @@ def _reason(when: str, changed: Changed, inputs: Mapping[str, Any]) -> str:
 
 
 def _grows(before: Any, now: Any) -> bool:
-    """Whether a number, or a version such as `2.15`, is not less than before."""
+    """Whether a number, or a version such as `2.15`, is at least the earlier one."""
     if isinstance(before, str) and isinstance(now, str):
         old, new = (re.findall(r"\d+", text) for text in (before, now))
         return bool(old and new) and [*map(int, new)] >= [*map(int, old)]
@@ -127,7 +127,7 @@ def _grows(before: Any, now: Any) -> bool:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    """Whether one range contains another; what is no range contains none."""
+    """Whether one IP range contains another; False for anything else."""
     try:
         return IPv4Network(inner).subnet_of(IPv4Network(outer))
     except ValueError:
@@ -140,7 +140,7 @@ def _matches(path: str, changed: Changed) -> bool:
     path = re.sub(r"\[[^]]*\]", "", path)
     if changed.path == path or changed.path.startswith(f"{path}."):
         return True
-    # A block that comes or goes, and has the input.
+    # A block that is added or removed with the input in it.
     below = path.removeprefix(f"{changed.path}.")
     return below != path and any(_has(value, below.rstrip("#").split(".")) for value in (changed.before, changed.now))
 
@@ -155,7 +155,7 @@ def _has(value: Any, path: Sequence[str]) -> bool:
 
 @cache
 def load() -> ReplacingTable:
-    """The tables that Gangway ships."""
+    """The bundled tables."""
     paths: dict[str, tuple[str, ...]] = {}
     for file in sorted(FOLDER.glob("*.yaml")):
         if file.name != "conditions.yaml":

@@ -1,1 +1,1 @@
-"""TPUs: slices by shape, the queue's API, what is asked of it, and what takes time there."""
+"""TPUs: slices by shape, the queue's API, its requests, and waits."""

@@ -1,6 +1,6 @@
-"""A thin client of the TPU v2 API: one method a call, retries while the API is busy, errors that name what to do. Knows
-nothing of Pulumi and waits for no state. Credentials are Application Default Credentials, looked up when the first call
-is made, sent to googleapis.com only and kept nowhere. Another address is a stand-in and gets none.
+"""A thin client of the TPU v2 API: one method per call, retries while the API is busy, errors with a fix. Independent
+of Pulumi, and waits for no state. Application Default Credentials are loaded at the first call, sent only to
+googleapis.com and never stored. Another address is a test server and gets none.
 """
 
 import random
@@ -16,7 +16,7 @@ __all__ = ["GOOGLE_API_URL", "QuotaError", "Session", "TpuApi", "TpuError", "ope
 GOOGLE_API_URL = "https://tpu.googleapis.com"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REQUEST_TIMEOUT_SEC = 60.0
-# Stands for a status where no answer came.
+# Replaces a status if there was no answer.
 UNREACHABLE = -1
 BUSY = {UNREACHABLE, 429, 500, 502, 503, 504}
 MAX_ATTEMPTS = 6
@@ -27,9 +27,7 @@ RESOURCE_EXHAUSTED = 8
 
 
 class TpuError(RuntimeError):
-    """The API refused something, or it did not happen in time. The message says what to do. `status`: HTTP status, -1
-    where no answer came, 0 where the error is of another kind.
-    """
+    """The API refused, or timed out; the message has a fix. `status`: HTTP, -1 without an answer, 0 otherwise."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -37,11 +35,11 @@ class TpuError(RuntimeError):
 
 
 class QuotaError(TpuError):
-    """The project's quota is used up, or the API's rate limit did not pass in time."""
+    """The project's quota is exceeded, or the API's rate limit did not end in time."""
 
 
 class Response(Protocol):
-    """What is used of a response of `requests`."""
+    """The part of `requests.Response` that is used here."""
 
     @property
     def status_code(self) -> int:
@@ -55,26 +53,24 @@ class Response(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, in any case."""
+        """The headers, case-insensitive."""
         ...
 
     def json(self) -> Any:
-        """The body as JSON; ValueError where it is none."""
+        """The body as JSON. ValueError: it is not JSON."""
         ...
 
 
 class Session(Protocol):
-    """What is used of a session of `requests`, which google-auth's AuthorizedSession is one of."""
+    """The part of `requests.Session` that is used here, such as google-auth's AuthorizedSession."""
 
     def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Response:
-        """Sends one request."""
+        """Send one request."""
         ...
 
 
 def open_session(api_url: str) -> Session:
-    """Credentials for Google's address, none for another. TpuError: no google-auth, or no Application Default
-    Credentials.
-    """
+    """Credentials for Google's address only. TpuError: no google-auth, or no Application Default Credentials."""
     address = urlsplit(api_url)
     if address.scheme != "https" or not (address.hostname or "").endswith(".googleapis.com"):
         plain: Any = import_module("requests").Session()
@@ -97,7 +93,7 @@ def open_session(api_url: str) -> Session:
 
 
 def _refusal(response: Response) -> dict[str, Any]:
-    """The error object of a refused request: `code`, `message`, `status`; made up from the text where there is none."""
+    """The error object of a refused request: `code`, `message`, `status`; built from the text if there is none."""
     try:
         error = response.json()["error"]
     except (ValueError, KeyError, TypeError):
@@ -106,7 +102,7 @@ def _refusal(response: Response) -> dict[str, Any]:
 
 
 def status_error(what: str, error: Mapping[str, Any]) -> TpuError:
-    """The exception for the google.rpc.Status of an operation or a queued resource that failed."""
+    """The exception for the google.rpc.Status of a failed operation or queued resource."""
     message = f"{what}: {error.get('message', 'no message')}"
     if error.get("code") == RESOURCE_EXHAUSTED:
         return _quota_error(message)
@@ -134,18 +130,18 @@ class TpuApi:
         self._base_url, self._session, self._sleep = base_url.rstrip("/"), session, sleep
 
     def create_queued_resource(self, parent: str, queued_resource_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Asks for a queued resource -> Operation. The request's own id is new for each call and the same in its
-        retries: one derived from the body would make the API ignore the request that replaces a preempted one.
+        """Request a queued resource -> Operation. The request id is new per call and kept in retries: one derived from
+        the body would make the API ignore the replacement of a preempted one.
         """
         query = {"queuedResourceId": queued_resource_id, "requestId": str(uuid.uuid4())}
         return self._call("POST", f"{parent}/queuedResources", query, body)
 
     def get_queued_resource(self, name: str) -> dict[str, Any] | None:
-        """The queued resource, or None where there is none."""
+        """The queued resource, or None if there is none."""
         return self._find(name)
 
     def delete_queued_resource(self, name: str) -> dict[str, Any]:
-        """Asks for a queued resource and its nodes to be deleted -> Operation."""
+        """Request the deletion of a queued resource and its nodes -> Operation."""
         return self._call("DELETE", name, {"force": "true", "requestId": str(uuid.uuid4())})
 
     def list_queued_resources(self, parent: str) -> Iterator[dict[str, Any]]:
@@ -153,7 +149,7 @@ class TpuApi:
         return self._pages(f"{parent}/queuedResources", "queuedResources")
 
     def get_node(self, name: str) -> dict[str, Any] | None:
-        """The node, or None where there is none."""
+        """The node, or None if there is none."""
         return self._find(name)
 
     def list_nodes(self, parent: str) -> Iterator[dict[str, Any]]:
@@ -161,15 +157,15 @@ class TpuApi:
         return self._pages(f"{parent}/nodes", "nodes")
 
     def patch_node_labels(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-        """Sets a node's labels -> Operation."""
+        """Set a node's labels -> Operation."""
         return self._call("PATCH", name, {"updateMask": "labels"}, {"labels": dict(labels)})
 
     def delete_node(self, name: str) -> dict[str, Any]:
-        """Asks for a node to be deleted -> Operation."""
+        """Request the deletion of a node -> Operation."""
         return self._call("DELETE", name)
 
     def get_operation(self, name: str) -> dict[str, Any]:
-        """How far an operation is."""
+        """The status of an operation."""
         return self._call("GET", name)
 
     def _find(self, name: str) -> dict[str, Any] | None:
@@ -192,7 +188,7 @@ class TpuApi:
     def _call(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One call, tried again while the API is busy or out of reach. Raises TpuError with the API's own words."""
+        """One call, retried while the API is busy or unreachable. TpuError has the API's message."""
         pause = FIRST_PAUSE_SEC
         for _ in range(MAX_ATTEMPTS - 1):
             try:
@@ -200,7 +196,7 @@ class TpuApi:
             except TpuError as error:
                 if error.status not in BUSY:
                     raise
-            # Half of the pause by chance, so that many stacks do not come back at the same moment.
+            # Random jitter, so that many stacks do not retry at the same moment.
             self._sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, LONGEST_PAUSE_SEC)
         return self._attempt(method, path, query, body)

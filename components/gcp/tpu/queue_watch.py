@@ -1,6 +1,6 @@
-"""What takes time at the queue of TPUs: asking until accepted, waiting for nodes, deleting until nothing is left.
-Between the client (one call a method) and the Pulumi provider (no waiting of its own). Each wait has an end, says
-what it sees on standard output, which Pulumi shows, and fails with one message.
+"""Waits of the TPU queue: until a request is accepted, until nodes are up, until nothing is left. Between the client
+(one call a method) and the Pulumi provider (no waiting). Each wait has a limit, reports progress on standard output,
+which Pulumi shows, and fails with one message.
 """
 
 import time
@@ -14,7 +14,7 @@ __all__ = ["QueueWatch"]
 
 TIMEOUTS_SEC = {"accept_sec": 300.0, "active_sec": 86400.0, "delete_sec": 1800.0, "poll_sec": 10.0}
 NOT_YET_ACCEPTED = {"STATE_UNSPECIFIED", "CREATING"}
-# Out of these no queued resource comes back by itself.
+# A queued resource does not recover from these states.
 DEAD = {"SUSPENDING", "SUSPENDED", "FAILED", "DELETING"}
 DEAD_NODE = {"PREEMPTED", "TERMINATED"}
 ALREADY_EXISTS = 409
@@ -37,14 +37,14 @@ def _why_dead(found: Mapping[str, Any]) -> str:
 
 
 def _node(queued: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The node that a queued resource, sent or received, asks for."""
+    """The node in a queued resource, sent or received."""
     (spec,) = queued.get("tpu", {}).get("nodeSpec") or [{}]
     node: Mapping[str, Any] = spec.get("node", {})
     return node
 
 
 def _fingerprint(queued: Mapping[str, Any]) -> str | None:
-    """What marks a queued resource, sent or received, as made by one set of arguments."""
+    """Identifies the arguments that a queued resource, sent or received, was created with."""
     mark = _node(queued).get("metadata", {}).get(FINGERPRINT_KEY)
     return None if mark is None else str(mark)
 
@@ -56,10 +56,9 @@ class QueueWatch:
         self._api, self._timeouts = api, {**TIMEOUTS_SEC, **timeouts}
 
     def request(self, args: Mapping[str, Any]) -> str:
-        """Asks for a queued resource and waits until it is accepted -> its full name. A request that an interrupted
-        call left behind is taken over; a dead one of ours is deleted and asked for anew. TpuError: refused, failed
-        at once (then nothing is left of it), or somebody else's of that name. InputError: arguments that contradict
-        each other.
+        """Request a queued resource and wait until it is accepted -> its full name. Adopts the request of an
+        interrupted call; deletes and repeats a dead one of ours. TpuError: refused, failed at once (and removed), or
+        another owner has the name. InputError: contradictory arguments.
         """
         body, parent = queued_resource_body(args), parent_name(args)
         name = f"{parent}/queuedResources/{args['queued_resource_id']}"
@@ -79,15 +78,15 @@ class QueueWatch:
         return name
 
     def _must_be_ours(self, name: str, found: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-        """An identical request may be another stack's: it is ours only if labels and fingerprint match."""
+        """Another stack may have an identical request: it is ours only if labels and fingerprint match."""
         labels, own = _node(found).get("labels", {}), _node(body).get("labels", {})
         other = {key: value for key, value in labels.items() if key in OWNER_LABELS and own.get(key) != value}
         if other or _fingerprint(found) != _fingerprint(body) or labels.get(STACK_LABEL) != own.get(STACK_LABEL):
-            who = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
+            owner = ", ".join(f"{key} {labels[key]}" for key in OWNER_LABELS if key in labels)
             problem = "is not this program's" if other else "asks for something else"
-            whose = f"{problem}; its labels: {who or 'none that name an owner'}"
+            mismatch = f"{problem}; its labels: {owner or 'none that name an owner'}"
             raise TpuError(
-                f"{name} exists ({_state(found)}) and {whose}\n  fix: "
+                f"{name} exists ({_state(found)}) and {mismatch}\n  fix: "
                 "choose another queued_resource_id, which a stack has from gangway:identity; or ask its owner",
                 ALREADY_EXISTS,
             )
@@ -111,7 +110,7 @@ class QueueWatch:
         return status_error(operation["name"], current["error"]) if "error" in current else None
 
     def look(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """What is to be known of a queued resource: the outputs of QueuedTpuRequest; empty where there is none."""
+        """The outputs of QueuedTpuRequest; empty if there is none."""
         found = self._api.get_queued_resource(name)
         if not found:
             return {}
@@ -124,7 +123,7 @@ class QueueWatch:
         }
 
     def _why_nodes_dead(self, name: str, state: str, args: Mapping[str, Any]) -> str:
-        """A preempted node may be seen before its queued resource says so; a missing one never is said."""
+        """A preempted node may be visible before its queued resource reports it; a missing one is never reported."""
         states = {_last(node["name"]): node.get("state") for node in self._nodes(name)}
         for node in _node_names(args):
             found = states.get(_last(node))
@@ -135,37 +134,37 @@ class QueueWatch:
         return ""
 
     def _nodes(self, name: str) -> list[dict[str, Any]]:
-        """The nodes of a queued resource, slice by slice. Not by their own names: others may have made such nodes."""
+        """The nodes of a queued resource, by slice. Not by name: others may have created such nodes."""
         parent = name.partition("/queuedResources/")[0]
         owned = [node for node in self._api.list_nodes(parent) if _last(node.get("queuedResource", "")) == _last(name)]
         # Slice 10 comes after slice 9.
         return sorted(owned, key=lambda node: (len(node["name"]), node["name"]))
 
     def wait_active(self, name: str) -> dict[str, Any]:
-        """Waits for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too long; it stays."""
-        seen, started = "", time.monotonic()
+        """Wait for the nodes -> `state`, hosts' internal `addresses`. TpuError: dead, gone or too slow; it is kept."""
+        last_state, started = "", time.monotonic()
 
         def active() -> bool:
-            nonlocal seen
+            nonlocal last_state
             found = self._api.get_queued_resource(name)
             if not found:
                 raise TpuError(f"{name} is gone: run `pulumi up --refresh` to ask for it again")
             if _why_dead(found):
                 raise TpuError(f"{name}: {_why_dead(found)}: run `pulumi up --refresh` to replace it")
-            if _state(found) != seen:
-                seen = _state(found)
-                self._say(name, f"{seen} after {time.monotonic() - started:.0f} s")
-            return seen == "ACTIVE"
+            if _state(found) != last_state:
+                last_state = _state(found)
+                self._say(name, f"{last_state} after {time.monotonic() - started:.0f} s")
+            return last_state == "ACTIVE"
 
         keeps = "it keeps its place in the queue: run `up` to wait on, or `destroy` to give it up"
-        self._until(active, name, "active_sec", lambda: f"it is {seen}; {keeps}")
+        self._until(active, name, "active_sec", lambda: f"it is {last_state}; {keeps}")
         return {"state": "ACTIVE", "addresses": self._addresses(name)}
 
     def _addresses(self, name: str) -> list[str]:
         return [endpoint["ipAddress"] for node in self._nodes(name) for endpoint in node.get("networkEndpoints", [])]
 
     def label_nodes(self, nodes: list[str], labels: Mapping[str, str]) -> None:
-        """Sets the labels of nodes that are there, and waits until it is done."""
+        """Set the labels of existing nodes, and wait."""
         for node in nodes:
             operation = self._api.patch_node_labels(node, labels)
 
@@ -178,7 +177,7 @@ class QueueWatch:
             self._until(done, node, "accept_sec", "its labels are not set: run `up` again")
 
     def remove(self, name: str) -> None:
-        """Deletes a queued resource with its nodes, and waits until neither is left. None there is no error."""
+        """Delete a queued resource with its nodes, and wait. A missing one is no error."""
         refusal = "no answer yet"
 
         def gone() -> bool:
@@ -193,26 +192,26 @@ class QueueWatch:
         self._until(gone, name, "delete_sec", lambda: f"it is not deleted ({refusal}): run the same command again")
 
     def _try_delete(self, name: str) -> str:
-        """Asks for deletion -> why it was refused for now, or nothing."""
+        """Request the deletion -> why it was refused for now, or empty."""
         try:
             self._api.delete_queued_resource(name)
         except TpuError as error:
-            # Gone meanwhile; or in a state that ends by itself, such as PROVISIONING.
+            # Already deleted; or in a transient state, such as PROVISIONING.
             if error.status not in (404, 409) and "FAILED_PRECONDITION" not in str(error):
                 raise
             return str(error)
         return ""
 
     def _no_nodes_left(self, name: str) -> bool:
-        """Whether no node of it is left. One that outlived its queued resource would be paid for: it is deleted."""
-        left = self._nodes(name)
-        for node in left:
+        """Whether all its nodes are gone. One that outlived its queued resource would be billed: it is deleted."""
+        nodes = self._nodes(name)
+        for node in nodes:
             if node.get("state") != "DELETING":
                 self._api.delete_node(node["name"])
-        return not left
+        return not nodes
 
     def _until(self, reached: Callable[[], bool], name: str, timeout: str, otherwise: str | Callable[[], str]) -> None:
-        """Looks again and again. Raises TpuError with `otherwise` when the time is over."""
+        """Poll until `reached`. TpuError with `otherwise` at the timeout."""
         limit_sec = self._timeouts[timeout]
         deadline = time.monotonic() + limit_sec
         while not reached():
@@ -226,7 +225,7 @@ class QueueWatch:
 
 
 def _last(name: str) -> str:
-    """A resource's own name without those above it, in which the API may spell the project as a number."""
+    """A resource's last name part: the API may write the project as a number."""
     return name.rpartition("/")[2]
 
 

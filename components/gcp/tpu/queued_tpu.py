@@ -1,8 +1,7 @@
-"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot ask for with spot, reservation, labels or an end.
-Two dynamic resources, so for programs in Python only: the request (QueuedTpuProvider), in the state once the queue has
-accepted it, and waiting for its nodes (ActiveTpuProvider, `wait_active`), so that a wait that fails or is interrupted
-loses neither request nor place. Preemption is seen by a refresh alone: `pulumi up --refresh`. Credentials are looked up
-during a call and are in no state.
+"""QueuedTpu: TPU slices from the queue, which the GCP provider cannot request with spot, reservation, labels or an end.
+Two dynamic resources, so only for Python programs: the request (QueuedTpuProvider), in the state once accepted, and the
+wait for its nodes (ActiveTpuProvider, `wait_active`), so that a failed or interrupted wait does not lose the request.
+Only a refresh sees preemption: `pulumi up --refresh`. Credentials are loaded during a call and are in no state.
 """
 
 from collections.abc import Mapping
@@ -21,16 +20,16 @@ from components.gcp.tpu.request import QueuedTpuArgs, parent_name, validate
 
 __all__ = ["ActiveTpuProvider", "QueuedTpu", "QueuedTpuProvider", "QueuedTpuRequest"]
 
-# What the API tells, and no input.
+# Values from the API that are no inputs.
 OUTPUTS = ("create_time", "name", "node_names", "replace_reason", "state")
-# Inputs that are about us rather than about the request.
+# Inputs that are not part of the request.
 OUR_OWN = ("api_url", "timeouts")
-# Pulumi keeps the serialised provider among the properties.
+# Pulumi stores the serialised provider among the properties.
 PROVIDER_KEY = "__provider"
 
 
 def _watch(props: Mapping[str, Any]) -> QueueWatch:
-    """The queue as these properties reach it. Made for each call: a provider that kept it would put it into state."""
+    """The queue for these properties. Created per call: a stored one would be pickled into state."""
     return QueueWatch(TpuApi(props.get("api_url", GOOGLE_API_URL)), props.get("timeouts", {}))
 
 
@@ -39,14 +38,14 @@ def _inputs(props: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class QueuedTpuProvider(DynamicProvider):
-    """Makes, reads, relabels and deletes a queued resource. Holds nothing: state gets a reference to the class."""
+    """Creates, reads, relabels and deletes a queued resource. Holds nothing: state gets a reference to the class."""
 
-    # There is no secret in a reference, and a secret one would hide every difference in a preview.
+    # References contain no secret, and a secret would hide every difference in a preview.
     serialize_as_secret_always = False
 
     def check(self, _olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
-        """Turns a mistake in the inputs into a failure that names it, before anything is asked of the API."""
-        # A value that is known only later is checked by `create`.
+        """Report mistakes in the inputs before any call of the API."""
+        # `create` checks values that are not known yet.
         if UNKNOWN in news.values():
             return CheckResult(news, [])
         try:
@@ -56,13 +55,13 @@ class QueuedTpuProvider(DynamicProvider):
         return CheckResult(news, [])
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Asks for it and waits until the queue accepts it. Finds what an interrupted call of the same left behind."""
+        """Request it and wait until the queue accepts it. Adopts what an interrupted call left."""
         watch = _watch(props)
         name = watch.request(props)
         return CreateResult(name, {**_inputs(props), **watch.look(name, props)})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """What has become of it. Gone is an empty id, which makes the engine forget it."""
+        """Its current status. An empty id makes the engine forget a deleted one."""
         outputs = _watch(props).look(id_, props)
         if not outputs:
             return ReadResult("", {})
@@ -70,7 +69,7 @@ class QueuedTpuProvider(DynamicProvider):
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """A queued resource cannot be edited, so every change replaces it, except labels, which wait for its nodes.
-        Always deletes first: both would have the same name, and a preempted one uses quota until it is deleted.
+        Always deletes first: both have the same name, and a preempted one uses quota until deleted.
         """
         before, after = _inputs(olds), _inputs(news)
         changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
@@ -83,14 +82,14 @@ class QueuedTpuProvider(DynamicProvider):
         return DiffResult(bool(changed or replaces), replaces, [], delete_before_replace=True)
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Sets the labels of the nodes. A request without nodes keeps its labels until it has some."""
+        """Set the labels of the nodes. A request without nodes keeps its labels until it has some."""
         labels: dict[str, str] = news["labels"] if olds.get("state") == "ACTIVE" else olds.get("labels") or {}
         if olds.get("labels") != labels:
             _watch(news).label_nodes(olds["node_names"], labels)
         return UpdateResult({**_inputs(news), "labels": labels, **{key: olds.get(key) for key in OUTPUTS}})
 
     def delete(self, _id: str, props: dict[str, Any]) -> None:
-        """Deletes it with its nodes and waits until nothing of it is left."""
+        """Delete it with its nodes and wait."""
         _watch(props).remove(_id)
 
 
@@ -100,23 +99,23 @@ class ActiveTpuProvider(DynamicProvider):
     serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Waits. Raises TpuError, with the request untouched, when it cannot come up or takes too long."""
+        """Wait. TpuError: it cannot come up or takes too long; the request is kept."""
         found = _watch(props).wait_active(props["name"])
         return CreateResult(f"{props['name']}@{props['create_time']}", {**props, **found})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """A request made anew is waited for anew."""
+        """A new request is waited for again."""
         replaces = [key for key in ("name", "create_time") if olds.get(key) != news.get(key)]
         changed = bool(replaces) or any(olds.get(key) != news.get(key) for key in OUR_OWN)
         return DiffResult(changed, replaces, [], delete_before_replace=True)
 
     def update(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Takes over how to wait the next time."""
+        """Store the settings of the next wait."""
         return UpdateResult({**news, "state": olds.get("state"), "addresses": olds.get("addresses")})
 
 
 class QueuedTpuRequest(Resource, module="gangway", name="QueuedTpuRequest"):
-    """The request in the queue, as Pulumi's engine sees it."""
+    """The request in the queue as a resource."""
 
     name: pulumi.Output[str]
     state: pulumi.Output[str]
@@ -125,12 +124,12 @@ class QueuedTpuRequest(Resource, module="gangway", name="QueuedTpuRequest"):
     replace_reason: pulumi.Output[str]
 
     def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
-        # An output is looked for only where a property is declared.
+        # An output is resolved only for a declared property.
         super().__init__(QueuedTpuProvider(), name, {**dict.fromkeys(OUTPUTS), **props}, opts)
 
 
 class ActiveTpu(Resource, module="gangway", name="ActiveTpu"):
-    """The wait for a request's nodes, as Pulumi's engine sees it."""
+    """The wait for a request's nodes as a resource."""
 
     state: pulumi.Output[str]
     addresses: pulumi.Output[list[str]]
@@ -140,14 +139,14 @@ class ActiveTpu(Resource, module="gangway", name="ActiveTpu"):
 
 
 class QueuedTpu(pulumi.ComponentResource):
-    """TPU slices asked of the queue: `num_slices` nodes of one accelerator type.
+    """TPU slices requested from the queue: `num_slices` nodes of one accelerator type.
 
     Attributes:
         name: `projects/P/locations/ZONE/queuedResources/ID`.
-        state: of the request when last looked at; ACTIVE with `wait_active`.
-        node_names: full names of the nodes it has or will have, slice by slice.
-        addresses: internal addresses of all hosts, slice by slice; empty without `wait_active`.
-        replace_reason: why the next `up` replaces it; empty while it may live.
+        state: of the last read; ACTIVE with `wait_active`.
+        node_names: full names of present and future nodes, by slice.
+        addresses: internal addresses of all hosts, by slice; empty without `wait_active`.
+        replace_reason: why the next `up` replaces it; empty if it does not.
     """
 
     name: pulumi.Output[str]
@@ -163,7 +162,7 @@ class QueuedTpu(pulumi.ComponentResource):
         validate(asked)
         options = pulumi.ResourceOptions(parent=self)
         request = QueuedTpuRequest(f"{name}-request", asked, options)
-        # Known beforehand, so that a preview of another request shows no change in what only speaks of it.
+        # Known in advance, so that a preview of a replacement shows no change in references to it.
         self.name = after(f"{parent_name(asked)}/queuedResources/{asked['queued_resource_id']}", request)
         self.node_names, self.replace_reason = request.node_names, request.replace_reason
         self.state, self.addresses = request.state, pulumi.Output.from_input([])

@@ -1,7 +1,6 @@
-"""TpuReconciler: brings TPU slices back that were taken away, for as long as their job has not ended. A schedule has a
-workflow look at the request in the queue (`reconcile_slices.yaml`, which says what it does); how often it may ask anew
-is decided here. A workflow, because a stack of slices has no machine that is always there, and none of the slices' own
-is left to ask for them.
+"""TpuReconciler: recreates preempted TPU slices until their job has ended. A schedule runs a workflow that checks the
+request (`reconcile_slices.yaml`); the pauses between attempts are set here. A stack of slices has no other machine that
+is always there.
 """
 
 import json
@@ -18,14 +17,14 @@ from components.gcp.identity import DATA_READER, RUN_WRITER, account_id
 __all__ = ["PAUSES_SEC", "PERIOD_MINUTES", "WINDOW_SEC", "TpuReconciler", "TpuReconcilerArgs", "reconcile_source"]
 
 PAUSES_SEC = (0, 300, 600, 1200, 2400, 3600, 3600, 3600)
-"""How long after the latest re-creation within WINDOW_SEC the next one comes: at once where there was none. Slices that
-are lost once more after the last of these are given up: each of them costs its boot, and brings no step.
+"""Pause since the latest re-creation within WINDOW_SEC; the first is immediate. Slices lost again after the last pause
+are given up: each attempt costs a boot without a step.
 """
 WINDOW_SEC = 6 * 3600
 PERIOD_MINUTES = 5
 STORAGE_URL = "https://storage.googleapis.com"
 STATE_OBJECT = "reconciled.json"
-# Its account deletes and makes queued resources, is asked to run by the schedule, and logs its own errors.
+# Its account deletes and creates queued resources, is invoked by the schedule, and logs its errors.
 ROLES = ("roles/tpu.admin", "roles/workflows.invoker", "roles/logging.logWriter")
 
 
@@ -38,9 +37,9 @@ class TpuReconcilerArgs(TypedDict):
     """Inputs of TpuReconciler.
 
     `queued_resource` is `projects/P/locations/ZONE/queuedResources/ID`, `request_object` the object in
-    `files_bucket_name` that holds the body it was made of, `ended_uri` (`gs://BUCKET/KEY`) what stands in the run
-    bucket once the job has ended. `service_account` is the slices' own: who asks for machines has to be allowed to act
-    as it. `log_name` is the full name of the stack's log.
+    `files_bucket_name` with its body, `ended_uri` (`gs://BUCKET/KEY`) the marker in the run bucket of an ended job.
+    `service_account` is the slices' own, which the workflow must be allowed to act as. `log_name` is the full name of
+    the stack's log.
     """
 
     project: pulumi.Input[str]
@@ -59,7 +58,7 @@ class TpuReconcilerArgs(TypedDict):
 
 
 def object_url(bucket: str, key: str) -> str:
-    """Where Cloud Storage tells about an object; with `?alt=media` its content.
+    """Cloud Storage's URL of an object's metadata; with `?alt=media` of its content.
 
     >>> object_url("runs", "demo/gan/ended-1")
     'https://storage.googleapis.com/storage/v1/b/runs/o/demo%2Fgan%2Fended-1'
@@ -68,14 +67,12 @@ def object_url(bucket: str, key: str) -> str:
 
 
 def put_url(bucket: str, key: str) -> str:
-    """Where an object's content is sent to."""
+    """The upload URL of an object."""
     return f"{STORAGE_URL}/upload/storage/v1/b/{bucket}/o?uploadType=media&name={quote(key, safe='')}"
 
 
 class TpuReconciler(pulumi.ComponentResource):
-    """The workflow, its schedule and its account. `schedule_id`: full name of the schedule, which the budget's stop
-    pauses.
-    """
+    """The workflow, its schedule and its account. `schedule_id`: full name, which the budget's stop pauses."""
 
     schedule_id: pulumi.Output[str]
 
@@ -89,7 +86,7 @@ class TpuReconciler(pulumi.ComponentResource):
             display_name=f"Gangway {args['stack']}: bring slices back",
             opts=self._child,
         )
-        # Started before its account may act, it would fail, and say so to nobody.
+        # Without its permissions the workflow would fail, and could not log it.
         email: pulumi.Output[str] = after(account.email, *self._grants(account))
         workflow = workflows.Workflow(
             self._name,
@@ -101,7 +98,7 @@ class TpuReconciler(pulumi.ComponentResource):
             service_account=email,
             call_log_level="LOG_ERRORS_ONLY",
             crypto_key_name=args.get("kms_key_name"),
-            # It is the stack's, and goes with it.
+            # It is deleted with the stack.
             deletion_protection=False,
             labels=args["tags"],
             opts=self._child,
@@ -167,7 +164,7 @@ class TpuReconciler(pulumi.ComponentResource):
             description=f"{args['stack']}: slices that were taken away are asked for again",
             schedule=f"*/{PERIOD_MINUTES} * * * *",
             time_zone="Etc/UTC",
-            # The budget's stop pauses it, and `pulumi up --refresh` has it go on.
+            # The budget's stop pauses it, and `pulumi up --refresh` resumes it.
             paused=False,
             http_target=cloudscheduler.JobHttpTargetArgs(
                 uri=pulumi.Output.concat("https://workflowexecutions.googleapis.com/v1/", workflow.id, "/executions"),

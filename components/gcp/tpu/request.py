@@ -1,6 +1,5 @@
-"""What is asked of the queue of TPUs: the arguments of QueuedTpu, their rules, and the body of the API's request. Pure:
-nothing here talks to the API or to Pulumi's engine. Which slice has how many chips and hosts is not known here; an
-accelerator type is passed on as written. Every field of the body is one of the TPU v2 API's discovery document.
+"""Arguments of QueuedTpu, their rules, and the body of the API's request. Pure. Accelerator types are passed on
+unchanged; chips and hosts are not known here. Every field of the body is in the TPU v2 API's discovery document.
 """
 
 import hashlib
@@ -25,8 +24,8 @@ __all__ = [
     "validate",
 ]
 
-# Key of the nodes' metadata that tells an interrupted request of ours from somebody else's of the same name: the API
-# fills in defaults and drops false values, so the bodies themselves do not compare.
+# Key of the nodes' metadata that identifies an interrupted request of ours: the API adds defaults and drops false
+# values, so bodies cannot be compared.
 FINGERPRINT_KEY = "gangway-request"
 TIERS = {
     "spot": "cheap, may be taken back at any time",
@@ -35,7 +34,7 @@ TIERS = {
 }
 DISK_MODES = {"READ_ONLY": "by any number of hosts", "READ_WRITE": "by one host"}
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-# As of Compute Engine, which the nodes' names end up in.
+# As of Compute Engine, whose instances get the nodes' names.
 _ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
@@ -59,9 +58,9 @@ class DataDiskArgs(TypedDict):
 
 
 class TimeoutsArgs(TypedDict, total=False):
-    """How long to wait, and how often to look. `accept_sec` for the queue to take the request (default 300),
-    `active_sec` for its nodes with `wait_active` (default 86400), `delete_sec` until nothing is left (default
-    1800), `poll_sec` between two looks (default 10).
+    """Timeouts and polling. `accept_sec` until the queue takes the request (default 300), `active_sec` until its nodes
+    are up with `wait_active` (default 86400), `delete_sec` until all is deleted (default 1800), `poll_sec` (default
+    10).
     """
 
     accept_sec: float
@@ -72,10 +71,10 @@ class TimeoutsArgs(TypedDict, total=False):
 
 class QueuedTpuArgs(TypedDict):
     """Inputs of QueuedTpu. Either `accelerator_type` (v5p-256) or `accelerator_config`. `tier` is spot, guaranteed or
-    on-demand. With `num_slices` above one it is a multislice request. `valid_until` (RFC 3339, UTC) or `valid_for_sec`
-    end the wait in the queue: the request then fails. Nodes get no external addresses: `network` or `subnetwork` needs
-    Private Google Access. A service account is always named; the project's default one may do too much. `labels` are
-    the only input that changes in place, and that only while nodes are there: queued requests cannot be edited.
+    on-demand. `num_slices` above one makes a multislice request. `valid_until` (RFC 3339, UTC) or `valid_for_sec` end
+    the wait in the queue, and the request fails. Nodes have no external addresses: `network` or `subnetwork` needs
+    Private Google Access. A service account is required; the project's default one may do too much. Only `labels`
+    change in place, and only while nodes exist: queued requests cannot be edited.
     """
 
     project: str
@@ -106,7 +105,7 @@ class QueuedTpuArgs(TypedDict):
 
 
 def validate(args: Mapping[str, Any]) -> None:
-    """Checks what is known before anything is asked of the API. Raises InputError for the first mistake."""
+    """Check the arguments before any call of the API. InputError for the first mistake."""
     _check_choice(args["tier"], TIERS, "tier")
     _exclusive(args, "accelerator_type", "accelerator_config", required=True)
     _exclusive(args, "valid_until", "valid_for_sec")
@@ -179,7 +178,7 @@ def parent_name(args: Mapping[str, Any]) -> str:
 
 
 def node_ids(args: Mapping[str, Any]) -> list[str]:
-    """The names the nodes will have, one a slice: the request's own, with -0, -1, ... for multislice."""
+    """The nodes' names, one per slice: the request's own, with -0, -1, ... for multislice."""
     base, slices = args["queued_resource_id"], int(args.get("num_slices", 1))
     return [base] if slices == 1 else [f"{base}-{index}" for index in range(slices)]
 
@@ -201,9 +200,8 @@ def queued_resource_body(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tier(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The oneof `tier` and the reservation; on-demand is a request that names neither. As `gcloud compute tpus
-    queued-resources create` (its surface of version 2) sends them: with `--reserved` a reservation's name and no tier,
-    with `--guaranteed` the tier.
+    """The oneof `tier` and the reservation; on-demand sets neither. As `gcloud compute tpus queued-resources create`
+    (surface version 2) sends them: with `--reserved` a reservation's name and no tier, with `--guaranteed` the tier.
     """
     tier: dict[str, Any] = {}
     if args["tier"] == "spot":

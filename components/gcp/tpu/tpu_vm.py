@@ -1,6 +1,5 @@
-"""TpuVm: one TPU slice asked for directly, without the queue: there is capacity, or `up` fails at once. Slices that
-train together, or are waited for, are QueuedTpu's. A resource of Google's provider, so it works from Pulumi's other
-languages.
+"""TpuVm: one TPU slice requested without the queue; `up` fails at once without capacity. Use QueuedTpu for slices that
+train together or wait. A resource of Google's provider, so usable from other languages.
 """
 
 from collections.abc import Sequence
@@ -16,9 +15,9 @@ __all__ = ["TpuVm", "TpuVmArgs"]
 
 
 class TpuVmArgs(TypedDict):
-    """Inputs of TpuVm: a part of QueuedTpu's, with the same meaning. Either `accelerator_type` (v5litepod-4) or
-    `accelerator_config`. `tier` is spot, guaranteed (from a reservation of the project) or on-demand. A preempted spot
-    slice stays as it is, and `pulumi up --refresh` makes it anew.
+    """Inputs of TpuVm: a part of QueuedTpu's. Either `accelerator_type` (v5litepod-4) or `accelerator_config`. `tier`
+    is spot, guaranteed (from a reservation of the project) or on-demand. `pulumi up --refresh` recreates a preempted
+    spot slice.
     """
 
     project: str
@@ -79,5 +78,5 @@ def _shape(args: TpuVmArgs) -> tpu.V2VmAcceleratorConfigArgs | None:
 
 
 def _addresses(endpoints: Sequence[tpu.outputs.V2VmNetworkEndpoint] | None) -> list[str]:
-    """In the order of the hosts; a preview knows none."""
+    """In the order of the hosts; empty in a preview."""
     return [endpoint.ip_address for endpoint in endpoints or [] if endpoint.ip_address]
