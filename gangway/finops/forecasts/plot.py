@@ -1,4 +1,4 @@
-"""The picture of a forecast: the end of its history, the interval, and the baseline beside it."""
+"""Plots a forecast: the end of its history, the interval, and the baseline."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from gangway.render.drawing import LIGHT, as_days, date_axis, draw, legend_size
 
 _KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 _HISTORY = 3
-"""So many horizons of it are shown."""
+"""Plotted history, in horizons."""
 
 
 def check_plot(path: Path) -> None:
-    """InputError for a file of another kind."""
+    """Raise InputError for an unsupported file suffix."""
     if path.suffix.lstrip(".") not in _KINDS:
         raise InputError(
             "--plot", "no picture of that kind", value=str(path), allowed=".png, .svg",
@@ -26,12 +26,12 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(answer: Answer, path: Path) -> Path:
-    """Writes the picture; its kind is that of the file's ending. InputError: it cannot be written."""
+    """Write the plot in the format of the suffix. InputError: cannot be written."""
     return write_whole(path, draw_forecast(answer, "svg" if path.suffix == ".svg" else "png"))
 
 
 def draw_forecast(answer: Answer, kind: Literal["png", "svg"]) -> bytes:
-    """The picture as bytes of a file of that kind."""
+    """Draw the plot as bytes of a file of that kind."""
     interval = f"{answer.setting.level:.0%} interval"
     labels = ("history", "seasonal naive", "middle", interval)
 

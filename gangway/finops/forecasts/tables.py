@@ -1,4 +1,4 @@
-"""A forecast as people and programs read it: tables, JSON, and a CSV that the launcher's `--start-when` takes."""
+"""A forecast as tables, JSON, and a CSV for the launcher's `--start-when`."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,7 @@ _MOST_OTHERS = 10
 
 @dataclass(frozen=True)
 class Published:
-    """What the ledger said. `added`: whether this forecast is new in it; `others`: see `Entries.others`; the rest of
-    those whose truth is known.
-    """
+    """The ledger's track record. `added`: whether this forecast is new in it; `others`: see `Entries.others`."""
 
     added: bool
     others: tuple[str, ...]
@@ -36,7 +34,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Answer:
-    """One forecast and all that is said with it. `published`: None without a ledger."""
+    """One forecast and its evidence. `published`: None without a ledger."""
 
     series: Series
     setting: Setting
@@ -53,7 +51,7 @@ class Answer:
 
 
 def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
-    """How the ledger's forecasts of this series and level have done."""
+    """The track record of the ledger's forecasts of this series and level."""
     scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
 
@@ -65,9 +63,7 @@ def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[
 
 
 def to_csv(answer: Answer) -> str:
-    """Times and middles under the series' own name, the interval's ends and the baseline beside them; above them where
-    the history comes from, as a note that every reader of ours skips.
-    """
+    """Times, middles under the series' own name, interval ends and baseline; the history's source is a # note."""
     notes = [f"# {line}" for line in answer.series.note.splitlines()]
     head = f"time,{answer.series.name},low,high,baseline"
     lines = (",".join([time, *(f"{value:.10g}" for value in values)]) for time, *values in answer.rows())
@@ -75,7 +71,7 @@ def to_csv(answer: Answer) -> str:
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """Plain data; what is not known is null."""
+    """The forecast as JSON data; unknown values are null."""
     series, setting, tested = answer.series, answer.setting, answer.tested
     published = answer.published
     return {
@@ -113,7 +109,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
 
 
 def skill_json(gain: Skill | None) -> dict[str, Any] | None:
-    """Plain data, what is infinite or not known as null; null where the baseline never errs."""
+    """The skill as JSON data, unknown or infinite values null; null if the baseline never errs."""
     if gain is None:
         return None
     found = {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.compared.p_value}
@@ -122,7 +118,7 @@ def skill_json(gain: Skill | None) -> dict[str, Any] | None:
 
 
 def show(answer: Answer, console: "Console") -> None:
-    """Prints it all: where the history comes from, the next steps, and how good such forecasts have been."""
+    """Print the history's source, the next steps, and the accuracy of such forecasts."""
     series, setting = answer.series, answer.setting
     if series.note:
         console.print(series.note, markup=False, highlight=False)
@@ -211,7 +207,7 @@ def _show_published(published: Published, series: Series, setting: Setting, cons
 
 
 def _number(value: float) -> str:
-    """Four digits, thousands apart.
+    """Four significant digits with thousands separators.
 
     >>> _number(0.0123456), _number(12345.6), _number(20)
     ('0.01235', '12,346', '20')

@@ -1,5 +1,5 @@
-"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years, priced
-for the whole term; services. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
+"""Azure's retail prices (no credentials): on demand, spot, one- and three-year reservations priced for the whole term,
+services. Excludes Windows, low priority, dev/test, dedicated hosts and future meters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ HOURS_OF_TERM: Mapping[str, tuple[PriceField, int]] = {
     "3 Years": ("reserved_3y", 26280),
 }
 UNITS = {"1 Hour": "hour"}
-# Parts of a product's or a meter's name that make it another thing than a Linux machine of one's own.
+# Parts of product or meter names that mean something other than an ordinary Linux machine.
 LEFT_OUT = ("Windows", "Low Priority", "Dedicated Host", "CloudServices", "Cloud Services")
 
 
 class AzureSource:
-    """The retail prices API. `today`: the day the prices are of; the API has no other."""
+    """The retail prices API. `today`: the prices' date; the API has none."""
 
     name = "azure"
     how = "the retail prices API, without credentials"
@@ -33,7 +33,7 @@ class AzureSource:
         self._web, self._today, self._api_url = web, today, api_url
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """See `PriceSource`."""
+        """Fetch prices, see `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
             own = [query for query in queries if query.region == region]
             if sizes := [query.item for query in own if not query.is_service]:
@@ -49,11 +49,11 @@ class AzureSource:
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
         for place in dict.fromkeys(meter.place for meter in meters.values()):
             wanted = {name: meter for name, meter in meters.items() if meter.place == place}
-            yield from self._of_meters(region, place or region, wanted)
+            yield from self._service_prices(region, place or region, wanted)
         yield from unread_gaps(services, AZURE_UNREAD)
 
-    def _of_meters(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
-        """The tier of each meter that holds its amount. `place`: whose rows are asked for."""
+    def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
+        """The tier of each meter that holds its amount. `place`: the region to query."""
         named = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
         where = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({named})"
         current: dict[str, dict[str, Any]] = {}
@@ -94,12 +94,10 @@ class AzureSource:
                 yield from self._observed(size, field, meter)
 
     def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Every meter of the sizes in the region."""
         named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
         return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})")
 
     def _rows(self, wanted: str) -> Iterator[dict[str, Any]]:
-        """What a filter leaves, page by page."""
         page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
         while True:
             if not isinstance(page.get("Items"), list):
@@ -113,7 +111,7 @@ class AzureSource:
             page = self._web.json(following)
 
     def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
-        """Which price of a machine a meter is; None where none."""
+        """The machine price in a meter, if any."""
         names = f"{meter['productName']} {meter['meterName']} {meter['skuName']}"
         if any(part in names for part in LEFT_OUT) or _effective(meter) > self._today:
             return None
@@ -128,7 +126,7 @@ class AzureSource:
         reserved = field in ("reserved_1y", "reserved_3y")
         hours = HOURS_OF_TERM[meter["reservationTerm"]][1] if reserved else 1
         term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
-        # Spot has one price a region.
+        # Spot has one price per region.
         ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
         unit = str(meter["unitOfMeasure"])
         for end in ends:
@@ -155,7 +153,7 @@ def _tier(meter: Mapping[str, Any]) -> float:
 
 
 def _service_ranks(meter: Mapping[str, Any]) -> tuple[float, date]:
-    """Of the tiers up to an amount the last one holds it; of two prices of a tier the newer counts."""
+    """The highest tier up to the amount holds it; of two prices of a tier the newer counts."""
     return _tier(meter), _effective(meter)
 
 

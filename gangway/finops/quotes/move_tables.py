@@ -1,4 +1,4 @@
-"""Advice on moving a job (`components.estimate.move_cost`) as a person reads it, and as JSON."""
+"""Advice on moving a job (`components.estimate.move_cost`) as text and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from components.estimate.quotes import Sort
 
 @dataclass(frozen=True)
 class AdviceGiven:
-    """An advice, and what it was given by."""
+    """Advice and its inputs."""
 
     advice: Advice
     luggage: Luggage
@@ -44,7 +44,7 @@ def advice_json(given: AdviceGiven) -> dict[str, Any]:
 
 
 def route_row(route: Route | None) -> dict[str, Any] | None:
-    """What is known of a way between two regions."""
+    """The known facts of a route between two regions."""
     if route is None:
         return None
     stream = route.stream_mbps
@@ -55,7 +55,7 @@ def route_row(route: Route | None) -> dict[str, Any] | None:
 
 
 def advice_lines(given: AdviceGiven) -> Iterator[str]:
-    """What to do, why, and how it is done."""
+    """What to do, why, and how."""
     advice, luggage, sort = given.advice, given.luggage, given.sort
     here, best = advice.here, advice.best
     trouble = here.problem or here.missing or here.unpriced
