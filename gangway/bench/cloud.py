@@ -1,5 +1,5 @@
-"""The Environment that is a cloud: Pulumi's Automation API runs the program of `pulumi up` on a project of the item's
-own (`gangway.bench.pulumi_cli`), and takes its stack away again.
+"""The cloud Environment: Pulumi's Automation API runs `pulumi up` on a project per item (`gangway.bench.pulumi_cli`),
+and destroys its stack.
 """
 
 import signal
@@ -45,15 +45,15 @@ _LOST = (
     "than it was begun with has its state; clean up from there. If you have destroyed and removed it yourself, run "
     "`pulumi stack init {name}` in {folder}, and clean up again"
 )
-# How long what another process has begun may take to stop: a file system is waited for.
+# How long another process's operation may take to stop: it waits for file systems.
 _GRACE_SEC = 1200.0
 SIGNER = "signer.pub"
-"""In a run's folder: the public key of its stack, which goes with the stack."""
+"""In a run's folder: the public key of its stack, which is destroyed with the stack."""
 
 
 class Cloud:
-    """Items on stacks of their own. `env`: beside this process's own environment, such as PULUMI_BACKEND_URL;
-    `poll_sec`: the first pause between two looks for a record, and the longest.
+    """Runs items on their own stacks. `env`: additional variables, such as PULUMI_BACKEND_URL; `poll_sec`: the first
+    and the longest pause between polls.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Cloud:
         return {**place, "signer": signer, "began": began.isoformat()}
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
-        """See Environment. The run does not need us, and the journal knows where it reports."""
+        """See Environment. The run does not need this process, and the journal has its store."""
         return {}
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
@@ -105,7 +105,7 @@ class Cloud:
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
                 return record
-        # A journal of an older version does not say when.
+        # Journals of older versions lack it.
         check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
         return None
 
@@ -120,7 +120,7 @@ class Cloud:
             check_signer(folder, facts["signer"])
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
-        """See Environment. What an earlier process has begun on this stack is ended first."""
+        """See Environment. First ends what an earlier process started on this stack."""
         end_left_over(facts, signal.SIGINT, _GRACE_SEC)
         self._command.began = _noting(note)
         name = stack_name(item, self._stamp)
@@ -131,14 +131,14 @@ class Cloud:
                 on_event = self._event_listener(item, "destroy")
                 stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
             note(stack_emptied=name)
-            # With its settings kept: they are this run's.
+            # Keep its settings: they belong to this run.
             stack.workspace.remove_stack(name, preserve_config=True)
         except StackNotFoundError:
             if ("stack_made" in facts or "runs_url" in facts) and "stack_emptied" not in facts:
                 raise RunFailedError(_LOST.format(name=name, folder=project_dir(self._run_dir, item))) from None
             return []  # it was never made, or an earlier destroy has taken it away
         except ConcurrentUpdateError:
-            # Nobody else knows this stack, and who began its last update is gone.
+            # Only this process knows the stack, and the process of its last update is gone.
             with suppress(CommandError):
                 stack.cancel()
             raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
@@ -161,7 +161,7 @@ class Cloud:
         return _Log(project_dir(self._run_dir, item) / "pulumi.log")
 
     def _event_listener(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
-        """Counts what is done, for people, and keeps what went wrong. Called from a thread of the API's."""
+        """Counts operations and keeps errors. Called from a thread of the API."""
         count, self._errors = 0, []
 
         def on_event(event: EngineEvent) -> None:
@@ -176,7 +176,7 @@ class Cloud:
         return on_event
 
     def _reason(self, error: CommandError) -> str:
-        """Why a command failed: what the engine called an error; else its last words."""
+        """The engine's errors, else its last lines."""
         if self._errors:
             return "; ".join(self._errors[:_SHOWN_ERRORS])
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -185,7 +185,7 @@ class Cloud:
 
 
 class _Log:
-    """A file that takes lines; a context manager."""
+    """A file for lines; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -198,14 +198,14 @@ class _Log:
             self._file.close()
 
     def _write(self, line: str) -> None:
-        with suppress(OSError):  # a full disk is no reason to stop reading what the engine says
+        with suppress(OSError):  # a full disk must not stop the engine's output
             self._file.write(line + "\n")
             self._file.flush()
 
 
 def check_signer(folder: Path, public_key: str) -> None:
-    """Keeps the stack's public key, PEM, beside the run, and compares what the record is signed with. RunFailedError:
-    somebody else signed it, or it was changed since.
+    """Save the stack's public key (PEM) beside the run and compare it with the record's signer. RunFailedError: another
+    signer, or changed since.
     """
     key, record = folder / SIGNER, folder / "run.json"
     key.write_text(public_key)
@@ -224,7 +224,7 @@ def _noting(note: Callable[..., None]) -> Callable[[int], None]:
 
 
 def _record_in(store: RunStore) -> RunRecord | None:
-    """The record that is there, done or not; None for none. Raises StoreFailedError."""
+    """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:
         return None
@@ -235,7 +235,7 @@ def _record_in(store: RunStore) -> RunRecord | None:
 
 
 def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
-    """What `destroy` leaves by the program's wish; and what may exist although the state does not know it."""
+    """What `destroy` retains on purpose, and what may exist outside the state."""
     kept = [
         f"{resource['type']} {resource.get('id', '')}"
         for resource in deployment.get("resources") or []
@@ -251,8 +251,8 @@ def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Where the state goes, before anything is begun. InputError: nobody is logged in, the backend does not answer, or
-    it needs a passphrase and has none. `env`: beside the environment, such as PULUMI_BACKEND_URL.
+    """Return the backend of the state. `env`: additional variables, such as PULUMI_BACKEND_URL. InputError: not logged
+    in, no answer, or a missing passphrase.
     """
     try:
         who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()

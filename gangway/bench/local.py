@@ -1,4 +1,4 @@
-"""Runs of a suite on this machine: its devices shared out, a process for each run."""
+"""Runs a suite on this machine: shares its devices, one launcher per run."""
 
 import os
 import platform
@@ -30,11 +30,11 @@ _WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
 
 
 class Hardware(dict[str, Any]):
-    """Plain JSON data: `cpu`, `cores`, `memory_gib`, `gpus`, `system`."""
+    """Plain JSON data."""
 
 
 def hardware(cpuinfo: Path = _CPUINFO) -> Hardware:
-    """This machine."""
+    """Detect this machine."""
     return Hardware(
         cpu=_cpu(cpuinfo),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -51,7 +51,7 @@ def describe(machine: Hardware) -> str:
 
 
 def _cpu(cpuinfo: Path) -> str:
-    """The model; Linux alone tells it, and not on every architecture."""
+    """The model; only Linux has it, and not on every architecture."""
     if cpuinfo.exists():
         for line in cpuinfo.read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
@@ -61,7 +61,7 @@ def _cpu(cpuinfo: Path) -> str:
 
 
 def _gpus() -> list[str]:
-    """NVIDIA's, by their names; none where there is no driver."""
+    """Names of NVIDIA GPUs; empty without a driver."""
     import pynvml
 
     try:
@@ -77,8 +77,8 @@ def _gpus() -> list[str]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where all processes of a study run. `device`: cpu or cuda; `threads`: of each process (OMP_NUM_THREADS), the same
-    for every number of processes; `reason`: why there.
+    """Where all processes of a study run. `device`: cpu or cuda; `threads`: OMP_NUM_THREADS, the same for every number
+    of processes; `reason`: why there.
     """
 
     device: Literal["cpu", "cuda"]
@@ -87,14 +87,13 @@ class Placement:
 
     @property
     def backend(self) -> Literal["gloo", "nccl"]:
-        """The collectives that go with it, and that make the trainer take that device."""
+        """The collectives, by which the trainer picks the device."""
         return "nccl" if self.device == "cuda" else "gloo"
 
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
-    """GPUs where there are enough of them, else the CPU; what is asked for counts before. InputError: no such word, or
-    `cuda` with fewer GPUs than processes. `asked`: auto, cpu or cuda; `visible`: CUDA_VISIBLE_DEVICES; None where it is
-    not set.
+    """Use GPUs if there are enough, else the CPU, unless requested. `asked`: auto, cpu or cuda; `visible`:
+    CUDA_VISIBLE_DEVICES or None. InputError: unknown, or `cuda` with fewer GPUs than processes.
     """
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
@@ -106,7 +105,7 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
     if asked == "cpu":
         return Placement("cpu", 1, "asked for: --device cpu")
     if gpus and gpus >= largest:
-        # torchrun would give one thread to several processes and all of them to one: that is no fair comparison.
+        # torchrun would give one thread to each of several processes, but all threads to one: an unfair comparison.
         return Placement("cuda", max(1, machine["cores"] // largest), f"{here}, one for each of {largest} process(es)")
     if asked == "cuda" and not gpus:
         raise InputError("--device", here, value=asked, allowed="auto or cpu here", fix="leave --device out")
@@ -123,7 +122,7 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
 
 
 def _number_visible(gpus: int, visible: str | None) -> int:
-    """CUDA's own rule: what stands behind the first -1 does not count, and an empty list hides all."""
+    """CUDA's rule: devices after the first -1 do not count, and an empty list hides all."""
     if visible is None:
         return gpus
     devices = [word.strip() for word in visible.split(",")]
@@ -132,7 +131,7 @@ def _number_visible(gpus: int, visible: str | None) -> int:
 
 
 class _Running(NamedTuple):
-    """A launcher of ours: its lines as they come, what ends it, and where facts are kept."""
+    """A launcher with its output, stop request and saved facts."""
 
     run: LocalRun
     tail: StatsTail
@@ -141,7 +140,7 @@ class _Running(NamedTuple):
 
 
 class Local:
-    """Items on this machine. `data_dir`: the shards, prepared there when missing."""
+    """Runs items on this machine. `data_dir`: the shards, prepared there if missing."""
 
     poll_sec = (0.5, 2.0)
 
@@ -193,14 +192,14 @@ class Local:
         return record
 
     def _read(self, item: Item) -> RunRecord | None:
-        """The record that the trainer has left; None where it has left none."""
+        """The trainer's record, if any."""
         try:
             return RunRecord.model_validate_json((self._folder(item) / "run.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
-        """See Environment. The run's folder is the suite's already."""
+        """See Environment. The run's folder is already the suite's."""
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment."""
@@ -218,7 +217,7 @@ class Local:
         return self._run_dir / get_run_id(item, self._stamp)
 
     def _job(self, item: Item) -> JobSpec:
-        """The job of a node, with this machine in it: no container, one thread a process."""
+        """The job of a node on this machine: no container, one thread per process."""
         suite, folder = self._suite, self._folder(item)
         overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
         gpus = len(self._machine["gpus"])

@@ -1,5 +1,5 @@
-"""A controller's decisions on a page: a drawing of images a second over the training with a mark for each, and their
-table. The page of one run, that of several and that of an experiment share both.
+"""A controller's decisions: a drawing of images per second with a mark for each, and their table. Shared by the pages
+of one run, several runs and an experiment.
 """
 
 import math
@@ -23,13 +23,13 @@ from trainer.records.decisions import CONTROLLER, DecisionRecord, Fate
 from trainer.records.run_record import RunRecord
 
 _CLOCK_SEC = 0.001
-"""Records have moments to a millisecond, lines of statistics to less."""
+"""Records have times to a millisecond, lines of statistics finer ones."""
 _ROWS = 2
-"""Of numbers above the line, so that neighbours do not stand on each other."""
+"""Rows of numbers above the line, against overlaps."""
 
 
 class _Look(NamedTuple):
-    """Of a mark. `series`: its colour's place in the theme; None for the ink's."""
+    """Of a mark. `series`: index of its colour in the theme; None for the ink's."""
 
     words: str
     series: int | None
@@ -56,9 +56,9 @@ class Pace(NamedTuple):
         label: in the legend.
         seconds: of training, at each line of statistics.
         images_per_sec: there; NaN leaves a gap.
-        places: of each decision, the line after which it was made.
-        decisions: likewise, in order.
-        neighbour_sec: spans in which others took cores.
+        places: the line before each decision.
+        decisions: in order.
+        neighbour_sec: spans in which other processes took cores.
     """
 
     label: str
@@ -70,7 +70,7 @@ class Pace(NamedTuple):
 
 
 class DecisionRow(NamedTuple):
-    """A line of the table; `fate` in one word, `words` what there is to say of it."""
+    """A line of the table; `fate` in one word, `words` the details."""
 
     number: int
     at: str
@@ -86,12 +86,12 @@ class DecisionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """What a page shows of a controller.
+    """A controller on a page.
 
     Attributes:
-        name: of its ids, unlike all others of the page.
-        choice: who decided, in words; empty where nobody says.
-        rows: none where nothing was decided.
+        name: of its ids, unique on the page.
+        choice: who decided, in words; empty if unknown.
+        rows: empty without decisions.
         drawing: None without lines of statistics.
     """
 
@@ -102,12 +102,12 @@ class Decided:
 
     @property
     def svg(self) -> Markup:
-        """The drawing inside a page; matplotlib has escaped what is text."""
+        """The drawing inline; matplotlib has escaped its text."""
         return Markup("" if self.drawing is None else self.drawing.for_page())
 
 
 def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
-    """Of a run, with the lines of its stats.jsonl; None where it had no controller."""
+    """A run's controller with the lines of its stats.jsonl; None without one."""
     if not record.has_controller:
         return None
     pace = find_pace(record, stats)
@@ -116,7 +116,7 @@ def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str)
 
 
 def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
-    """The table."""
+    """The rows of the table."""
     return tuple(
         DecisionRow(
             place,
@@ -135,14 +135,14 @@ def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
 
 
 def counted(decisions: Sequence[DecisionRecord]) -> str:
-    """How many, and what came of them."""
+    """Counts by outcome as text."""
     counts = Counter(one.fate for one in decisions)
     said = [f"{counts[fate]} {look.words}" for fate, look in _LOOKS.items() if counts[fate]]
     return f"{len(decisions)} decision{'' if len(decisions) == 1 else 's'}{': ' * bool(said)}{', '.join(said)}"
 
 
 def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
-    """Images a second over the training of runs, the controlled one last; decisions are numbered as in the table."""
+    """Images per second over training, the controlled run last; decisions are numbered as in the table."""
     fates = [fate for fate in _LOOKS if any(one.fate == fate for pace in paces for one in pace.decisions)]
     labels = [*([pace.label for pace in paces] if len(paces) > 1 else []), *(_LOOKS[fate].words for fate in fates)]
     unit, divisor = _unit(paces)
@@ -173,7 +173,7 @@ def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
 
 
 def find_pace(record: RunRecord, stats: Sequence[Mapping[str, Any]]) -> Pace | None:
-    """Of all sessions, one after the other; None without a line that says when it was written."""
+    """All sessions in a row; None without a line with a time."""
     ticks = [line for line in stats if "event" not in line]
     told = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]
     seconds, rates, times = list[float](), list[float](), list[float]()
@@ -199,7 +199,7 @@ def _unit(paces: Sequence[Pace]) -> tuple[str, float]:
 
 
 def _lines(paces: Sequence[Pace], theme: Theme) -> Iterator[Line2D]:
-    """For the legend, where there is more than one."""
+    """For the legend, if there are several."""
     for place, pace in enumerate(paces) if len(paces) > 1 else ():
         yield Line2D([], [], label=pace.label, **_line_look(place, paces, theme))
 
@@ -239,9 +239,7 @@ def _paint(axes: Axes, paces: Sequence[Pace], divisor: float, theme: Theme) -> N
 
 
 def _number(axes: Axes, point: tuple[float, float], shown: int, taken: list[float], theme: Theme) -> None:
-    """Above the mark, in the first row that has room there; `taken` is up to where each has none. Without room the
-    mark has no number, which the table has all the same.
-    """
+    """Number a mark in the first row with room; `taken`: the right end of each row. Without room there is no number."""
     share = point[0] / axes.get_xlim()[1]
     row = next((row for row, until in enumerate(taken) if share >= until), None)
     if row is None:

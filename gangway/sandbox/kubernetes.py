@@ -1,4 +1,4 @@
-"""Sandbox handlers: EKS clusters, their system nodes, add-ons, and who is let in."""
+"""Sandbox handlers: EKS clusters, system nodes, add-ons, and access entries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -63,10 +63,10 @@ def _node_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _validated(operation: str, **renames: str) -> Handler:
-    """The handler of what moto lacks."""
+    """The handler for operations that moto lacks."""
 
     def handle(aws: Aws, wire: Wire) -> Applied:
-        # What is kept of an add-on that is there already is asked at two times, the API at one.
+        # Conflict handling has two inputs on the wire, one in the API.
         wire.skip("resolveConflictsOnUpdate")
         inputs = {"tags": wire.take("tags").get("tags", {}), **wire.rest()}
         aws.validate("eks", operation, aws.request("eks", operation, inputs, **renames))

@@ -1,6 +1,4 @@
-"""Sandbox handlers: budgets, SNS topics, Lambda functions, log groups with their metrics, dashboards, composite
-alarms.
-"""
+"""Sandbox handlers: budgets, SNS topics, Lambda functions, log groups with metrics, dashboards, composite alarms."""
 
 import base64
 import hashlib
@@ -122,7 +120,7 @@ BUDGET_HANDLERS = {
 
 
 def _zipped(assets: Mapping[str, Any]) -> bytes:
-    """The files of an archive of texts, with one date, so that the same files make the same bytes."""
+    """An archive's text files with a fixed date, for deterministic bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, asset in sorted(assets.items()):
@@ -192,7 +190,7 @@ def _log_group(aws: Aws, wire: Wire) -> Applied:
     retention = aws.request("logs", "PutRetentionPolicy", {"logGroupName": name, **days}) if days else {}
     if retention:
         aws.call("logs", "PutRetentionPolicy", retention)
-    # AWS answers this ARN with `:*` behind it, which Pulumi's provider takes away.
+    # AWS returns this ARN with a `:*` suffix, which Pulumi's provider removes.
     arn = f"arn:aws:logs:{aws.region}:{aws.account}:log-group:{name}"
 
     def read_back() -> Mapping[str, Any]:

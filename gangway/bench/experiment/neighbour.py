@@ -1,4 +1,4 @@
-"""A neighbour on the machine: real processes that take cores, started and ended by the progress of a run."""
+"""Busy neighbours: processes that occupy cores, controlled by a run's progress."""
 
 import signal
 import subprocess
@@ -18,8 +18,8 @@ while os.getppid() == parent:  # whoever began it may have been killed
 
 
 class BusyNeighbour:
-    """Of one run; a context, whose end ends every process of it. `spans`: from when to when they lived, in the
-    run's seconds of training.
+    """The neighbour of one run; a context that ends its processes. `spans`: when they lived, in the run's seconds of
+    training.
     """
 
     def __init__(self, config: Neighbour | None) -> None:
@@ -36,11 +36,11 @@ class BusyNeighbour:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the processes that live."""
+        """Of living processes."""
         return tuple(process.pid for process in self._processes)
 
     def at(self, share: float, training_sec: float) -> None:
-        """Begins or ends them, at that share of the run's images, shown in so many seconds."""
+        """Start or end them at that share of the run's images and second of training."""
         self._now = training_sec
         if self._config is None:
             return
@@ -49,7 +49,7 @@ class BusyNeighbour:
         if wanted and not self._processes:
             self._began = training_sec
             for _ in range(self._config.cores):
-                # A session of its own: Ctrl-C reaches the runner alone, which ends them.
+                # Its own session: Ctrl-C reaches only the runner, which ends them.
                 command = [sys.executable, "-c", _BUSY]
                 self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
         elif not wanted and self._processes:

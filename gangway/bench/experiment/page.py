@@ -1,4 +1,4 @@
-"""An experiment as a page: the table, and a pair's images a second over time with the decisions and their reasons."""
+"""An experiment as a page: the table, and a pair's images per second with decisions and reasons."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from trainer.records.decisions import decisions
 
 
 def write_page(folder: Path) -> Path:
-    """Writes report.html into an experiment's folder. InputError: as `get_findings`."""
+    """Write report.html into an experiment's folder. InputError: see `get_findings`."""
     findings = get_findings(folder)
     html = render_template(
         "experiment.html.j2",
@@ -24,7 +24,7 @@ def write_page(folder: Path) -> Path:
 
 
 def _picture(scenario: str, findings: Findings) -> Decided:
-    """Of the first seed: the control, then the treatment; no drawing where neither is done."""
+    """The first seed's control and treatment; no drawing without either."""
     arms = [findings.control, findings.treatment]
     runs = [one for one in findings.results if one["scenario"] == scenario and one["arm"] in arms]
     seed = min((one["seed"] for one in runs), default=None)
@@ -48,5 +48,5 @@ def _pace(run: Mapping[str, Any]) -> Pace:
 
 
 def _get_place(images: int, curve: Sequence[Sequence[float]]) -> int:
-    """When so many images were shown: the first line that has as many."""
+    """The first line with so many images."""
     return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

@@ -18,12 +18,12 @@ from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
 from stacks.base.extras import need
 
 _ON_A_TERMINAL = ("time_sec", "quality", "joules")
-"""What fits there; the page has all columns, and the paper's rows."""
+"""Columns that fit; the page has all columns and the paper's rows."""
 
 
 def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
-    """Runs an experiment in a new folder below `out` and writes its page. Returns 0: every run is done; 1: some are
-    not; 130: stopped. InputError: or a group of them, before anything is begun.
+    """Run an experiment in a new folder below `out` and write its page. Returns 0: all runs finished; 1: some did not;
+    130: stopped. InputError or a group of them: invalid, before anything starts.
     """
     suite = load_experiment(path)
     items = get_items(suite, treatment, small=small)
@@ -53,7 +53,7 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
 
 
 def show(findings: Findings, console: Console) -> None:
-    """The table, and each scenario's sentence."""
+    """Print the table and each scenario's sentence."""
     table = RichTable(title=findings.title, title_justify="left")
     shown = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
     for name in ("scenario", "arm"):

@@ -1,4 +1,4 @@
-"""An experiment's folder as a table in P3's shape: each scenario's arms and their changes, then the paper's rows."""
+"""An experiment's folder as a table in the shape of P3: arms and their changes by scenario, then the paper's rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gangway.report.comparison.papers import get_paper
 
 
 class Column(NamedTuple):
-    """What a table shows: its key, its heading, and the factor from the record's unit to the heading's."""
+    """Key, heading, and the factor from the record's unit to the heading's."""
 
     key: str
     label: str
@@ -38,7 +38,7 @@ _OF_THE_PAPER = {"gpu_percent": "gpu_use", "cpu_percent": "cpu_use"}
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `kind`: ours, change or theirs; `cells`: texts in the order of COLUMNS."""
+    """A line of the table. `kind`: ours, change or theirs; `cells`: in the order of COLUMNS."""
 
     kind: str
     label: str
@@ -46,7 +46,7 @@ class Row:
 
 
 class Contrast(NamedTuple):
-    """Two arms that are compared: `arm` against `base`."""
+    """A comparison of `arm` with `base`."""
 
     arm: str
     base: str
@@ -56,7 +56,7 @@ class Contrast(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Of a comparison on the page. `scenario`: the one it is of; for a total, the one left out, empty for none."""
+    """Of a comparison on the page. `scenario`: its scenario; for a total, the excluded one, or empty."""
 
     contrast: Contrast
     scenario: str
@@ -68,9 +68,7 @@ _TOTAL = "total"
 
 @dataclass(frozen=True)
 class ScenarioTable:
-    """A scenario's rows and what they say. `time`: the treatment's against the control's; None where no pair is
-    complete.
-    """
+    """A scenario's rows and sentences. `time`: the treatment's against the control's; None without a complete pair."""
 
     name: str
     what: str
@@ -81,7 +79,7 @@ class ScenarioTable:
 
 @dataclass(frozen=True)
 class Total:
-    """Time over scenarios. `without`: the scenario left out, empty for none; `time`: None without a complete pair."""
+    """Time over scenarios. `without`: the excluded scenario, or empty; `time`: None without a complete pair."""
 
     contrast: Contrast
     without: str
@@ -89,7 +87,7 @@ class Total:
 
     @property
     def text(self) -> str:
-        """The total and what may be claimed of it."""
+        """The total and its claim."""
         scenarios = f"without {self.without}, the largest" if self.without else "all scenarios"
         found = f"{self.time.text()}: {self.time.verdict('faster', 'slower')}" if self.time else "no pair is complete"
         return f"{self.contrast}, {scenarios}: {found}"
@@ -100,10 +98,10 @@ class Findings:
     """A whole experiment.
 
     Attributes:
-        static: the arm of the best fixed settings; None where the suite has none.
-        totals: of each contrast over all scenarios and, with several, without the one whose control takes the longest.
-        results: of each run that is done.
-        missing: names of those that are not.
+        static: the arm of the best fixed settings, if any.
+        totals: per contrast over all scenarios and, if several, without the one with the slowest control.
+        results: of finished runs.
+        missing: names of the others.
     """
 
     title: str
@@ -119,7 +117,7 @@ class Findings:
 
 
 def get_findings(folder: Path) -> Findings:
-    """Reads an experiment's folder (InputError: it is none, or no run of it is done)."""
+    """Read an experiment's folder. InputError: not an experiment, or no finished run."""
     try:
         head = json.loads((folder / EXPERIMENT).read_bytes())
     except OSError:
@@ -149,7 +147,7 @@ def get_findings(folder: Path) -> Findings:
         totals=tuple(
             Total(place.contrast, place.scenario, change) for place, change in changes.items() if place.column == _TOTAL
         ),
-        theirs=_theirs() if head["paper"] == "P3" else (),
+        theirs=_paper_rows() if head["paper"] == "P3" else (),
         results=tuple(results),
         missing=tuple(name for name in names if not (folder / name / RESULT).is_file()),
     )
@@ -158,7 +156,7 @@ def get_findings(folder: Path) -> Findings:
 def _changes(
     results: Sequence[Mapping[str, Any]], scenarios: Sequence[str], contrasts: Sequence[Contrast], control: str
 ) -> dict[_Place, Comparison | None]:
-    """Every comparison of the page, corrected as one family: whatever it claims."""
+    """All comparisons of the page, corrected as one family of claims."""
     largest = max(scenarios, key=lambda name: _control_sec(results, name, control))
     family: dict[_Place, Comparison | None] = {}
     for contrast in contrasts:
@@ -173,7 +171,7 @@ def _changes(
 
 
 def _control_sec(results: Sequence[Mapping[str, Any]], scenario: str, control: str) -> float:
-    """The mean time of a scenario's control; 0 without a run of it."""
+    """The mean time of a scenario's control; 0 without a run."""
     times = [run["time_sec"] for run in results if run["scenario"] == scenario and run["arm"] == control]
     return fmean(times) if times else 0.0
 
@@ -201,12 +199,12 @@ def _scenario(
 
 
 def _cell(change: Comparison | None, factor: float) -> str:
-    """A change, with a star where a difference is claimed."""
+    """A change, with a star if it claims a difference."""
     return "-" if change is None else f"{change.short(factor)}{' *' if change.direction else ''}"
 
 
 def _value(run: Mapping[str, Any], key: str) -> float | None:
-    """A run's figure; its quality is that of the first metric, the last that was computed."""
+    """A run's figure; its quality is the last value of the first metric."""
     if key == "time_sec":
         return float(run["time_sec"])
     if key == "quality":
@@ -224,7 +222,7 @@ def _mean(runs: Sequence[Mapping[str, Any]], column: Column) -> str:
 
 
 def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contrast, key: str) -> list[Pair]:
-    """Both arms of each seed, base first; None where a run or its figure is missing."""
+    """Both arms of each seed, base first; None if a run or its figure is missing."""
     by_seed: dict[int, dict[str, float | None]] = {}
     for run in results:
         if run["scenario"] == scenario:
@@ -233,7 +231,6 @@ def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contra
 
 
 def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | None, most_slower: float | None) -> str:
-    """What a row of changes says, in a sentence or two."""
     if time is None:
         return f"{contrast}: no pair of runs is complete, nothing is claimed."
     text = f"{contrast}: time {time.text()}: {time.verdict('faster', 'slower')}"
@@ -254,8 +251,8 @@ def _kept(time: Comparison, most: float) -> str:
     )
 
 
-def _theirs() -> tuple[Row, ...]:
-    """The paper's rows; its hours are not our seconds, and say so."""
+def _paper_rows() -> tuple[Row, ...]:
+    """The paper's rows; its hours are not comparable with our seconds, and say so."""
     rows = []
     for row in get_paper("P3").rows:
         cells = []

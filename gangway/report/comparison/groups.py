@@ -1,4 +1,4 @@
-"""Which runs stand in one row, with what each is, and which may not stand in one table at all."""
+"""Groups runs into rows of a table, describes them, and refuses runs that do not belong in one table."""
 
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -21,20 +21,20 @@ from trainer.records.run_record import RunRecord
 
 _RESULTS = "results.json"
 LOCAL = "local"
-"""What a run without a stack ran on: whoever began it calls it this machine."""
+"""The stack of runs without one: this machine."""
 
 _NO_SUITE = Quantity.absent("USD", "no suite tells what its stack cost")
 _PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
 _SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
 KEYS = (*_PLACES, *_SETTINGS)
-"""What rows may be made by."""
+"""Keys to group rows by."""
 _BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
-"""What makes a row where nobody says otherwise: the place, and the treatment."""
+"""Default keys: the place and the treatment."""
 _MOST_NAMED = 3
 
 
 class _Item(BaseModel):
-    """A run, as results.json tells of it; further fields are the bench's own."""
+    """A run in results.json; other fields belong to the bench."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +59,7 @@ class _Results(BaseModel):
 
 
 class Missing(NamedTuple):
-    """A run of a suite that has no record, and what is known of it."""
+    """A suite's run without a record."""
 
     suite: str
     item: str
@@ -72,17 +72,16 @@ class Member:
     """A run of the report.
 
     Attributes:
-        record: its record.
         path: of its directory.
-        stats: the lines of its stats.jsonl; empty where there is none.
-        stack: what its suite calls the stack, else the record's, else `local`.
+        stats: lines of its stats.jsonl; empty without one.
+        stack: the suite's name for it, else the record's, else `local`.
         arm: of the suite; empty without one.
-        suite: its suite's name; empty without one.
-        paper: whose table the suite is; empty without one.
+        suite: the suite's name; empty without one.
+        paper: whose table the suite reproduces; empty without one.
         title: of the suite.
-        stack_usd: of the whole stack while it stood, as its suite tells.
-        control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
-        signed: whether somebody signed its record, in a word or two.
+        stack_usd: of the whole stack, from its suite.
+        control: the first arm in its suite for its stack, with or without a run; empty without one.
+        signed: whether the record is signed, in a word or two.
     """
 
     record: RunRecord
@@ -99,7 +98,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Its id."""
+        """The run's id."""
         return self.record.id
 
     @property
@@ -109,18 +108,18 @@ class Member:
 
 
 class Source(NamedTuple):
-    """All that a report is made of: the runs, and those of their suites that are missing."""
+    """A report's runs, and those missing from their suites."""
 
     members: tuple[Member, ...]
     missing: tuple[Missing, ...]
 
 
 def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
-    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
-    without a record that can be read, which no table has.
+    """Read the files around the runs. `half`: runs without a readable record, which no table has. InputError: an
+    unreadable results.json or stats.jsonl.
     """
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
-    members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
+    members = tuple(_member(run, suites[run.path.parent]) for run in _suite_order(runs, suites))
     here = {run.record.id for run in runs}
     missing = tuple(
         Missing(results.suite, item.item, item.status, item.reason)
@@ -130,12 +129,12 @@ def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
         if item.run_id not in here and item.status != "recorded"
     )
     told = {item.run_id for results in suites.values() if results is not None for item in results.items}
-    others = (_half(path) for path in half if path.name not in told)
+    others = (_missing_run(path) for path in half if path.name not in told)
     return Source(members, (*missing, *others))
 
 
-def _half(folder: Path) -> Missing:
-    """Why a run has no record, or none that can be read, and what writes one."""
+def _missing_run(folder: Path) -> Missing:
+    """Why the record is missing or unreadable, and the fix."""
     if (folder / RECORD).is_file() and (mistake := why_unread(folder)) is not None:
         return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
     command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
@@ -143,8 +142,8 @@ def _half(folder: Path) -> Missing:
     return Missing("", folder.name, "no record", reason)
 
 
-def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
-    """Suite by suite, each as its file orders stacks, arms and seeds: a control comes first, whenever it ran."""
+def _suite_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
+    """Suite by suite, in its order of stacks, arms and seeds: a control comes first, whenever it ran."""
     folders = list(suites)
 
     def place(run: Run) -> tuple[int, int]:
@@ -196,14 +195,14 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Group:
-    """A row: runs that differ in their seed.
+    """A row: runs that differ only in their seed.
 
     Attributes:
-        label: what tells this row from the others.
+        label: what distinguishes the row.
         members: its runs, by seed.
-        stack: of its first run, as the suite calls it.
+        stack: of its first run, in the suite's words.
         arm: likewise; empty without one.
-        remarks: what differs inside the row nevertheless.
+        remarks: other differences within the row.
     """
 
     label: str
@@ -214,17 +213,17 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """One of each run."""
+        """One per run."""
         return tuple(member.record.seed for member in self.members)
 
 
 def workers(member: Member) -> int:
-    """Processes of the first session: what was asked for. Interruptions may take some away later."""
+    """Requested processes, from the first session: interruptions may remove some later."""
     return member.record.sessions[0].world_size
 
 
 def parse_keys(text: str | None) -> tuple[str, ...] | None:
-    """The names after `--group-by`; None where there is none. InputError: an unknown or repeated name."""
+    """Parse `--group-by`. InputError: an unknown or repeated name."""
     if text is None:
         return None
     keys = tuple(part.strip() for part in text.split(","))
@@ -241,14 +240,7 @@ def parse_keys(text: str | None) -> tuple[str, ...] | None:
 
 
 def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> None:
-    """Refuses runs that are not the same training.
-
-    Args:
-        members: of the table.
-        keys: what `--group-by` names, else None.
-
-    InputError: with what differs, and whose it is.
-    """
+    """Refuse runs of different trainings. `keys`: of `--group-by`. InputError: with the differences and their runs."""
     for what, values in (
         ("presets", _by(members, lambda member: member.record.config.preset)),
         ("data sets", _by(members, _get_data)),
@@ -256,9 +248,12 @@ def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> 
     ):
         if len(values) > 1:
             raise InputError(
-                "RUNS", f"{what} differ inside one table", value=_told(values), allowed=f"runs of one of the {what}",
+                "RUNS",
+                f"{what} differ inside one table",
+                value=_name_values(values),
+                allowed=f"runs of one of the {what}",
                 fix="make a report of each: name its runs alone, or its suite's folder",
-            )  # fmt: skip
+            )
     named = set(keys or ())
     by_arm = keys is None or "arm" in named
     parts = _by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
@@ -266,29 +261,24 @@ def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> 
         for name, values in differences(part).items():
             if name not in named:
                 raise InputError(
-                    f"RUNS: {name}", "differs inside one table", value=_told(values),
+                    f"RUNS: {name}", "differs inside one table", value=_name_values(values),
                     allowed="the same training in every run: all of its configuration but the seed",
                     fix=f"make rows of it: --group-by {','.join([*(keys or ('stack',)), name])}",
                 )  # fmt: skip
 
 
 def differences(members: Sequence[Member]) -> dict[str, dict[str, list[Member]]]:
-    """Fields of the trainer's configuration, the seed apart, with the runs by value; only those that differ."""
+    """Differing fields of the trainer's configuration except the seed, with the runs by value."""
     found = {name: _by(members, partial(_setting, name=name)) for name in _SETTINGS}
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
 def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple[Group, ...]:
-    """The rows, in the order in which they first come up.
-
-    Args:
-        members: of one table.
-        keys: what `--group-by` names, else None.
-    """
+    """Group the runs of one table into rows by first appearance. `keys`: of `--group-by`."""
     chosen = keys or _BY_THEMSELVES
     rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
     telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
-    shown = (telling if keys else _enough(list(rows), telling)) or [0]
+    shown = (telling if keys else _distinguishing_keys(list(rows), telling)) or [0]
     return tuple(
         Group(
             _label([(chosen[place], row[place]) for place in shown]),
@@ -301,8 +291,8 @@ def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple
     )
 
 
-def _enough(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
-    """Of the keys those that it takes to tell the rows apart, from the first."""
+def _distinguishing_keys(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
+    """The first keys that suffice to tell the rows apart."""
     found: list[int] = []
     for place in telling:
         apart = {tuple(row[one] for one in found) for row in rows}
@@ -312,7 +302,7 @@ def _enough(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int
 
 
 def _label(parts: Sequence[tuple[str, str]]) -> str:
-    """What a row is called: places by their names, settings with theirs."""
+    """Places by their names, settings as key and value."""
     said = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
     return ", ".join(part for part in said if part) or "all runs"
 
@@ -334,7 +324,7 @@ def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
 
 
 def _value(member: Member, key: str) -> str:
-    """A run's value of a key, as a row is called after it."""
+    """A run's value of a key, for labels."""
     record = member.record
     places = {
         "stack": member.stack,
@@ -369,8 +359,8 @@ def _by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, 
     return found
 
 
-def _told(values: Mapping[str, Sequence[Member]]) -> str:
-    """Which runs have which value; of many runs the first few."""
+def _name_values(values: Mapping[str, Sequence[Member]]) -> str:
+    """Which runs have which value; the first few of many."""
     return "; ".join(
         f"{value}: {', '.join(one.name for one in members[:_MOST_NAMED])}"
         + (f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else "")

@@ -1,6 +1,6 @@
-"""Two more drawings of several runs: cost or energy against time as a Pareto front, and when each run was interrupted.
+"""Drawings of several runs: cost or energy against time as a Pareto front, and the timeline of interruptions.
 
-What the axes show stands in the table too, with its provenance.
+All values are in the table too, with provenance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,8 @@ _MOST_LABELS = 12
 
 
 def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
-    """Cost or energy against time, with the front of those that nobody beats in both; else why it cannot be drawn.
-
-    Args:
-        groups: the rows.
-        key: of the measure beside time.
+    """Draw cost or energy against time with the Pareto front, or return why it cannot be drawn. `key`: of the measure
+    beside time.
     """
     measure = MEASURES[key]
     if key in METERED and (note := meters_note(groups)):
@@ -66,7 +63,7 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
 
 
 def _verdicts(beaten: Mapping[str, str | None], apart: Mapping[str, str | None]) -> str:
-    """Who is behind with every run, and who only by means between which runs overlap: what these runs did, no claim."""
+    """Rows behind with every run, and rows behind by overlapping means: observations, not claims."""
     clear = [f"{label} (by {by})" for label, by in apart.items() if by is not None]
     close = [f"{label} (behind {beaten[label]})" for label, by in apart.items() if by is None]
     said = [f"Open, behind in both with every run: {'; '.join(clear)}."] if clear else []
@@ -102,7 +99,7 @@ def _paint_front(
         for label, (time, price) in cells.items()
         if label in beaten and beaten[label] is None
     )
-    # Stairs: between two of the front lies nobody, and what would be there is not known.
+    # Stairs: between points of the front nothing is known.
     panel.step(*zip(*front, strict=True), where="post", color=theme.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
     for label, by in beaten.items():
         time, price = cells[label]
@@ -127,7 +124,7 @@ def _reach(cell: Spread) -> list[list[float]]:
 
 
 def timeline_drawing(groups: Sequence[Group]) -> Drawing:
-    """When each run trained, and when it was stopped, since it began."""
+    """When each run trained and was stopped, since its start."""
     names = {member.name: f"{group.label}, seed {member.record.seed}" for group in groups for member in group.members}
     members = [member for group in groups for member in group.members]
     stopped_first = sorted(members, key=lambda member: not member.record.interruptions)
@@ -162,7 +159,7 @@ def _unit(members: Sequence[Member]) -> tuple[str, float]:
 
 
 def _hours(member: Member, at: str) -> float:
-    """Hours since the run began."""
+    """Hours since the run's start."""
     began = datetime.fromisoformat(member.record.sessions[0].start)
     return (datetime.fromisoformat(at) - began).total_seconds() / 3600
 

@@ -1,4 +1,4 @@
-"""A comparison as files: the HTML page, Markdown in GitHub's dialect, drawings and samples."""
+"""A comparison as files: the HTML page, GitHub Markdown, drawings and samples."""
 
 import base64
 import html
@@ -45,16 +45,15 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's grid: its first seed's, as no run is picked for its looks.
+    """A row's sample grid, of its first seed: no run is picked for its looks.
 
     Attributes:
-        label: the row's.
-        run: whose it is.
-        kind: png, or jpeg where it had to be made smaller.
+        run: its id.
+        kind: png, or jpeg if it was shrunk.
         image: content of the file.
         width: pixels.
         height: pixels.
-        remark: what was done to it; empty for nothing.
+        remark: how it was shrunk; else empty.
     """
 
     label: str
@@ -68,7 +67,7 @@ class Grid(NamedTuple):
 
 
 def get_grids(groups: Sequence[Group]) -> list[Grid]:
-    """A grid for each row whose first run that has one left samples.png. InputError: a file that is no image."""
+    """A grid per row from the first run's samples.png, if any. InputError: not an image."""
     budget = _ALL_BYTES // max(len(groups), 1)
     return [grid for group in groups if (grid := _grid(group, budget)) is not None]
 
@@ -97,7 +96,7 @@ def _grid(group: Group, budget: int) -> Grid | None:
 
 
 def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
-    """A JPEG of at most so many bytes, made smaller until it is."""
+    """A JPEG of at most `budget` bytes, shrunk as needed."""
     while True:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=85)
@@ -108,7 +107,7 @@ def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
 
 
 def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
-    """The report; names are text, whatever is in them."""
+    """The report as Markdown; names are escaped."""
     sources, table = Sources(), report.table
     seeds = sorted({seed for group in report.groups for seed in group.seeds})
     rows = [_row(row, table.columns, sources) for row in table.rows]
@@ -117,7 +116,7 @@ def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
         f"# {_plain(report.title)}",
         f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
         f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {how}",
-        *_mind_first(report),
+        *_list_problems(report),
         _table([_plain(heading(column)) for column in table.columns], rows),
         *_lists(report),
         *_forecasts(forecasts, sources),
@@ -126,8 +125,8 @@ def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _mind_first(report: Report) -> list[str]:
-    """What is wrong with the runs or missing of them: before the table, where nobody overlooks it."""
+def _list_problems(report: Report) -> list[str]:
+    """Problems and gaps come before the table, where readers see them."""
     parts = []
     if report.missing:
         told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
@@ -138,7 +137,7 @@ def _mind_first(report: Report) -> list[str]:
 
 
 def _lists(report: Report) -> list[str]:
-    """What follows the table, where there is something to say."""
+    """Lists after the table."""
     parts, table = [], report.table
     said = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
     said += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
@@ -156,7 +155,7 @@ def _lists(report: Report) -> list[str]:
 
 
 def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
-    """The ledgers' table, where there are any."""
+    """The ledgers' table, if any."""
     if not forecasts:
         return []
     rows = [
@@ -195,21 +194,21 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that GitHub shows as it is."""
+    """Escaped for GitHub."""
     return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
 
 
 @dataclass(frozen=True)
 class PageInputs:
-    """All that the page shows.
+    """The content of the page.
 
     Attributes:
         report: the table and its runs.
         drawings: in their order.
-        not_drawn: a sentence for each drawing that nobody has the numbers for.
-        grids: images of the generators.
-        decided: of each row with a controller its label, the run and what was decided.
-        forecasts: of ledgers; may be none.
+        not_drawn: a sentence for each drawing without data.
+        grids: samples of the generators.
+        decided: decisions of each row with a controller.
+        forecasts: of ledgers; may be empty.
     """
 
     report: Report
@@ -285,7 +284,7 @@ def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = Fa
 
 
 def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
-    """What the runs were computed with, and which of it differs."""
+    """Versions of software, and which differ."""
     facts = [
         ("Trainer code, SHA-256", [member.record.code_sha256[:16] for member in members]),
         ("Image", [member.record.image_digest or "none: the Python environment of a machine" for member in members]),
@@ -299,7 +298,7 @@ def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A report that is ready to be written. `forecasts`: of ledgers that stand beside the runs."""
+    """A report ready to be written. `forecasts`: of ledgers."""
 
     report: Report
     forecasts: Sequence[Kept] = ()
@@ -330,9 +329,8 @@ class ComparisonReport:
         return as_markdown(self.report, self.forecasts)
 
     def write_page(self, folder: Path) -> Path:
-        """Writes `folder/report.html`, and gives its path. InputError: a grid of samples is no image, or the folder
-        cannot
-        be written.
+        """Write `folder/report.html` and return its path. InputError: a grid is not an image, or the folder cannot be
+        written.
         """
         drawings, lacking = self._drawn
         grids = get_grids(self.report.groups)
@@ -341,7 +339,7 @@ class ComparisonReport:
         return write_whole(folder / "report.html", html.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
-        """Writes each drawing as PDF and as SVG, for papers. InputError: the folder cannot be written."""
+        """Write each drawing as PDF and SVG. InputError: the folder cannot be written."""
         drawings = [*self._drawn[0], *(one.drawing for _, _, one in self._decided if one.drawing is not None)]
         files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in drawings for kind in _KINDS}
         make_folder(folder)
@@ -353,15 +351,9 @@ class ComparisonReport:
 def comparison_report(
     runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
 ) -> ComparisonReport:
-    """Groups the runs and fills the table.
-
-    Args:
-        runs: at least one.
-        group_by: names by commas, as a person wrote them; None for the place and the treatment.
-        half: directories of runs without a record.
-        forecasts: of ledgers.
-
-    InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
+    """Group the runs and fill the table. `runs`: at least one; `group_by`: names by commas, None for place and
+    treatment; `half`: directories of runs without a record; `forecasts`: of ledgers. InputError: not of one table, none
+    is finished, or an unknown name in `group_by`.
     """
     keys = parse_keys(group_by)
     return ComparisonReport(get_report(get_members(runs, half), keys), forecasts)

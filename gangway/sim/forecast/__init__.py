@@ -1,4 +1,3 @@
-"""What comes next: demand, spot price, interruptions, grid intensity, and how long a job still takes.
-
-A baseline, quantiles by gradient boosting, conformal intervals, drift, and every forecast kept with its later truth.
+"""Forecasts of demand, spot price, interruptions, grid intensity and remaining time: a baseline, quantiles by gradient
+boosting, conformal intervals, drift detection, and a ledger of forecasts with their later truth.
 """

@@ -1,4 +1,4 @@
-"""Logs of clusters' jobs in the formats in which they were published, and the demand for GPUs that they tell of.
+"""Published logs of cluster jobs, and their demand for GPUs.
 
 Philly, as simulators pass it on: timestamp,duration,num_gpus[,cluster]
 Helios, cluster_log.csv:          job_id,user,vc,gpu_num,...,submit_time,start_time,end_time,duration
@@ -21,15 +21,13 @@ __all__ = ["JobLog", "LoggedJob", "demand", "is_job_log", "parse_job_log"]
 _HOUR = timedelta(hours=1)
 _MOST_HOURS = 24 * 366 * 5
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""Where a log counts its seconds from nobody knows when."""
+"""Start of logs whose seconds count from an unknown date."""
 _Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """A job as it was. `gpus`: may be shares of one; `left`: when it was gone, done or not; `run_sec`: of these it
-    ran.
-    """
+    """A job from a log. `gpus`: may be fractional; `left`: its end, successful or not; `run_sec`: running time."""
 
     name: str
     group: str
@@ -41,7 +39,7 @@ class LoggedJob:
 
 @dataclass(frozen=True)
 class JobLog:
-    """The jobs that had GPUs and ran, in the order of coming. `note`: whose log, and what was left out of it."""
+    """The jobs that had GPUs and ran, in order of submission. `note`: the source and what was left out."""
 
     jobs: tuple[LoggedJob, ...]
     note: str
@@ -49,7 +47,7 @@ class JobLog:
 
 @dataclass(frozen=True)
 class _Format:
-    """`columns`: which tell it; `read`: a row, as a job that may have no GPUs or no length."""
+    """`columns`: identify the format; `read`: parses a row, as a job that may lack GPUs or length."""
 
     name: str
     columns: frozenset[str]
@@ -57,12 +55,12 @@ class _Format:
 
 
 def is_job_log(text: str) -> bool:
-    """Whether the first line has the columns of a log that is known."""
+    """Whether the first line has the columns of a known log."""
     return _find_format(_columns(text)) is not None
 
 
 def parse_job_log(text: str, place: str) -> JobLog:
-    """Reads what a file holds, of which `is_job_log`. InputError: a row that makes no sense, or no job with GPUs."""
+    """Parse a log (see `is_job_log`). InputError: an invalid row, or no job with GPUs."""
     found = _find_format(_columns(text))
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
@@ -94,8 +92,8 @@ def parse_job_log(text: str, place: str) -> JobLog:
 
 
 def demand(log: JobLog, place: str) -> Series:
-    """GPUs that jobs held or waited for, as the mean of each whole hour between the first submission and the last.
-    InputError: less than two hours, or years.
+    """GPUs that jobs held or waited for, as hourly means from the first submission to the last. InputError: less than
+    two hours, or years.
     """
     first, last = log.jobs[0].submitted, log.jobs[-1].submitted
     start = first.replace(minute=0, second=0, microsecond=0) + _HOUR
@@ -115,7 +113,7 @@ def demand(log: JobLog, place: str) -> Series:
 
 
 def _columns(text: str) -> list[str]:
-    """Of the first line; none where it is no CSV."""
+    """Of the first line; empty if not CSV."""
     try:
         return [cell.strip() for cell in next(csv.reader([text.partition("\n")[0]]), [])]
     except csv.Error:
@@ -123,7 +121,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
-    """Each row below the columns, and its line."""
+    """Rows with their line numbers."""
     reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
     try:
         for row in reader:
@@ -140,7 +138,7 @@ def _find_format(columns: Sequence[str]) -> _Format | None:
 
 
 def _moment(text: str) -> datetime:
-    """Of a log without zones: taken for UTC."""
+    """Logs have no time zone: assumes UTC."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 

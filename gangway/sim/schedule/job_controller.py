@@ -1,6 +1,5 @@
-"""Jobs whose settings are off from the start, left as they are or mended while they train by a controller of their own:
-a model of what the trainer's controller gains, by which two clusters of such jobs are compared. Simulated: what it
-regains is assumed, and said with every result.
+"""Jobs with wrong settings, unchanged or fixed during training by the trainer's controller. Simulated: the controller's
+gain is an assumption, stated with every result.
 """
 
 import random
@@ -15,8 +14,8 @@ __all__ = ["Gain", "Misfit", "Run", "as_controlled", "as_fixed", "drawn"]
 
 @dataclass(frozen=True)
 class Misfit:
-    """Which jobs are off. `data_bound_share`: of jobs that wait for their data, and so run at `data_bound_speed` of
-    their speed; `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
+    """Which jobs are off. `data_bound_share`: of jobs limited by data to `data_bound_speed` of their speed;
+    `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
     """
 
     data_bound_share: float = 0.0
@@ -27,8 +26,8 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a controller makes of it. `regained`: of what is lost, 0..1; `settle_sec`: of training until it has found
-    that, at the speed before; `overhead`: of all training, also of jobs that were right from the start.
+    """A controller's effect. `regained`: share of the loss, 0..1; `settle_sec`: training at the old speed until then;
+    `overhead`: share of all training, also of jobs that were right from the start.
     """
 
     regained: float
@@ -38,9 +37,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Run:
-    """A job and how it trains. `speed`: of its data, 0..1 of what its GPUs could do; `batch_size`: None where it is
-    right.
-    """
+    """A job and its settings. `speed`: of its data, 0..1 of its GPUs' speed; `batch_size`: None if right."""
 
     job: Job
     curve: Curve
@@ -48,20 +45,20 @@ class Run:
     batch_size: int | None = None
 
     def rate(self, gpus: int, network: Network) -> float:
-        """Images a second, each counted as what it is worth at the curve's batch."""
+        """Images per second, weighted by their worth at the curve's batch."""
         batch = self.batch_size or self.curve.batch_size
         return self.curve.speed(gpus, network, batch) * self.curve.efficiency(batch) * self.speed
 
     def best(self, gpus: int, network: Network) -> float:
-        """The same with nothing off: the best batch where it was another, which a small one may be on few GPUs, and as
-        submitted where not.
+        """The rate with right settings: the better of the best and the submitted batch, as small batches may win on few
+        GPUs.
         """
         undisturbed = self.rate(gpus, network) / self.speed
         return undisturbed if self.batch_size is None else max(undisturbed, self.curve.goodput(gpus, network))
 
 
 def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: int) -> Sequence[Run]:
-    """Which of the jobs are off, by seed and place in the list alone: whoever runs them, the same ones are."""
+    """Draw which jobs are off by seed and position only: the same ones for every policy."""
     draw, runs = random.Random(f"misfit {seed}"), []
     for job, curve in zip(jobs, curves, strict=True):
         slow, off = draw.random() < misfit.data_bound_share, draw.random() < misfit.off_batch_share
@@ -71,7 +68,7 @@ def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: in
 
 
 def as_fixed(run: Run, network: Network) -> Job:
-    """As it was submitted. A scheduler that moves batches mends the batch, and not the data."""
+    """The job as submitted. A batch-moving scheduler fixes the batch but not the data."""
     counts = _counts(run.job.ask)
     speeds = tuple(run.rate(gpus, network) for gpus in counts)
     goodputs = tuple(run.curve.goodput(gpus, network) * run.speed for gpus in counts)
@@ -79,8 +76,8 @@ def as_fixed(run: Run, network: Network) -> Job:
 
 
 def as_controlled(run: Run, network: Network, gain: Gain) -> Job:
-    """With its controller. Until that has settled the job is as fast as before: the images that this loses, on its
-    fewest GPUs, are added to its work, once, since what was found survives a restart.
+    """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
+    once, since the settings survive restarts.
     """
     before, counts = as_fixed(run, network), _counts(run.job.ask)
 

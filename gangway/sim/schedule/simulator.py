@@ -1,7 +1,7 @@
-"""The cluster as a queue of events: jobs come and end, nodes go and come back, a policy shares out what is there.
+"""An event-driven cluster simulation: jobs come and end, nodes go and return, a policy assigns the GPUs.
 
-Assumed: all nodes are alike, and a job may lie on any of them; nodes go independently of each other and of who uses
-them; a job that is moved pays for its save when it starts again; the way back to a cheaper rung is never taken.
+Assumptions: nodes are alike and fit any job; outages are independent of each other and of use; a moved job pays for its
+save at its next start; jobs never move back to a cheaper rung.
 """
 
 import heapq
@@ -22,13 +22,13 @@ from gangway.sim.schedule.stint import Stint
 __all__ = ["MOST_HOURS", "EndlessError", "simulate"]
 
 MOST_HOURS = 2 * 8766.0
-"""A job that has not ended two years after the last one came never will,"""
+"""A job still running two years after the last submission never ends,"""
 MOST_INTERRUPTIONS = 10_000
-"""nor one that was interrupted so often."""
+"""nor one interrupted this often."""
 
 
 class EndlessError(Exception):
-    """Some job does not end: it loses more than it does, or the policy never takes it. `names`: of those left."""
+    """Jobs never end: they lose more than they do, or the policy never starts them. `names`: the remaining jobs."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -37,7 +37,7 @@ class EndlessError(Exception):
 
 
 class _Kind(IntEnum):
-    """Of an event; at the same time, in this order."""
+    """Event kinds, in the order of simultaneous events."""
 
     DONE = 0
     NODE = 1
@@ -46,7 +46,7 @@ class _Kind(IntEnum):
 
 
 def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: bool, moves_batch: bool) -> Stint:
-    """That begins now."""
+    """A stint that starts now."""
     overhead_sec = cluster.start_sec + (cluster.save_sec if owes_save else 0.0)
     rate = ask.rate(gpus, moves_batch=moves_batch)
     return Stint(now_sec, gpus, rate, overhead_sec, cluster.interval_for(gpus), cluster.save_sec)
@@ -54,7 +54,7 @@ def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: 
 
 @dataclass
 class _State:
-    """A job while it is simulated; times in seconds."""
+    """A simulated job; times in seconds."""
 
     job: Job
     images: float = 0.0
@@ -71,7 +71,7 @@ class _State:
     lost_gpu_sec: float = 0.0
 
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
-        """What a policy may see of it."""
+        """What policies may see."""
         stint, had, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
 
         def length_sec(gpus: int) -> float:
@@ -89,7 +89,7 @@ class _State:
         return JobView(ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec, length_sec)
 
     def stop(self, now_sec: float, *, saved: bool, done: bool = False) -> None:
-        """Its stint ends: all that was trained counts where it is `saved` or done, else what is in a checkpoint."""
+        """End the stint: all training counts if `saved` or done, else only what is in a checkpoint."""
         stint = self.stint
         assert stint is not None, "only a job that runs is stopped"
         elapsed = now_sec - stint.begun_sec
@@ -106,7 +106,7 @@ class _State:
 
 @dataclass
 class _Simulation:
-    """The state of all; `simulate` drives it."""
+    """The simulation's state; `simulate` drives it."""
 
     cluster: Cluster
     policy: Policy
@@ -132,13 +132,12 @@ class _Simulation:
         heapq.heappush(self.events, (sec, kind, next(self.order), what))
 
     def push_node(self, node: int) -> None:
-        """The next time at which a node changes."""
+        """Schedule the node's next change."""
         change = next(self.outages[node], None)
         if change is not None:
             self.push(change[0], _Kind.NODE, (node, change[1]))
 
     def advance(self, to_sec: float) -> None:
-        """Lets time pass as things are."""
         size, rungs = self.cluster.gpus_per_node, self.cluster.rungs
         paid, busy = [rung.nodes if rung.always_paid else 0 for rung in rungs], [0 for _ in rungs]
         for node, free in enumerate(self.free):
@@ -172,7 +171,7 @@ class _Simulation:
 
     def _done(self, now_sec: float, name: str, starts: int) -> None:
         state = self.states.get(name)
-        # A stint that was cut off leaves the event of its end behind.
+        # A stint that was cut short leaves its end event behind.
         if state is None or state.stint is None or state.starts != starts:
             return
         self._stop(state, now_sec, saved=True, done=True)
@@ -200,7 +199,7 @@ class _Simulation:
         state.stop(now_sec, saved=saved, done=done)
 
     def decide(self, now_sec: float) -> None:
-        """Asks the policy, and does what it says."""
+        """Apply the policy's decision."""
         pause_sec = self.cluster.start_sec + self.cluster.save_sec
         gpus = sum(self.there) * self.cluster.gpus_per_node
         jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
@@ -219,7 +218,7 @@ class _Simulation:
                 self._start(self.states[name], now_sec, number)
 
     def _check(self, grants: Grants, view: View) -> None:
-        """A policy may be anybody's: what it says is held against the rules."""
+        """Policies may be third-party: verify their grants."""
         for name, number in grants.items():
             ask = self.states[name].job.ask
             if number and not ask.gpus_min <= number <= ask.gpus_max:
@@ -242,7 +241,7 @@ class _Simulation:
         self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
 
     def _take(self, gpus: int) -> tuple[int, ...]:
-        """Free GPUs: the first rungs first, of these nodes in use before others, and the fullest of those."""
+        """Free GPUs: lower rungs first, then nodes in use, the fullest first."""
 
         def rank(node: int) -> tuple[int, bool, int, int]:
             free = len(self.free[node])
@@ -260,9 +259,8 @@ class _Simulation:
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
-    """All jobs from the first event to the last job's end. `jobs`: at least one, their names unique, none asking for
-    more GPUs at least than the cluster has; `policy`: a fresh one; `seed`: of the nodes' comings and goings. Raises
-    EndlessError.
+    """Simulate from the first event to the last job's end. `jobs`: at least one, unique names, fewest GPUs within the
+    cluster; `policy`: a fresh instance; `seed`: of outages. Raises EndlessError.
     """
     run = _Simulation(cluster, policy, seed)
     for job in sorted(jobs, key=lambda job: job.ask.submit_sec):
