@@ -126,7 +126,7 @@ class Cloud:
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.select(name, self._workspace(item))
-            left = _get_leftovers(stack.export_stack().deployment or {})
+            leftovers = _get_leftovers(stack.export_stack().deployment or {})
             with self._log(item) as log:
                 on_event = self._event_listener(item, "destroy")
                 stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
@@ -144,7 +144,7 @@ class Cloud:
             raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
         except CommandError as error:
             raise RunFailedError(self._reason(error)) from None
-        return left
+        return leftovers
 
     def doing(self, item: Item) -> str:
         """See Environment."""
@@ -160,7 +160,7 @@ class Cloud:
     def _log(self, item: Item) -> "_Log":
         return _Log(project_dir(self._run_dir, item) / "pulumi.log")
 
-    def _event_listener(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
+    def _event_listener(self, item: Item, operation: str) -> Callable[[EngineEvent], None]:
         """Counts operations and keeps errors. Called from a thread of the API."""
         count, self._errors = 0, []
 
@@ -168,10 +168,10 @@ class Cloud:
             nonlocal count
             if event.res_outputs_event is not None:
                 count += 1
-                self._doing[item.name] = f"{what}: {count} done, {event.res_outputs_event.metadata.type}"
-            said = event.diagnostic_event
-            if said is not None and said.severity == "error" and said.message.strip():
-                self._errors.append(" ".join(said.message.split()))
+                self._doing[item.name] = f"{operation}: {count} done, {event.res_outputs_event.metadata.type}"
+            diagnostic = event.diagnostic_event
+            if diagnostic is not None and diagnostic.severity == "error" and diagnostic.message.strip():
+                self._errors.append(" ".join(diagnostic.message.split()))
 
         return on_event
 
@@ -180,8 +180,8 @@ class Cloud:
         if self._errors:
             return "; ".join(self._errors[:_SHOWN_ERRORS])
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
-        return f"{said}; {_TORN}" if "failed to load checkpoint" in said else said
+        reason = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
+        return f"{reason}; {_TORN}" if "failed to load checkpoint" in reason else reason
 
 
 class _Log:
@@ -236,7 +236,7 @@ def _record_in(store: RunStore) -> RunRecord | None:
 
 def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
     """What `destroy` retains on purpose, and what may exist outside the state."""
-    kept = [
+    retained = [
         f"{resource['type']} {resource.get('id', '')}"
         for resource in deployment.get("resources") or []
         if resource.get("retainOnDelete")
@@ -247,7 +247,7 @@ def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
         for cut in deployment.get("pending_operations") or []
         if cut["type"] == "creating"
     ]
-    return [*kept, *unsure]
+    return [*retained, *unsure]
 
 
 def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
@@ -255,7 +255,7 @@ def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, en
     in, no answer, or a missing passphrase.
     """
     try:
-        who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
+        user = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
     except CommandError as error:
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
         raise InputError(
@@ -264,7 +264,7 @@ def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, en
             allowed="a login of this user's, or --backend-url",
             fix="run `pulumi login`, or give --backend-url file://~/.gangway-bench",
         ) from None
-    url = who.url or env.get("PULUMI_BACKEND_URL", "")
+    url = user.url or env.get("PULUMI_BACKEND_URL", "")
     is_service = url.startswith(("https://", "http://"))
     if not is_service and not any(name in environ for name in _PASSPHRASES):
         raise InputError(

@@ -99,26 +99,28 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
         fix = nearest_hint(asked, DEVICES)
         raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
     gpus = _number_visible(len(machine["gpus"]), visible)
-    here = f"{gpus} GPU(s) here" if gpus else "no GPU here"
+    available = f"{gpus} GPU(s) here" if gpus else "no GPU here"
     if machine["gpus"] and visible is not None:
-        here += f" (CUDA_VISIBLE_DEVICES={visible})"
+        available += f" (CUDA_VISIBLE_DEVICES={visible})"
     if asked == "cpu":
         return Placement("cpu", 1, "asked for: --device cpu")
     if gpus and gpus >= largest:
         # torchrun would give one thread to each of several processes, but all threads to one: an unfair comparison.
-        return Placement("cuda", max(1, machine["cores"] // largest), f"{here}, one for each of {largest} process(es)")
+        return Placement(
+            "cuda", max(1, machine["cores"] // largest), f"{available}, one for each of {largest} process(es)"
+        )
     if asked == "cuda" and not gpus:
-        raise InputError("--device", here, value=asked, allowed="auto or cpu here", fix="leave --device out")
+        raise InputError("--device", available, value=asked, allowed="auto or cpu here", fix="leave --device out")
     if asked == "cuda":
         raise InputError(
             "--processes",
-            f"{here}, and each process takes one",
+            f"{available}, and each process takes one",
             value=largest,
             allowed=f"1 to {gpus} with --device cuda",
             fix=f"name no number above {gpus}, or write --device cpu",
         )
-    few = f"{here}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
-    return Placement("cpu", 1, few if gpus else here)
+    few = f"{available}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
+    return Placement("cpu", 1, few if gpus else available)
 
 
 def _number_visible(gpus: int, visible: str | None) -> int:
@@ -126,8 +128,8 @@ def _number_visible(gpus: int, visible: str | None) -> int:
     if visible is None:
         return gpus
     devices = [word.strip() for word in visible.split(",")]
-    shown = devices[: devices.index("-1")] if "-1" in devices else devices
-    return min(gpus, sum(1 for word in shown if word))
+    visible_devices = devices[: devices.index("-1")] if "-1" in devices else devices
+    return min(gpus, sum(1 for word in visible_devices if word))
 
 
 class _Running(NamedTuple):
@@ -183,10 +185,10 @@ class Local:
         record = self._read(item)
         if code != 0:
             last = running.run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-            said = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
+            reason = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
             if record is None or record.status != "done":
-                raise RunFailedError(said)
-            running.note(remark=f"after its record was complete, {said}")
+                raise RunFailedError(reason)
+            running.note(remark=f"after its record was complete, {reason}")
         if record is None:
             raise RunFailedError(f"{self._folder(item) / 'run.json'}: no record, although the trainer ended well")
         return record

@@ -52,8 +52,8 @@ class Stop:
     def pause(self, seconds: float) -> None:
         """Sleep until `seconds` have passed or shortly after a stop signal."""
         until = time.monotonic() + seconds
-        while not self.asked and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, _SLICE_SEC))
+        while not self.asked and (remaining := until - time.monotonic()) > 0:
+            time.sleep(min(remaining, _SLICE_SEC))
 
 
 def process_facts(pid: int, word: str) -> dict[str, Any]:
@@ -95,5 +95,5 @@ def _lives(pid: int, word: str) -> bool:
         return word in _command_line(pid)
     # -ww: whole lines at any terminal width.
     command = ["ps", "-ww", "-o", "stat=", "-o", "command=", "-p", str(pid)]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return word in asked and not asked.startswith("Z")
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return word in output and not output.startswith("Z")

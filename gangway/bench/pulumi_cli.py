@@ -51,8 +51,8 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
     for path, value in item.stack.set.items():
         _set(settings, path, value)
     _set_job(settings, item, suite, preset, stamp)
-    kept = {key: value for key, value in read_yaml(source).items() if key in _SECRETS}
-    _dump({**kept, "config": settings}, folder / f"Pulumi.{stack_name(item, stamp)}.yaml")
+    secrets = {key: value for key, value in read_yaml(source).items() if key in _SECRETS}
+    _dump({**secrets, "config": settings}, folder / f"Pulumi.{stack_name(item, stamp)}.yaml")
 
 
 def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
@@ -102,17 +102,17 @@ def _dump(data: Mapping[str, Any], path: Path) -> None:
 def read_project(folder: Path, item: Item, place: str) -> StackConfig:
     """Read the item's stack as the program will. ExceptionGroup: of InputError, one per mistake."""
     (path,) = folder.glob("Pulumi.*.yaml")
-    where = f"{place}: stack {item.stack.name}"
+    location = f"{place}: stack {item.stack.name}"
     own: list[InputError] = []
     try:
         return from_file(path)
     except* InputError as mistakes:
         own = [
-            InputError(f"{where}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
+            InputError(f"{location}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
                        allowed=m.allowed, fix=m.fix)
             for m in mistakes.exceptions if isinstance(m, InputError)
         ]  # fmt: skip
-    raise ExceptionGroup(f"{where} is not valid", own)
+    raise ExceptionGroup(f"{location} is not valid", own)
 
 
 OnLine = Callable[[str], Any]
@@ -129,9 +129,9 @@ def find_cli(*, install: bool) -> PulumiCommand:
     except InvalidVersionError as error:
         raise InputError("the Pulumi CLI", str(error), value=shutil.which("pulumi"), fix=_INSTALL) from None
     except (OSError, subprocess.CalledProcessError) as error:
-        said = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
+        output = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
         raise InputError(
-            "--install-cli", f"the Pulumi CLI cannot be installed: {said}", fix=f"install it by hand: {_INSTALL}"
+            "--install-cli", f"the Pulumi CLI cannot be installed: {output}", fix=f"install it by hand: {_INSTALL}"
         ) from None
 
 

@@ -58,25 +58,25 @@ def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
     item's stack. InputError: a part has no price in plan or suite, so that no cap would hold; or the suite overrides a
     known price, or is below the known parts.
     """
-    where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
+    location, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
     dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
     known, missing = dearest.hourly or 0.0, _unpriced(plan)
     if own is None and missing:
         raise InputError(
-            where,
+            location,
             f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
             allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
             fix="add usd_per_hour: what an hour of the whole stack costs you",
         )
     if own is not None and not missing:
         raise InputError(
-            f"{where}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
+            f"{location}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
             allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
         )  # fmt: skip
     if own is not None and own < known:
         raise InputError(
-            f"{where}: usd_per_hour", "below what the parts with a price cost already", value=own,
+            f"{location}: usd_per_hour", "below what the parts with a price cost already", value=own,
             allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
             fix="write what an hour of the whole stack costs you",
         )  # fmt: skip
@@ -110,19 +110,19 @@ class Caps:
 
     def too_dear(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
         """Why `item` may not start: its possible cost exceeds the rest; else empty."""
-        for what, limit, spent in self._accounts(item, all_items, now):
+        for account, limit, spent in self._accounts(item, all_items, now):
             if rate.usd_run > limit - spent:
                 return (
                     f"refused: a run may cost ${rate.usd_run:,.2f} by {rate.source}, and of the ${limit:,.2f} "
-                    f"for {what} ${max(limit - spent, 0):,.2f} are left"
+                    f"for {account} ${max(limit - spent, 0):,.2f} are left"
                 )
         return ""
 
     def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
         """Why `item` must be destroyed; else empty."""
-        for what, limit, spent in self._accounts(item, all_items, now):
+        for account, limit, spent in self._accounts(item, all_items, now):
             if spent > limit:
-                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {what} are spent"
+                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {account} are spent"
         return ""
 
     def _accounts(self, item: Item, all_items: Accounts, now: datetime) -> Iterable[tuple[str, float, float]]:
@@ -259,8 +259,8 @@ def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) ->
     for row in rows:
         if row["remark"]:
             console.print(f"{escape(row['item'])}: {escape(row['remark'])}", soft_wrap=True)
-        for left in row["left"]:
-            console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
+        for leftover in row["left"]:
+            console.print(f"{escape(row['item'])}: left in the cloud: {escape(leftover)}", soft_wrap=True)
     console.print(f"results: {run_dir / RESULTS_FILE}", markup=False, soft_wrap=True)
     recorded = [row for row in rows if row["status"] == "recorded"]
     if recorded:

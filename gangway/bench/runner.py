@@ -184,7 +184,7 @@ class Runner:
         """
         environment, facts = self.get_environment(item), self._progress(item).facts
         wait_sec, longest_sec = environment.poll_sec
-        failures, answered, said = 0, "answered" in facts, ""
+        failures, answered, message = 0, "answered" in facts, ""
         while True:
             try:
                 found = environment.record(item, facts)
@@ -196,27 +196,27 @@ class Runner:
                     self.journal.enter(item.name, State.RECORDED)
                     self.say(item.name, "recorded")
                     return
-                failures, said = 0, ""
+                failures, message = 0, ""
             except StoreFailedError as failure:
-                failures, said = failures + 1, str(failure)
+                failures, message = failures + 1, str(failure)
                 if failure.kind is Failure.ODD:
-                    failures, answered = 0, self._warn(item, said)
+                    failures, answered = 0, self._warn(item, message)
                 passes = failure.kind is Failure.OUTAGE or (failure.kind is Failure.LOGIN and answered)
                 if failures >= STORE_TRIES and not passes:
-                    raise RunFailedError(said) from None
+                    raise RunFailedError(message) from None
                 if failures == STORE_TRIES:
-                    self.say(item.name, "waiting", f"{said}; the run is left going until its deadline")
+                    self.say(item.name, "waiting", f"{message}; the run is left going until its deadline")
             if why_not := self._stop_reason(item):
-                raise RunFailedError(f"{why_not}; {said}" if said else why_not)
-            self.show(item.name, f"no answer: {said}" if failures else environment.doing(item))
+                raise RunFailedError(f"{why_not}; {message}" if message else why_not)
+            self.show(item.name, f"no answer: {message}" if failures else environment.doing(item))
             self.pause(wait_sec)
             wait_sec = min(wait_sec * BACKOFF, longest_sec)
 
-    def _warn(self, item: Item, said: str) -> bool:
+    def _warn(self, item: Item, message: str) -> bool:
         """Report an odd bucket once, on screen and in the journal; the bucket has answered."""
-        if self._progress(item).facts.get("warned") != said:
-            self.journal.note(item.name, answered=True, warned=said)
-            self.say(item.name, "warning", f"{said}; the run is left going until its deadline")
+        if self._progress(item).facts.get("warned") != message:
+            self.journal.note(item.name, answered=True, warned=message)
+            self.say(item.name, "warning", f"{message}; the run is left going until its deadline")
         return True
 
     def _destroy(self, item: Item) -> None:
@@ -227,18 +227,18 @@ class Runner:
                 environment.collect(item, progress.facts)
             except Exception as failure:  # a full disk, say: that must not keep anything standing
                 self.say(item.name, "nothing saved", str(failure))
-        for left in reversed(range(DESTROY_TRIES)):
+        for tries_left in reversed(range(DESTROY_TRIES)):
             self.journal.enter(item.name, State.DESTROY_BEGUN)
             self.say(item.name, "destroy")
             try:
-                kept = environment.destroy(item, self._progress(item).facts, self._find_note(item))
+                retained = environment.destroy(item, self._progress(item).facts, self._find_note(item))
             except Exception as failure:
-                if left:
+                if tries_left:
                     self.say(item.name, "destroy failed", f"{failure}; once more")
                     self.pause(environment.poll_sec[1])
                 else:
                     self._failed(item, f"destroy: {failure}")
                 continue
-            self.journal.enter(item.name, State.DESTROYED, facts={"left": kept})
+            self.journal.enter(item.name, State.DESTROYED, facts={"left": retained})
             return
         self.say(item.name, "still standing")

@@ -320,7 +320,7 @@ def study(
     fit = fit_amdahl(strong, {n: waits["strong", n] for n in strong}) if len(strong) > 1 else None
     first = rounds[0][keys[0]]
     untimed = next((sample.untimed for sample in rounds[0].values() if sample.untimed), "")
-    measured = tuple(_measured(mode, workers, steps, waits, fit, untimed) for mode, workers in keys)
+    measured = tuple(_summarise(mode, workers, steps, waits, fit, untimed) for mode, workers in keys)
     own = None if placement.device == "cpu" else batch / statistics.median(steps[keys[0][0], 1])
     rate, source = _rate(images_per_sec, own, first.device)
     step = None
@@ -340,7 +340,7 @@ def _rate(given: float | None, own: float | None, device: str) -> tuple[float | 
     return own, f"measured: {own:,.0f} images/s of one process on this machine's {device}, taken for every accelerator"
 
 
-def _measured(
+def _summarise(
     mode: Mode,
     workers: int,
     steps: Mapping[tuple[Mode, int], Sequence[float]],
@@ -352,8 +352,8 @@ def _measured(
     wait = waits[mode, workers]
     model = fit.step_sec(workers, wait) if fit is not None and mode == "strong" else statistics.median(one) + wait
     spread = Spread(statistics.median(own), min(own), max(own))
-    shown = None if untimed and workers > 1 else wait
-    return Measured(mode, workers, spread, measured_efficiency(one, own, workers, mode), shown, model)
+    all_reduce_sec = None if untimed and workers > 1 else wait
+    return Measured(mode, workers, spread, measured_efficiency(one, own, workers, mode), all_reduce_sec, model)
 
 
 def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projection:

@@ -125,23 +125,23 @@ def _check_packages(items: Sequence[Item]) -> None:
 
 def _check_options(options: Options, items: Sequence[Item]) -> None:
     """Refuse options without effect on this suite."""
-    here = any(item.is_local for item in items)
+    has_local = any(item.is_local for item in items)
     cloud = not all(item.is_local for item in items)
     idle = {
         "--install-cli": options.install_cli and not cloud,
         "--backend-url": options.backend_url and not cloud,
-        "--data": options.data and not here,
+        "--data": options.data and not has_local,
     }
-    for name, given in idle.items():
-        if given:
-            where = "on this machine" if name == "--data" else "on a stack"
-            raise InputError(name, f"of no effect: no run of this suite is {where}", fix="leave it out")
+    for name, value in idle.items():
+        if value:
+            place = "on this machine" if name == "--data" else "on a stack"
+            raise InputError(name, f"of no effect: no run of this suite is {place}", fix="leave it out")
 
 
 def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
     """Refuse data that a local run would refuse. `data`: None for a new folder in the suite's."""
-    here = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
-    for flags, item in here.items():
+    local_items = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
+    for flags, item in local_items.items():
         if data is None and effective_config(preset, item.settings).dataset in SELF_PREPARED:
             continue
         from trainer.__main__ import data_mistake  # with torch, which takes seconds

@@ -167,14 +167,14 @@ class SuiteConfig(Section):
                     allowed="its fields one by one",
                     fix="write them such as job.terminate_when_done: true",
                 )
-            if said := [path for path in stack.set if path.startswith(own)]:
-                key = said[0].removeprefix("job.")
+            if paths := [path for path in stack.set if path.startswith(own)]:
+                key = paths[0].removeprefix("job.")
                 known = key if key in type(self).model_fields else "kimg, deadline_hours or settings"
                 raise InputError(
-                    f"{place}.{said[0]}",
+                    f"{place}.{paths[0]}",
                     "one training for all stacks of a table",
-                    value=stack.set[said[0]],
-                    allowed=f"set without {said[0]}",
+                    value=stack.set[paths[0]],
+                    allowed=f"set without {paths[0]}",
                     fix=f"write {known} beside stacks, for the whole suite",
                 )
         return self

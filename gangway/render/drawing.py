@@ -139,10 +139,10 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
     """Rows with names above, the first on top, at 0, 1, 2 ...; a row's bar spans from there to BAR. `axes`: without a
     vertical scale; `rows`: names, cut to fit, and their values, never cut, which may be empty.
     """
-    for place, (name, said) in enumerate(rows):
-        room = ROW_CHARACTERS - len(said)
+    for place, (name, value) in enumerate(rows):
+        room = ROW_CHARACTERS - len(value)
         short = name if len(name) <= room else f"{name[: room - 3]}..."
-        text = f"{short}: {said}" if said else short
+        text = f"{short}: {value}" if value else short
         axes.annotate(
             text,
             (0, place - 0.08),

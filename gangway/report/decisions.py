@@ -137,8 +137,8 @@ def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
 def counted(decisions: Sequence[DecisionRecord]) -> str:
     """Counts by outcome as text."""
     counts = Counter(one.fate for one in decisions)
-    said = [f"{counts[fate]} {look.words}" for fate, look in _LOOKS.items() if counts[fate]]
-    return f"{len(decisions)} decision{'' if len(decisions) == 1 else 's'}{': ' * bool(said)}{', '.join(said)}"
+    parts = [f"{counts[fate]} {look.words}" for fate, look in _LOOKS.items() if counts[fate]]
+    return f"{len(decisions)} decision{'' if len(decisions) == 1 else 's'}{': ' * bool(parts)}{', '.join(parts)}"
 
 
 def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
@@ -175,9 +175,9 @@ def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
 def find_pace(record: RunRecord, stats: Sequence[Mapping[str, Any]]) -> Pace | None:
     """All sessions in a row; None without a line with a time."""
     ticks = [line for line in stats if "event" not in line]
-    told = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]
+    timed = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]
     seconds, rates, times = list[float](), list[float](), list[float]()
-    for _, lines in groupby(told, key=lambda line: line["session"]):
+    for _, lines in groupby(timed, key=lambda line: line["session"]):
         before, own = seconds[-1] if seconds else 0.0, list(lines)
         if seconds:  # A gap, so that nothing joins two sessions.
             seconds.append(before)
@@ -223,31 +223,31 @@ def _paint(axes: Axes, paces: Sequence[Pace], divisor: float, theme: Theme) -> N
     ends = [sec for pace in paces for sec in pace.seconds if math.isfinite(sec)]
     axes.set_xlim(0, (max(ends, default=0.0) / divisor or 1.0) * 1.02)
     axes.set_ylim(0, (max(speeds, default=0.0) or 1.0) * 1.45)
-    taken, shown = [-math.inf] * _ROWS, 0
+    row_ends, index = [-math.inf] * _ROWS, 0
     for place, pace in enumerate(paces):
         look = _line_look(place, paces, theme)
         axes.plot([sec / divisor for sec in pace.seconds], pace.images_per_sec, **look)
         for low, high in pace.neighbour_sec:
             axes.axvspan(low / divisor, high / divisor, color=look["color"], alpha=0.1, linewidth=0, zorder=0)
         for at, one in zip(pace.places, pace.decisions, strict=True):
-            shown += 1
+            index += 1
             speed = pace.images_per_sec[at]
             colour = _colour(_LOOKS[one.fate], theme)
             point = pace.seconds[at] / divisor, speed if math.isfinite(speed) else 0.0
             axes.plot(*point, marker=_LOOKS[one.fate].marker, markersize=6, color=colour, zorder=4)
-            _number(axes, point, shown, taken, theme)
+            _number(axes, point, index, row_ends, theme)
 
 
-def _number(axes: Axes, point: tuple[float, float], shown: int, taken: list[float], theme: Theme) -> None:
+def _number(axes: Axes, point: tuple[float, float], index: int, row_ends: list[float], theme: Theme) -> None:
     """Number a mark in the first row with room; `taken`: the right end of each row. Without room there is no number."""
     share = point[0] / axes.get_xlim()[1]
-    row = next((row for row, until in enumerate(taken) if share >= until), None)
+    row = next((row for row, until in enumerate(row_ends) if share >= until), None)
     if row is None:
         return
-    taken[row] = share + 0.03 + 0.025 * len(str(shown))
+    row_ends[row] = share + 0.03 + 0.025 * len(str(index))
     height = 0.98 - 0.13 * row
     axes.text(
-        point[0], height, str(shown), transform=axes.get_xaxis_transform(), ha="center", va="top", color=theme.ink
+        point[0], height, str(index), transform=axes.get_xaxis_transform(), ha="center", va="top", color=theme.ink
     )
     foot = (height - 0.12) * axes.get_ylim()[1]
     axes.plot([point[0]] * 2, [point[1], foot], color=theme.quiet, linewidth=0.7, linestyle=":", zorder=1)

@@ -165,7 +165,9 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
             _Problem("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples")
         )
     found += [
-        _Problem("warning", metric.name, text, "", "quality") for metric in record.quality if (text := _worse(metric))
+        _Problem("warning", metric.name, text, "", "quality")
+        for metric in record.quality
+        if (text := _quality_warning(metric))
     ]
     for row in inputs.sandbox:
         if row.status in ("refused", "different"):
@@ -183,7 +185,7 @@ def _find_problems(inputs: ReportInputs) -> list[_Problem]:
     return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
 
 
-def _worse(metric: QualityRecord) -> str:
+def _quality_warning(metric: QualityRecord) -> str:
     """A warning if training made a metric worse; else empty."""
     before, after = metric.untrained.value, metric.trained.value
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):

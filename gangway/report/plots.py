@@ -104,13 +104,13 @@ def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> Non
 
 def quality_chart(quality: QualityRecord) -> Chart | None:
     """The three values of a quality metric on one line; None if one is absent."""
-    named = [
+    labelled = [
         ("untrained", quality.untrained),
         ("trained", quality.trained),
         ("real against real", quality.real_vs_real),
     ]
-    values = [(label, figure.value) for label, figure in named if figure.value is not None]
-    if len(values) < len(named):
+    values = [(label, figure.value) for label, figure in labelled if figure.value is not None]
+    if len(values) < len(labelled):
         return None
 
     def paint(axes: Axes, theme: Theme) -> None:
@@ -179,8 +179,8 @@ def marks(stats: Sequence[Line]) -> list[Mark]:
     merged: list[Mark] = []
     for mark in found:
         if merged and mark.kimg - merged[-1].kimg <= reach:
-            said = merged[-1].label.split(", ")
-            label = merged[-1].label if mark.label in said else f"{merged[-1].label}, {mark.label}"
+            labels = merged[-1].label.split(", ")
+            label = merged[-1].label if mark.label in labels else f"{merged[-1].label}, {mark.label}"
             merged[-1] = Mark(merged[-1].kimg, label)
         else:
             merged.append(mark)

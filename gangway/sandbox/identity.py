@@ -117,8 +117,8 @@ def _parameter(aws: Aws, wire: Wire) -> Applied:
             aws.read("ssm", "DescribeParameters", {"Filters": [{"Key": "Name", "Values": [name]}]})["Parameters"]
         )
         tags = aws.read("ssm", "ListTagsForResource", {"ResourceType": "Parameter", "ResourceId": name})["TagList"]
-        kept = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
-        return {**about, **kept, "Tags": sorted(tags, key=str)}
+        held = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
+        return {**about, **held, "Tags": sorted(tags, key=str)}
 
     arn = aws.read("ssm", "GetParameter", {"Name": name})["Parameter"]["ARN"]
     declared = {**parameters, "Tags": sorted(parameters["Tags"], key=str)}

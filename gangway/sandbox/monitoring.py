@@ -119,7 +119,7 @@ BUDGET_HANDLERS = {
 }
 
 
-def _zipped(assets: Mapping[str, Any]) -> bytes:
+def _zip(assets: Mapping[str, Any]) -> bytes:
     """An archive's text files with a fixed date, for deterministic bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -130,7 +130,7 @@ def _zipped(assets: Mapping[str, Any]) -> bytes:
 
 def _function(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    code = _zipped(wire.take("code")["code"].assets)
+    code = _zip(wire.take("code")["code"].assets)
     inputs = {"functionName": name, **wire.rest(), **wire.take("tags")}
     parameters = {**aws.request("lambda", "CreateFunction", inputs), "Code": {"ZipFile": code}}
     arn = aws.call("lambda", "CreateFunction", parameters)["FunctionArn"]
@@ -206,8 +206,8 @@ def _metric_filter(aws: Aws, wire: Wire) -> Applied:
     rename = {"name": "metricName", "namespace": "metricNamespace", "value": "metricValue"}
     (inputs,) = wire.take("metricTransformation").values()
     metric = {rename.get(key, key): value for key, value in inputs.items()}
-    asked = {"filterName": name, "metricTransformations": [metric], **wire.rest()}
-    parameters = aws.request("logs", "PutMetricFilter", asked, pattern="filterPattern")
+    request = {"filterName": name, "metricTransformations": [metric], **wire.rest()}
+    parameters = aws.request("logs", "PutMetricFilter", request, pattern="filterPattern")
     aws.call("logs", "PutMetricFilter", parameters)
 
     def read_back() -> Mapping[str, Any]:

@@ -106,15 +106,15 @@ def _compare_lists(declared: Sequence[Any], read_back: Any, path: str) -> Iterat
         yield Check(path, sorted(declared, key=str), None if nothing else sorted(found, key=str))
         return
     key = next((key for key in _KEYS if all(key in item for item in declared)), None)
-    wanted, there = _by(key, declared), _by(key, found)
-    if read_back is None or (key != "Key" and len(there) != len(wanted)):
-        yield Check(path, f"{len(wanted)} items", None if read_back is None else f"{len(there)} items")
+    declared_by_key, found_by_key = _index(key, declared), _index(key, found)
+    if read_back is None or (key != "Key" and len(found_by_key) != len(declared_by_key)):
+        yield Check(path, f"{len(declared_by_key)} items", None if read_back is None else f"{len(found_by_key)} items")
         return
-    for index, item in wanted.items():
-        yield from compare(item, there.get(index), f"{path}[{index}]")
+    for index, item in declared_by_key.items():
+        yield from compare(item, found_by_key.get(index), f"{path}[{index}]")
 
 
-def _by(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
+def _index(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
     """Items by their identifying key (then not compared itself), or by position."""
     if key is None:
         return dict(enumerate(items))

@@ -137,14 +137,14 @@ def _rows(text: str, path: Path) -> list[dict[str, Any]]:
 
 def _as_trace(log: JobLog, path: Path) -> TraceConfig:
     """Jobs with the GPUs they had, the only width in a log; hours count from the first submission."""
-    begun = log.jobs[0].submitted
+    start = log.jobs[0].submitted
     if len(log.jobs) > MOST_JOBS:
         raise InputError(str(path), "too many jobs", value=len(log.jobs), allowed=f"{MOST_JOBS:,}",
                          fix="give those of some weeks, or of one part of the cluster")  # fmt: skip
     jobs = [
         {
             "name": job.name,
-            "submit_hours": (job.submitted - begun).total_seconds() / 3600,
+            "submit_hours": (job.submitted - start).total_seconds() / 3600,
             "gpus": math.ceil(job.gpus),
             "hours": job.run_sec / 3600,
             "group": job.group,

@@ -45,14 +45,14 @@ class BusyNeighbour:
         if self._config is None:
             return
         low, high = self._config.between
-        wanted = low <= share < high
-        if wanted and not self._processes:
+        is_active = low <= share < high
+        if is_active and not self._processes:
             self._began = training_sec
             for _ in range(self._config.cores):
                 # Its own session: Ctrl-C reaches only the runner, which ends them.
                 command = [sys.executable, "-c", _BUSY]
                 self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
-        elif not wanted and self._processes:
+        elif not is_active and self._processes:
             self._end()
 
     def _end(self) -> None:

@@ -27,8 +27,8 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
     """
     suite = load_experiment(path)
     items = get_items(suite, treatment, small=small)
-    for name, given in (("--data", options.data), ("--install-cli", options.install_cli)):
-        if given:
+    for name, value in (("--data", options.data), ("--install-cli", options.install_cli)):
+        if value:
             raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
     if options.backend_url:
         raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
@@ -55,15 +55,15 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
 def show(findings: Findings, console: Console) -> None:
     """Print the table and each scenario's sentence."""
     table = RichTable(title=findings.title, title_justify="left")
-    shown = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
+    visible = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
     for name in ("scenario", "arm"):
         table.add_column(name)
-    for place in shown:
+    for place in visible:
         table.add_column(COLUMNS[place].label, justify="right")
     for scenario in findings.scenarios:
         table.add_section()
         for row in scenario.rows:
-            table.add_row(scenario.name, row.label, *(row.cells[place] for place in shown))
+            table.add_row(scenario.name, row.label, *(row.cells[place] for place in visible))
     console.print(table)
     for scenario in findings.scenarios:
         console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)

@@ -126,10 +126,10 @@ class ExperimentConfig(Section):
     scenarios: tuple[Scenario, ...] = Field(min_length=1, max_length=50)
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         fixed = () if self.static is None else (self.static,)
-        for place, named in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
-            names = [one.name for one in named]
+        for place, items in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
+            names = [one.name for one in items]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise InputError(
                     place, "duplicate name", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
@@ -142,14 +142,14 @@ class ExperimentConfig(Section):
             if scenario.preset not in PRESETS:
                 raise InputError.not_among(f"{place}.preset", "no such preset", scenario.preset, PRESETS)
             for name in ("static_args", "static_threads"):
-                if self.static is None and (given := getattr(scenario, name)):
+                if self.static is None and (value := getattr(scenario, name)):
                     raise InputError(
-                        f"{place}.{name}", "no arm takes it", value=given, fix="add static: {name: static} to the suite"
+                        f"{place}.{name}", "no arm takes it", value=value, fix="add static: {name: static} to the suite"
                     )
-            for where, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
+            for field, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
                 if len(set(seeds)) < len(seeds):
                     raise InputError(
-                        f"{place}.{where}", "duplicate seed", value=list(seeds), allowed="each seed once",
+                        f"{place}.{field}", "duplicate seed", value=list(seeds), allowed="each seed once",
                         fix="remove one, or write another number",
                     )  # fmt: skip
             try:

@@ -238,16 +238,16 @@ def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | 
         text += f"; quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}"
     if most_slower is None:
         return f"{text}."
-    return f"{text}. At most {100 * most_slower:g} % slower is allowed: {_kept(time, most_slower)}."
+    return f"{text}. At most {100 * most_slower:g} % slower is allowed: {_limit_text(time, most_slower)}."
 
 
-def _kept(time: Comparison, most: float) -> str:
-    if time.change > most:
+def _limit_text(time: Comparison, limit: float) -> str:
+    if time.change > limit:
         return "broken by the mean"
     if time.high is None:
         return "kept by the mean, without an interval"
     return (
-        "kept by the mean, and by the interval" if time.high <= most else "kept by the mean, not by the whole interval"
+        "kept by the mean, and by the interval" if time.high <= limit else "kept by the mean, not by the whole interval"
     )
 
 

@@ -82,7 +82,7 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
     lines, now_lines = _windows(then.path / "stats.jsonl"), _windows(now.path / "stats.jsonl")
     shared = sorted(lines.keys() & now_lines.keys())
     ended = max((window[1] for window in now_lines), default=0)
-    worst, where = _losses([(window[1], lines[window], now_lines[window]) for window in shared])
+    worst, worst_images = _losses([(window[1], lines[window], now_lines[window]) for window in shared])
     return Comparison(
         images=at,
         parts=parts,
@@ -91,7 +91,7 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
         windows=len(shared),
         left_out=sum(window[1] <= ended for window in lines) - len(shared),
         max_relative_difference=worst,
-        worst_images=where,
+        worst_images=worst_images,
         quality=tuple(sorted(_quality(then.record, now.record), key=lambda one: (one.name, one.kimg))),
         reasons=(*reasons, *differences(then.record, now.record)),
     )
@@ -167,16 +167,16 @@ def _losses(
 ) -> tuple[dict[str, float | None], int | None]:
     """The greatest relative difference of each series, and where the greatest of all is."""
     worst: dict[str, float | None] = dict.fromkeys(SERIES)
-    most, where = 0.0, None
+    greatest, worst_images = 0.0, None
     for images, old, new in pairs:
         for name in SERIES:
             if old.get(name) is None or new.get(name) is None:
                 continue
             difference = _relative(old[name], new[name])
             worst[name] = max(worst[name] or 0.0, difference)
-            if difference > most:
-                most, where = difference, images
-    return worst, where
+            if difference > greatest:
+                greatest, worst_images = difference, images
+    return worst, worst_images
 
 
 def _relative(a: float, b: float) -> float:
@@ -219,5 +219,5 @@ def differences(then: RunRecord, now: RunRecord) -> Iterator[str]:
         if then.choices.get(name) != now.choices.get(name):
             yield f"{name}: {now.choices.get(name, 'not recorded')} here, {then.choices.get(name, 'not recorded')} then"
     if then.image_digest != now.image_digest:
-        here = now.image_digest or "this Python environment, no image"
-        yield f"image: {here} here, {then.image_digest or 'none'} then"
+        environment = now.image_digest or "this Python environment, no image"
+        yield f"image: {environment} here, {then.image_digest or 'none'} then"

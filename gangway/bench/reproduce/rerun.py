@@ -58,11 +58,11 @@ def find_container(name: str, record: RunRecord) -> Container:
             f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
             fix="leave --container out: this Python environment then runs it",
         )  # fmt: skip
-    bare, at, given = name.partition("@")
+    bare, at, named_digest = name.partition("@")
     if not is_reference(bare, NAME):
         allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
         raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
-    if at and given != digest:
+    if at and named_digest != digest:
         raise InputError(
             "--container", "another image than the record's", value=name, allowed=f"{bare}@{digest}",
             fix="leave the digest out: the record has it",
@@ -80,8 +80,8 @@ def _program() -> Path | None:
     """Docker before podman, but podman if `docker` is an alias of it."""
     docker, podman = shutil.which("docker"), shutil.which("podman")
     if docker and podman:
-        said = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
-        docker = None if "podman" in said.stdout.lower() else docker
+        version = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
+        docker = None if "podman" in version.stdout.lower() else docker
     found = docker or podman
     return Path(found) if found else None
 
@@ -197,28 +197,28 @@ def _data_dir(run: Run, data: Path | None) -> Path | None:
     """The folder of shards whose index has the recorded hash."""
     places = [data] if data is not None else [run.path / "data", run.path.parent / "data"]
     found = next((place for place in places if (place / "index.json").is_file()), None)
-    wanted = run.record.dataset
+    dataset = run.record.dataset
     if found is None:
-        if data is None and wanted.name in SELF_PREPARED:
+        if data is None and dataset.name in SELF_PREPARED:
             return None
         raise InputError(
             "--data",
-            f"no shards of {wanted.name} in {', '.join(map(str, places))}",
+            f"no shards of {dataset.name} in {', '.join(map(str, places))}",
             value=None if data is None else str(data),
-            allowed=f"a folder with an index.json of sha256 {wanted.sha256}",
+            allowed=f"a folder with an index.json of sha256 {dataset.sha256}",
             fix=f"prepare them: `{prepare_command(run.record.config, 'DIR')}`, then --data DIR",
         )
-    _check_data(str(found), read_json(found / "index.json").get("sha256"), wanted.sha256)
+    _check_data(str(found), read_json(found / "index.json").get("sha256"), dataset.sha256)
     return found
 
 
-def _check_data(place: str, found: object, wanted: str) -> None:
-    if found != wanted:
+def _check_data(place: str, found: object, dataset: str) -> None:
+    if found != dataset:
         raise InputError(
             place,
             "these are not the images of the record",
             value=f"sha256 {found}",
-            allowed=f"sha256 {wanted}",
+            allowed=f"sha256 {dataset}",
             fix="name the folder of the run's own shards with --data",
         )
 
@@ -258,8 +258,8 @@ def execute(
         raise
     if code != 0 or not checked:
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        who = "the trainer" if container is None else f"{container.program.name} run"
-        raise InputError(str(run.log), f"{who} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
+        program = "the trainer" if container is None else f"{container.program.name} run"
+        raise InputError(str(run.log), f"{program} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
     return out
 
 

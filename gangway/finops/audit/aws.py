@@ -170,7 +170,7 @@ _FREE = frozenset(
 
 
 def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
-    """List resources with the stack's tag. InputError: no credentials, a missing permission or an unreachable region."""
+    """List resources with the stack's tag. InputError: no credentials, no permission or no such region."""
     found: dict[str, CloudResource] = {}
     for region in regions:
         for resource in _call_aws(lambda: _list_region(clients, stack, region), region):  # noqa: B023 - called at once

@@ -7,13 +7,11 @@ import gzip
 import json
 import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import yaml
 
 from components.core.findings import InputError
-from components.core.visible import all_visible
 from gangway.runs.errors import RunFailedError
 from gangway.runs.run_store import RunStore
 from stacks.config.identity import project_name
@@ -29,9 +27,9 @@ def state_text(stack: str, project: Path, fix: str) -> tuple[str, str]:
     """
     url = _current(project)
     if url is None or urlsplit(url).scheme not in _SCHEMES:
-        where = "nobody has logged in to a backend here" if url is None else f"the backend is {url}"
+        problem = "nobody has logged in to a backend here" if url is None else f"the backend is {url}"
         raise InputError(
-            "pulumi", f"the CLI is not installed here, which knows the state of {stack}: {where}", allowed=
+            "pulumi", f"the CLI is not installed here, which knows the state of {stack}: {problem}", allowed=
             f"the CLI, or a backend of its own: {', '.join(f'{scheme}://' for scheme in _SCHEMES)}", fix=fix
         )  # fmt: skip
     short = stack.rpartition("/")[2]
@@ -54,17 +52,6 @@ def _to_export(content: bytes, source: str, fix: str) -> str:
         return json.dumps({"version": checkpoint["version"], "deployment": checkpoint["checkpoint"]["latest"]})
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         raise InputError(source, "holds no state of Pulumi", fix=fix) from None
-
-
-def get_outputs(text: str, source: str, fix: str) -> dict[str, Any]:
-    """Return a stack's outputs without secrets, which stay encrypted. InputError: not an export."""
-    try:
-        rows = all_visible(json.loads(text))["deployment"]["resources"] or []
-        stacks = [row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(source, "holds no outputs: the stack is not up", fix=fix) from None
-    found = stacks[0] if stacks else {}
-    return {name: value for name, value in found.items() if not (isinstance(value, dict) and "ciphertext" in value)}
 
 
 def _current(project: Path) -> str | None:

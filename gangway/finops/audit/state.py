@@ -12,13 +12,14 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.visible import all_visible
-from gangway.finops.audit.backend import get_outputs, state_text
+from gangway.finops.audit.backend import state_text
 
 EXPORT_TIMEOUT_SEC = 300
 _FIX = (
     "where the state is: pulumi stack export --stack STACK --file state.json, and then --state state.json here; "
     "for a stack that was removed, or whose state is lost: --no-state, which takes all of it for left over"
 )
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     """Return a stack's outputs; secrets by the CLI only. InputError: see `export_state`."""
     fix = "run it where the stack's state is, logged in to its backend"
     if which("pulumi") is None:
-        return get_outputs(*state_text(stack, project, fix), fix)
+        return _parse_outputs(*state_text(stack, project, fix), fix)
     text = _run_pulumi("output --json --show-secrets", stack, project, fix)
     try:
         found: dict[str, Any] = json.loads(text)
@@ -92,16 +93,31 @@ def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
 def parse_state(text: str, source: str) -> State:
     """Parse the text of an export. InputError: it is not one."""
     try:
-        deployment = all_visible(json.loads(text))["deployment"]
-        rows = (deployment or {}).get("resources") or []
+        rows = _parse_deployment(text).get("resources") or []
         resources = tuple(
             StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
             for row in rows
             # Components have no id; an external resource is read but not managed.
             if row.get("id") and not row.get("external")
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except _MALFORMED:
         raise InputError(
             source, "holds no state of Pulumi", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
         ) from None
     return State(resources, source)
+
+
+def _parse_outputs(text: str, source: str, fix: str) -> dict[str, Any]:
+    """Without secrets, which stay encrypted."""
+    try:
+        rows = _parse_deployment(text)["resources"] or []
+        stacks = [row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"]
+    except _MALFORMED:
+        raise InputError(source, "holds no outputs: the stack is not up", fix=fix) from None
+    found = stacks[0] if stacks else {}
+    return {name: value for name, value in found.items() if not (isinstance(value, dict) and "ciphertext" in value)}
+
+
+def _parse_deployment(text: str) -> dict[str, Any]:
+    deployment: dict[str, Any] | None = all_visible(json.loads(text))["deployment"]
+    return deployment or {}

@@ -223,9 +223,9 @@ def _read_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
     found, missing = list[Path](), list[str]()
     for key in keys:
         inner = key.parts[_last(key.parts[:-1], "data") :] if "data" in key.parts[:-1] else key.parts[-1:]
-        here = next((each for each in (root.joinpath(*inner), path.parent / key.name) if each.is_file()), None)
-        missing += [] if here else [key.name]
-        found += [here] if here else []
+        local = next((each for each in (root.joinpath(*inner), path.parent / key.name) if each.is_file()), None)
+        missing += [] if local else [key.name]
+        found += [local] if local else []
     period = next(filter(None, map(_PARTITION.search, (str(path), *map(str, keys)))), None)
     days = None if period is None else _month(int(period[1]), int(period[2]))
     delivered_at = next((at for key in keys if (at := _run_time(key.parent.name))), None) or _run_time(path.parent.name)
@@ -237,14 +237,14 @@ def _read_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
 def _read_azure(path: Path, manifest: _AzureManifest) -> tuple[Path, Delivery]:
     run, folder = manifest.run_info, _Folder.read(path)
     names = [PurePosixPath(blob.blob_name.strip()).name for blob in manifest.blobs]
-    here = [each for name in names if (each := path.parent / name).is_file()]
+    local = [each for name in names if (each := path.parent / name).is_file()]
     missing = tuple(name for name in names if not (path.parent / name).is_file())
     submitted = run.submitted_time
     return folder.root, Delivery(
         manifest.export_config.resource_id or str(folder.root),
         run.run_id,
         path.parent,
-        tuple(here),
+        tuple(local),
         folder.days or (run.start_date.date(), run.end_date.date()),
         submitted.replace(tzinfo=UTC) if submitted.tzinfo is None else submitted.astimezone(UTC),
         missing,
@@ -309,10 +309,10 @@ def _pick_newest(group: Sequence[Delivery]) -> Deliveries:
     for at, one in enumerate(current):
         if other := next((each for each in current[:at] if each.shares_days(one)), None):
             raise conflict(one, other)
-    here = [each for each in current if each.paths or each in replaced.values() or not each.missing]
-    for delivery in here:
+    present = [each for each in current if each.paths or each in replaced.values() or not each.missing]
+    for delivery in present:
         _check_whole(delivery)
-    return Deliveries(tuple(here), tuple(replaced.items()))
+    return Deliveries(tuple(present), tuple(replaced.items()))
 
 
 def _check_whole(delivery: Delivery) -> None:

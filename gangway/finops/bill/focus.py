@@ -167,12 +167,12 @@ def get_columns(version: Version = Version.V1_4) -> frozenset[str]:
 def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
     """List the reasons why rows are not valid FOCUS. `rows`: values by column, None for null."""
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
-    needed, known = mandatory(version), get_columns(version)
-    found = [f"lacks {column}" for column in needed if column not in columns]
+    required, known = mandatory(version), get_columns(version)
+    found = [f"lacks {column}" for column in required if column not in columns]
     found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
     if list(columns[len(columns) - len(own) :]) != own:
         found.append("custom columns stand before others")
-    not_null = [column for column in columns if column in needed and not needed[column].nullable]
+    not_null = [column for column in columns if column in required and not required[column].nullable]
     for number, row in enumerate(rows, 1):
         found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
         found += [
@@ -220,13 +220,13 @@ def without_rows(record: RunRecord) -> str:
 def priced(record: RunRecord, usd_per_hour: float) -> RunRecord:
     """Return the record with the user's price if it has none."""
     price = Quantity(value=usd_per_hour, unit="USD/h", provenance="assumed", source="--usd-per-hour")
-    uses = tuple(use if use.usd.value is not None else _priced(use, price) for use in record.cost.uses)
+    uses = tuple(use if use.usd.value is not None else _add_price(use, price) for use in record.cost.uses)
     usd = math.fsum(use.usd.value or 0.0 for use in uses)
     total = Quantity(value=usd, unit="USD", provenance="estimated", source="node hours x price of a node")
     return record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses, "total_usd": total})})
 
 
-def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
+def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
     assert use.node_hours.value is not None
     assert price.value is not None
     usd = Quantity(value=use.node_hours.value * price.value, unit="USD", provenance="estimated", source=price.source)
@@ -272,10 +272,10 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Ve
 def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
     provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
     kind = use.capacity or "capacity not told"
-    whose = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
     return {
         **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),
-        **dict.fromkeys(whose, provider),
+        **dict.fromkeys(providers, provider),
         "BillingAccountId": billing_account,
         "BillingAccountName": None,
         "BillingCurrency": "USD",

@@ -106,8 +106,8 @@ def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
         listed_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
         for status in statuses:
             spans = _spans(status, match["file"], listed_at)
-            whose = status.id, status.user, status.team, match["provider"], match["stack"]
-            job = QueueJob(*whose, spans, status.submitted_at)
+            identity = status.id, status.user, status.team, match["provider"], match["stack"]
+            job = QueueJob(*identity, spans, status.submitted_at)
             if job.key in seen:
                 raise InputError(
                     "--jobs", "a job that stands there twice", value=f"{job.stack}, {job.job_id}",

@@ -157,7 +157,7 @@ def reconcile(
         num_rows=bills.num_rows,
         num_replaced=bills.num_replaced,
         deliveries=bills.deliveries.used,
-        notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused(runs, plans or {})),
+        notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused_plans(runs, plans or {})),
     )
 
 
@@ -187,25 +187,25 @@ def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Quantity:
         return Quantity.absent("USD", "no plan of this stack: give --plan")
     if plan.get("provider") != record.provider:
         return Quantity.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
-    expected = _estimated(plan, "expected_run", "usd", "hours")
+    expected = _plan_cost(plan, "expected_run", "usd", "hours")
     if expected is not None:
         return expected
-    return _estimated(plan, "cost", "run", "run_hours") or Quantity.absent("USD", "the plan has no cost of a run")
+    return _plan_cost(plan, "cost", "run", "run_hours") or Quantity.absent("USD", "the plan has no cost of a run")
 
 
-def _estimated(plan: Mapping[str, Any], key: str, usd_key: str, hours_key: str) -> Quantity | None:
+def _plan_cost(plan: Mapping[str, Any], key: str, usd_key: str, hours_key: str) -> Quantity | None:
     """A cost of a run in a plan; None if it has none. A band counts as its middle."""
     section = plan.get(key)
     section = section if isinstance(section, Mapping) else {}
     (usd, band), (hours, _) = _middle(section.get(usd_key)), _middle(section.get(hours_key))
     if usd is None:
         return None
-    what = "the expected run" if key == "expected_run" else _ALL_HOURS
+    label = "the expected run" if key == "expected_run" else _ALL_HOURS
     return Quantity(
         value=usd,
         unit="USD",
         provenance="estimated",
-        source=f"gangway plan: the whole stack on its first rung, {what}",
+        source=f"gangway plan: the whole stack on its first rung, {label}",
         note=", ".join(filter(None, ("" if hours is None else f"of {hours:g} h", band))),
     )
 
@@ -249,7 +249,7 @@ def _notes(allocation: CostAllocation, late: Mapping[str, str], rates: Mapping[s
         yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
 
 
-def _unused(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _unused_plans(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     used = {run.record.stack for run in runs if run.plan is None}
     for stack in plans:
         if stack not in used:
@@ -285,7 +285,7 @@ def show(result: Reconciliation, console: Console) -> None:
         console.print(_runs(result))
     if result.jobs:
         console.print(shares_table(result.jobs))
-    rest = _rest(result)
+    rest = _rest_table(result)
     if rest.row_count:
         console.print(rest)
     for line in result.runs:
@@ -336,7 +336,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     )
 
 
-def _rest(result: Reconciliation) -> Table:
+def _rest_table(result: Reconciliation) -> Table:
     table = Table(title="the rest of the bill, USD", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
     for column in ("what", "USD", "charges"):
         table.add_column(column, justify="right" if column in ("USD", "charges") else "left")
@@ -347,7 +347,7 @@ def _rest(result: Reconciliation) -> Table:
     return table
 
 
-def _add(table: Table, what: str, sums: Sums) -> None:
+def _add(table: Table, label: str, sums: Sums) -> None:
     services = sums.by_service.most_common(_MOST_SERVICES)
     detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
     more = len(sums.by_service) - len(services)
@@ -356,7 +356,7 @@ def _add(table: Table, what: str, sums: Sums) -> None:
         if sums.first is None or sums.last is None
         else f"\n{sums.first:%Y-%m-%d %H:%M} to {sums.last:%Y-%m-%d %H:%M}"
     )
-    text = f"{what}\n{detail}{f', {more} more' if more > 0 else ''}{period}"
+    text = f"{label}\n{detail}{f', {more} more' if more > 0 else ''}{period}"
     table.add_row(escape(text), _usd(sums.usd), f"{sums.num_charges:,}")
 
 

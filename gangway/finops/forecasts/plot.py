@@ -39,10 +39,12 @@ def draw_forecast(answer: Answer, kind: Literal["png", "svg"]) -> bytes:
         axes, series, number = panels[0], answer.series, answer.model.origin
         axes.spines["left"].set(visible=True, color=LIGHT.grid)
         axes.grid(color=LIGHT.grid, linewidth=0.8)
-        shown = range(max(0, number - _HISTORY * answer.setting.horizon), number)
+        history_range = range(max(0, number - _HISTORY * answer.setting.horizon), number)
         coming = range(number, number + answer.setting.horizon)
-        past, future = (as_days(map(series.find_time, indices)) for indices in (shown, coming))
-        axes.plot(past, [series.values[index] for index in shown], color=LIGHT.ink, linewidth=1.4, label=labels[0])
+        past, future = (as_days(map(series.find_time, indices)) for indices in (history_range, coming))
+        axes.plot(
+            past, [series.values[index] for index in history_range], color=LIGHT.ink, linewidth=1.4, label=labels[0]
+        )
         axes.plot(future, answer.baseline.middle, color=LIGHT.series[1], linewidth=1.4, linestyle="--", label=labels[1])
         axes.plot(future, answer.model.middle, color=LIGHT.series[0], linewidth=2, label=labels[2])
         axes.fill_between(

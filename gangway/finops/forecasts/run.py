@@ -47,8 +47,8 @@ def run_ahead(run_dir: Path, level: float) -> RunAhead:
             fix="wait until the run has gone on for a while",
         )
     images = stats[-1]["images"]
-    left = total - images
-    return RunAhead(images, total, remaining(windows, left, level) if left > 0 else None)
+    images_left = total - images
+    return RunAhead(images, total, remaining(windows, images_left, level) if images_left > 0 else None)
 
 
 def get_windows(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
@@ -70,7 +70,7 @@ def _length(run_dir: Path) -> float:
             fix="name a folder in which a training has begun, or a file",
         ) from None
     except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"]
+        reason = error.errors(include_url=False)[0]["msg"]
         raise InputError(
-            place, f"does not say how long the run is: {why}", allowed="kimg", fix="fetch it anew"
+            place, f"does not say how long the run is: {reason}", allowed="kimg", fix="fetch it anew"
         ) from None

@@ -125,8 +125,8 @@ def show(answer: Answer, console: "Console") -> None:
     last = format_time(series.find_time(len(series.values) - 1))
     ahead = said_length(setting.horizon * series.step)
     history = f"{series.name}: {len(series.values):,} values each {said_length(series.step)}"
-    told = f"{history}, the last of {last}; {ahead} ahead"
-    console.print(told, markup=False, highlight=False)
+    summary = f"{history}, the last of {last}; {ahead} ahead"
+    console.print(summary, markup=False, highlight=False)
     console.print(f"season: {setting.season_reason}", markup=False, highlight=False)
     console.print(_forecast_table(answer))
     title = f"back-test: {answer.tested.model.forecasts} earlier forecasts of {setting.horizon} steps"
@@ -171,10 +171,10 @@ def _table(title: str, first: str) -> "Table":
 def _skill_line(gain: Skill | None) -> str:
     if gain is None:
         return "skill: none to tell, the baseline never errs"
-    told = f"skill: {gain.value:.0%} less error than the baseline"
+    text = f"skill: {gain.value:.0%} less error than the baseline"
     interval = "" if gain.low is None or gain.high is None else f" (95 %: {gain.low:.0%} to {gain.high:.0%})"
     means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that"}
-    return f"{told}{interval}: {means.get(gain.verdict, gain.verdict)}"
+    return f"{text}{interval}: {means.get(gain.verdict, gain.verdict)}"
 
 
 def _drift_line(answer: Answer) -> str:
@@ -184,22 +184,22 @@ def _drift_line(answer: Answer) -> str:
         return f"drift: none in {drift.seen} forecasts ({often})"
     assert drift.began is not None, "an alarm has a beginning"
     began = answer.series.find_time(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
-    where = "above" if drift.upward else "below"
-    return f"drift: since about {format_time(began)} values lie {where} what is expected ({often})"
+    side = "above" if drift.upward else "below"
+    return f"drift: since about {format_time(began)} values lie {side} what is expected ({often})"
 
 
 def _show_published(published: Published, series: Series, setting: Setting, console: "Console") -> None:
     new = "this forecast is written" if published.added else "a forecast from this time stands already, and counts"
-    told = f"ledger: {new}; {published.settled.new} truths are new"
+    text = f"ledger: {new}; {published.settled.new} truths are new"
     if published.settled.revised:
-        told += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
-    console.print(told, markup=False, highlight=False)
+        text += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
+    console.print(text, markup=False, highlight=False)
     if published.others:
         this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
-        told = (
+        text = (
             f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
         )
-        console.print(told, markup=False, highlight=False)
+        console.print(text, markup=False, highlight=False)
     if published.model is not None and published.baseline is not None:
         title = f"ledger: {published.model.forecasts} published forecasts whose truth is known"
         console.print(_accuracy_table(title, published.baseline, published.model, setting.level))

@@ -83,12 +83,12 @@ class AwsSource:
             yield from self._blocks(region, types)
 
     def _on_demand(self, query: Query) -> Iterator[Answer]:
-        wanted = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
-        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+        machine_filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in machine_filters.items()]
         for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters):
             try:
                 product = json.loads(text) if isinstance(text, str) else text
-                yield from self._of_product(product)
+                yield from self._product_prices(product)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
                 yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
 
@@ -96,24 +96,24 @@ class AwsSource:
         """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
         if query.item.startswith(INSTANCE):
             for each in self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)):
-                named = as_service(each) if isinstance(each, Observed) else each
-                if named is not None:
-                    yield named
+                answer = as_service(each) if isinstance(each, Observed) else each
+                if answer is not None:
+                    yield answer
         elif product := AWS_SERVICES.get(query.item):
-            wanted = product.filters(query.region).items()
-            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted]
+            product_filters = product.filters(query.region).items()
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product_filters]
             request = {"ServiceCode": product.code, "Filters": filters}
             for text in self._pages(self._pricing, "get_products", "PriceList", **request):
                 try:
-                    listed = json.loads(text) if isinstance(text, str) else text
-                    attributes = listed["product"]["attributes"]
+                    product_row = json.loads(text) if isinstance(text, str) else text
+                    attributes = product_row["product"]["attributes"]
                     if product.matches(attributes["usagetype"], attributes.get("operation", "")):
-                        yield from self._of_service(query, product, listed)
+                        yield from self._service_prices(query, product, product_row)
                 except (KeyError, TypeError, ValueError, AttributeError) as problem:
                     yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
 
-    def _of_service(self, query: Query, product: Product, listed: Mapping[str, Any]) -> Iterator[Observed]:
-        for term in listed["terms"].get("OnDemand", {}).values():
+    def _service_prices(self, query: Query, product: Product, product_row: Mapping[str, Any]) -> Iterator[Observed]:
+        for term in product_row["terms"].get("OnDemand", {}).values():
             if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
                 continue
             for rate in term["priceDimensions"].values():
@@ -126,11 +126,11 @@ class AwsSource:
                         unit=str(rate["unit"]),
                         currency=currency,
                         source=f"AWS Price List API: {product.usage or product.family}",
-                        as_of=_day(listed.get("publicationDate"), self._now.date()),
+                        as_of=_day(product_row.get("publicationDate"), self._now.date()),
                         url=API_URL,
                     )
 
-    def _of_product(self, product: Mapping[str, Any]) -> Iterator[Observed]:
+    def _product_prices(self, product: Mapping[str, Any]) -> Iterator[Observed]:
         terms = product["terms"]
         for term in terms.get("OnDemand", {}).values():
             yield from self._term_price(product, term, "on_demand", "on demand")
@@ -181,12 +181,12 @@ class AwsSource:
                 if row["ProductDescription"] == PLATFORM and row["Timestamp"] >= newest.get(key, (_NEVER, 0.0))[0]:
                     newest[key] = row["Timestamp"], float(row["SpotPrice"])
         for type_ in types:
-            prices = [price for (named, _), (_, price) in newest.items() if named == type_]
+            prices = [price for (zone_type, _), (_, price) in newest.items() if zone_type == type_]
             if prices:
                 description = f"EC2 spot price history, {len(prices)} zones, newest of each"
-                yield self._of_ec2(type_, region, "spot_low", min(prices), description)
-                yield self._of_ec2(type_, region, "spot_typical", median(prices), description)
-                yield self._of_ec2(type_, region, "spot_high", max(prices), description)
+                yield self._describe_region(type_, region, "spot_low", min(prices), description)
+                yield self._describe_region(type_, region, "spot_typical", median(prices), description)
+                yield self._describe_region(type_, region, "spot_high", max(prices), description)
 
     def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
         """The cheapest one-day block of one node. Repeated reasons for missing types are reported once."""
@@ -202,7 +202,7 @@ class AwsSource:
             if offers:
                 value, currency = min(offers)
                 description = f"EC2 capacity block offerings: cheapest of {len(offers)}, {BLOCK_HOURS} hours, one node"
-                yield self._of_ec2(type_, region, "block", value, description, currency)
+                yield self._describe_region(type_, region, "block", value, description, currency)
 
     def _block_prices(self, client: Any, type_: str) -> Iterator[tuple[float, str]]:
         """Per node-hour, with currency."""
@@ -217,7 +217,7 @@ class AwsSource:
             hours = row["CapacityBlockDurationHours"] + row.get("CapacityBlockDurationMinutes", 0) / 60
             yield float(row["UpfrontFee"]) / (row["InstanceCount"] * hours), row["CurrencyCode"]
 
-    def _of_ec2(
+    def _describe_region(
         self, type_: str, region: str, field: PriceField, value: float, description: str, currency: str = "USD"
     ) -> Observed:
         return Observed(
@@ -288,9 +288,9 @@ class AwsPublicSource:
             own = [query for query in queries if query.region == region]
             products = {query.item: AWS_SERVICES[query.item] for query in own if query.item in AWS_SERVICES}
             regional = {name: product for name, product in products.items() if not product.is_global}
-            yield from self._file(EC2, region, _types(own), _of_code(regional, EC2))
+            yield from self._file(EC2, region, _types(own), _select_code(regional, EC2))
             for code in dict.fromkeys(product.code for product in regional.values() if product.code != EC2):
-                yield from self._service_file(code, region, _of_code(regional, code))
+                yield from self._service_file(code, region, _select_code(regional, code))
             for code in dict.fromkeys(product.code for product in products.values() if product.is_global):
                 answers = self._global_file(code)
                 yield from (replace(each, region=region) for each in answers if _is_about(each, products))
@@ -309,7 +309,7 @@ class AwsPublicSource:
         """The rows without a region, read once."""
         if code not in self._everywhere:
             products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
-            self._everywhere[code] = list(self._service_file(code, "", _of_code(products, code)))
+            self._everywhere[code] = list(self._service_file(code, "", _select_code(products, code)))
         return self._everywhere[code]
 
     def _file(
@@ -318,44 +318,44 @@ class AwsPublicSource:
         """One service's file; of all regions if `region` is empty. `types`: queries by machine type; `products`: by
         service.
         """
-        needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
-        lines, columns, published = self._open(code, region, needed)
+        columns_needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
+        lines, columns, published = self._open(code, region, columns_needed)
         # Nine in ten lines are irrelevant, and finding a name is much faster than parsing a line.
         names = [*(f'"{name}"' for name in types), *(product.mark for product in products.values())]
         for cells in csv.reader(line for line in lines if any(name in line for name in names)):
             row = dict(zip(columns, cells, strict=False))
-            what = row.get("Instance Type") or row.get("usageType") or ""
+            item = row.get("Instance Type") or row.get("usageType") or ""
             try:
-                if what in types:
-                    yield from self._of_machine(row, region, types[what], published)
+                if item in types:
+                    yield from self._machine_prices(row, region, types[item], published)
                 else:
-                    yield from self._of_service(row, region, products, published)
+                    yield from self._service_prices(row, region, products, published)
             except (KeyError, ValueError) as problem:
-                yield Gap(region, what, f"a row without what the file documents: {problem!r}")
+                yield Gap(region, item, f"a row without what the file documents: {problem!r}")
 
-    def _open(self, code: str, region: str, needed: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
+    def _open(self, code: str, region: str, required: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
         """The lines after the header, the columns, the date. SourceError: no offer file."""
         url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
         lines = self._web.lines(url)
         about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
-        lacking = [name for name in needed if name not in columns]
+        lacking = [name for name in required if name not in columns]
         if lacking or "Publication Date" not in about:
             raise SourceError(f"{url} is no offer file: it lacks {', '.join(lacking) or 'its date'}")
         return lines, columns, date.fromisoformat(about["Publication Date"][:10])
 
-    def _of_machine(
-        self, row: Mapping[str, str], region: str, asked: Sequence[Query], published: date
+    def _machine_prices(
+        self, row: Mapping[str, str], region: str, queries: Sequence[Query], published: date
     ) -> Iterator[Observed]:
         # The file of a local zone's parent region lists the zone as a separate region.
         if any(row.get(name) != value for name, value in {**COLUMNS, "Region Code": region}.items()):
             return
-        for each in self._of_row(row, published):
-            for query in asked:
-                if (named := as_service(each) if query.is_service else each) is not None:
-                    yield named
+        for each in self._row_prices(row, published):
+            for query in queries:
+                if (observed := as_service(each) if query.is_service else each) is not None:
+                    yield observed
 
-    def _of_service(
+    def _service_prices(
         self, row: Mapping[str, str], region: str, products: Mapping[str, Product], published: date
     ) -> Iterator[Observed]:
         if row["TermType"] != "OnDemand" or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
@@ -376,7 +376,7 @@ class AwsPublicSource:
                     url=f"{FILES_URL}/{product.code}/current/index.csv",
                 )
 
-    def _of_row(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
+    def _row_prices(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
         field = _field(row)
         if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
@@ -395,7 +395,7 @@ class AwsPublicSource:
         )
 
 
-def _of_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
+def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
     return {name: product for name, product in products.items() if product.code == code}
 
 

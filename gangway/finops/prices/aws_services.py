@@ -58,8 +58,8 @@ class Product:
     def matches(self, usage_type: str, operation: str) -> bool:
         """Whether usage type (in any region) and operation match."""
         prefix = r"(?:[A-Z]+\d*-|[a-z]{2}(?:-[a-z]+)+-\d+-)?"
-        named = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
-        return named and self.operation in ("", operation)
+        is_usage = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
+        return is_usage and self.operation in ("", operation)
 
     def get_unit(self, listed: str) -> str:
         """The catalogue's unit for the expected listed one; any other unchanged, to be refused."""

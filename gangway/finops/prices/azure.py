@@ -43,21 +43,21 @@ class AzureSource:
     def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
         sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
         for each in self._region(region, sizes) if sizes else ():
-            named = as_service(each) if isinstance(each, Observed) else each
-            if named is not None:
-                yield named
+            answer = as_service(each) if isinstance(each, Observed) else each
+            if answer is not None:
+                yield answer
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
         for place in dict.fromkeys(meter.place for meter in meters.values()):
-            wanted = {name: meter for name, meter in meters.items() if meter.place == place}
-            yield from self._service_prices(region, place or region, wanted)
+            selected = {name: meter for name, meter in meters.items() if meter.place == place}
+            yield from self._service_prices(region, place or region, selected)
         yield from unread_gaps(services, AZURE_UNREAD)
 
     def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
         """The tier of each meter that holds its amount. `place`: the region to query."""
-        named = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
-        where = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({named})"
+        conditions = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
+        region_filter = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({conditions})"
         current: dict[str, dict[str, Any]] = {}
-        for row in self._rows(where):
+        for row in self._rows(region_filter):
             try:
                 for name, meter in meters.items():
                     if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
@@ -65,7 +65,7 @@ class AzureSource:
             except (KeyError, TypeError, AttributeError, ValueError):
                 yield Gap(region, str(row)[:80], "a meter without what the API documents")
         for name, row in current.items():
-            meter, listed = meters[name], str(row["unitOfMeasure"])
+            meter, listed_unit = meters[name], str(row["unitOfMeasure"])
             yield Observed(
                 provider=self.name,
                 item=name,
@@ -75,7 +75,7 @@ class AzureSource:
                 source=f"{TITLE}, {row['productName']}, {row['meterName']}",
                 as_of=self._today,
                 url=API_URL,
-                unit=meter.unit if listed == meter.listed_unit else listed,
+                unit=meter.unit if listed_unit == meter.listed_unit else listed_unit,
                 currency=str(row["currencyCode"]),
             )
 
@@ -94,11 +94,11 @@ class AzureSource:
                 yield from self._observed(size, field, meter)
 
     def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
-        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
-        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})")
+        names = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({names})")
 
-    def _rows(self, wanted: str) -> Iterator[dict[str, Any]]:
-        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
+    def _rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": condition})
         while True:
             if not isinstance(page.get("Items"), list):
                 raise SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")

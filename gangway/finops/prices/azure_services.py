@@ -48,8 +48,8 @@ class Meter:
 
     def matches(self, row: Mapping[str, object]) -> bool:
         """Whether a row is of this meter."""
-        named = row[self.field] == self.named and row["meterName"] == self.meter
-        return named and (not self.sku or row["skuName"] == self.sku)
+        is_meter = row[self.field] == self.named and row["meterName"] == self.meter
+        return is_meter and (not self.sku or row["skuName"] == self.sku)
 
 
 def _blob(copies: str) -> Meter:

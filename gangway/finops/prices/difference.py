@@ -151,8 +151,8 @@ def _files(state: str, place: str) -> list[Path]:
         newest = [newest_overlay(provider) for provider in PROVIDERS]
         found = [overlay.path for overlay in newest if overlay is not None]
     elif _DAY.fullmatch(state):
-        named = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
-        found = [path for path in named if path.is_file()]
+        paths = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
+        found = [path for path in paths if path.is_file()]
     else:
         found = [Path(state)] if Path(state).is_file() else []
     if not found:

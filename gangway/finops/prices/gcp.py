@@ -159,14 +159,14 @@ class GcpSource:
     def _walk(self) -> _Prices:
         """All entries of Compute Engine, as parts with their prices."""
         found: dict[Part, tuple[PartPrice, ...]] = {}
-        wanted, entries = _needed_parts(), _listed_in(COMPUTE_NAME)
+        names, entries = _needed_parts(), _entries_in(COMPUTE_NAME)
         for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
             try:
                 for part, price in part_prices(sku):
-                    if part.name in wanted:
+                    if part.name in names:
                         found[part] = (*found.get(part, ()), price)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-                self._odd += _gap(sku, problem, wanted, ())
+                self._odd += _gap(sku, problem, names, ())
             self._odd += self._keep(sku, entries)
         return found
 
@@ -199,7 +199,7 @@ class GcpSource:
         missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
         for row in self._rows("services", "services"):
             display_name = str(row.get("displayName"))
-            entries = {} if display_name == COMPUTE_NAME else _listed_in(display_name)
+            entries = {} if display_name == COMPUTE_NAME else _entries_in(display_name)
             missing = {name: entry for name, entry in missing.items() if name not in entries}
             for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
                 yield from self._keep(sku, entries)
@@ -245,8 +245,8 @@ class GcpSource:
             yield from self._observed(query, spot, usd, " + ".join(amounts), "hour")
         elif cards:
             # Without its card the machine is not sold there, so nothing is missing.
-            what = f"{query.item}, {'spot' if spot else 'on demand'}"
-            yield Gap(query.region, what, f"no price, or several, of its {', '.join(lacking)}")
+            label = f"{query.item}, {'spot' if spot else 'on demand'}"
+            yield Gap(query.region, label, f"no price, or several, of its {', '.join(lacking)}")
 
     def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
         for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
@@ -276,7 +276,7 @@ def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Price
     return sum(amounts[name] * found[0].usd_per_hour for name, found in known.items()), []
 
 
-def _listed_in(display_name: str) -> dict[str, Entry]:
+def _entries_in(display_name: str) -> dict[str, Entry]:
     return {name: entry for name, entry in GCP_SERVICES.items() if entry.is_listed_in(display_name)}
 
 

@@ -121,10 +121,10 @@ def get_price(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
     expression = sku["pricingInfo"][-1]["pricingExpression"]
     tiers = [rate for rate in expression["tieredRates"] if _start(rate) <= entry.amount]
     price = max(tiers, key=_start)["unitPrice"]
-    listed = str(expression["usageUnit"])
-    is_expected = listed in entry.listed_units or expression.get("usageUnitDescription") in entry.listed_units
+    listed_unit = str(expression["usageUnit"])
+    is_expected = listed_unit in entry.listed_units or expression.get("usageUnitDescription") in entry.listed_units
     usd = int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9
-    return usd * entry.factor, entry.unit if is_expected else listed, str(price.get("currencyCode", "USD"))
+    return usd * entry.factor, entry.unit if is_expected else listed_unit, str(price.get("currencyCode", "USD"))
 
 
 def _start(rate: Mapping[str, Any]) -> float:

@@ -75,7 +75,7 @@ def _units(catalog: Catalog) -> dict[str, str]:
     return {price.service: price.unit for price in catalog.services}
 
 
-def _everywhere(catalog: Catalog) -> frozenset[str]:
+def _global_services(catalog: Catalog) -> frozenset[str]:
     """Services with one price for all regions."""
     return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
 
@@ -94,9 +94,9 @@ def refresh(
     called before each region.
     """
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
-    known, units, everywhere = _known(catalog, tpus), _units(catalog), _everywhere(catalog)
+    known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
     failed: dict[str, str] = {}
-    asked: list[str] = []
+    reached: list[str] = []
     answers: list[Answer] = []
     for region in regions:
         on_region(region)
@@ -105,11 +105,11 @@ def refresh(
             read = list(source.fetch(get_queries(catalog, tpus, region)))
             answers += [_move_to_all_regions(answer, everywhere) for answer in read]
         except UnreachableError as problem:
-            failed |= dict.fromkeys((name for name in regions if name not in asked), str(problem))
+            failed |= dict.fromkeys((name for name in regions if name not in reached), str(problem))
             break
         except SourceError as problem:
             failed[region] = str(problem)
-        asked.append(region)
+        reached.append(region)
     units |= dict.fromkeys(() if tpus is None else tpus.generations, "chip-hour")
     accepted, refused = _check_answers(answers, known, (*regions, EVERYWHERE), units, today)
     changes = [Change(each, known.get((each.item, each.region), {}).get(each.field)) for each in accepted]
@@ -164,8 +164,8 @@ def _check_answers(
 def _prices_by_field(item: str, known: _Known) -> dict[PriceField, float]:
     """By field, the price of the first region that has one."""
     found: dict[PriceField, float] = {}
-    for (named, _), prices in known.items():
-        if named == item:
+    for (other, _), prices in known.items():
+        if other == item:
             found = {**prices, **found}
     return found
 
@@ -182,7 +182,7 @@ def _new_overlay(
     last = newest_overlay(provider)
     former = Overlay() if last is None else read_overlay(last.path)
     # A region's own price would override that of all regions.
-    kept = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
+    unchanged = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
     rows: dict[tuple[str, str], dict[PriceField, Observed]] = {}
     for each in accepted:
         rows.setdefault((each.item, each.region), {})[each.field] = each
@@ -193,7 +193,7 @@ def _new_overlay(
     of_tpus = [_chip_row(*key, row, today) for key, row in rows.items() if key[0] in chips]
     return Overlay(
         machines=lay_over(former.machines, machines, "machine_type"),
-        services=lay_over(kept, services, "service"),
+        services=lay_over(unchanged, services, "service"),
         tpus=lay_over(former.tpus, of_tpus, "generation"),
     )
 

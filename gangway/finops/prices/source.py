@@ -152,8 +152,8 @@ class Web:
             if reply is not None and reply.status_code == 200:
                 return reply
             if reply is not None and (attempt == MAX_ATTEMPTS or reply.status_code not in BUSY):
-                said = " ".join(reply.text[:200].split()) or "nothing"
-                raise SourceError(f"{url} answered {reply.status_code}: {said}")
+                body = " ".join(reply.text[:200].split()) or "nothing"
+                raise SourceError(f"{url} answered {reply.status_code}: {body}")
             # Half of the pause is random, so that clients do not retry at once.
             waited_sec = pause_sec * random.uniform(0.5, 1.0)
             self._sleep(min(max(waited_sec, _retry_after_sec(reply)), LONGEST_PAUSE_SEC))

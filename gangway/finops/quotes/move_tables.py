@@ -59,15 +59,16 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
     advice, luggage, sort = given.advice, given.luggage, given.sort
     here, best = advice.here, advice.best
     trouble = here.problem or here.missing or here.unpriced
-    stays = trouble or f"{_said(_left(advice, sort), sort)} for what is left"
+    stays = trouble or f"{_amount_text(_current_amount(advice, sort), sort)} for what is left"
     yield f"you are on {here.offer.label}: {stays}"
     if best is None:
         yield f"stay: {advice.reason}"
         return
     label = best.to.offer.label
     verb = f"move to {label}" if advice.go else f"stay: {advice.reason}; nearest is {label}"
-    yield f"{verb}: saves {_saves(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, " + _way(
-        best, luggage, _route(here.offer, best.to.offer)
+    yield (
+        f"{verb}: saves {_savings_text(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, "
+        + _transfer_text(best, luggage, _route(here.offer, best.to.offer))
     )
     if advice.go:
         yield (
@@ -77,12 +78,12 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
         )
 
 
-def _left(advice: Advice, sort: Sort) -> float | None:
-    here = advice.here
-    return {"cost": here.usd, "carbon": here.gco2e, "risk": here.hours}[sort]
+def _current_amount(advice: Advice, sort: Sort) -> float | None:
+    current = advice.here
+    return {"cost": current.usd, "carbon": current.gco2e, "risk": current.hours}[sort]
 
 
-def _said(value: float | None, sort: Sort) -> str:
+def _amount_text(value: float | None, sort: Sort) -> str:
     if value is None:
         return "?"
     match sort:
@@ -94,15 +95,15 @@ def _said(value: float | None, sort: Sort) -> str:
             return f"{value:,.1f} h"
 
 
-def _saves(move: Move, sort: Sort) -> str:
+def _savings_text(move: Move, sort: Sort) -> str:
     if move.saves.mid == float("inf"):
         return "what staying does not finish"
-    low = "nothing known" if move.saves.low == float("-inf") else _said(move.saves.low, sort)
-    high = "all" if move.saves.high == float("inf") else _said(move.saves.high, sort)
-    return f"{_said(move.saves.mid, sort)} ({low} to {high})"
+    low = "nothing known" if move.saves.low == float("-inf") else _amount_text(move.saves.low, sort)
+    high = "all" if move.saves.high == float("inf") else _amount_text(move.saves.high, sort)
+    return f"{_amount_text(move.saves.mid, sort)} ({low} to {high})"
 
 
-def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
+def _transfer_text(move: Move, luggage: Luggage, route: Route | None) -> str:
     measured = ""
     if route is not None:
         rtt, stream = route.rtt_ms, route.stream_mbps
@@ -113,8 +114,8 @@ def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
     return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way{measured}"
 
 
-def _route(here: Offer, there: Offer) -> Route | None:
-    return load_routes().route(f"{here.provider}:{here.region}", f"{there.provider}:{there.region}")
+def _route(origin: Offer, target: Offer) -> Route | None:
+    return load_routes().route(f"{origin.provider}:{origin.region}", f"{target.provider}:{target.region}")
 
 
 def _rung(offer: Offer) -> str:

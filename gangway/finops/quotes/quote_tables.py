@@ -57,7 +57,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
         "left_out": answer.left_out,
-        "left_out_by_regions": {str(why): number for why, number in answer.refused.items()},
+        "left_out_by_regions": {str(limit): number for limit, number in answer.refused.items()},
         **({} if answer.advice is None else {"move": advice_json(answer.advice)}),
         "currency": "USD",
         "ranked": [
@@ -104,15 +104,15 @@ def _row(quoted: Quoted) -> dict[str, Any]:
     }
 
 
-def _data(way: Carried) -> dict[str, Any]:
+def _data(transfer: Carried) -> dict[str, Any]:
     """The transfer of the job's data."""
-    price, route = way.price, way.route
+    price, route = transfer.price, transfer.route
     return {
-        "usd": way.usd,
+        "usd": transfer.usd,
         "usd_per_gib": price.value,
         "source": price.source,
         "confidence": price.confidence,
-        "hours_of_one_stream": way.stream_hours,
+        "hours_of_one_stream": transfer.stream_hours,
         **(route_row(route) or {"rtt_ms": None, "one_stream_mbps": None}),
     }
 
@@ -186,7 +186,7 @@ def _footprint(quoted: Quoted) -> dict[str, Any]:
 
 def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[str, Any]:
     """An estimate with low end, high end and maximum; dated by its oldest fact, undated if one is."""
-    value, low, high, most = values
+    value, low, high, maximum = values
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:
         source, days = f"absent: {_grid_or_watts(quoted)}", [watts.as_of_text]
@@ -197,7 +197,7 @@ def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[
         "value": value,
         "low": low,
         "high": high,
-        "most": most,
+        "most": maximum,
         "unit": unit,
         "source": source,
         "as_of": min(days) or None,
@@ -247,13 +247,13 @@ def show_answer(answer: Answer, console: "Console") -> None:
     figure.
     """
     job, ranking = answer.job, answer.ranking
-    due = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
+    deadline = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
     _print_paragraph(
         console,
         f"{answer.accelerator}, {job.num_nodes} node{'s' * (job.num_nodes > 1)}, "
-        f"{job.hours:g} h of training{due}; by {answer.sort}",
+        f"{job.hours:g} h of training{deadline}; by {answer.sort}",
     )
-    apart = len(ranking.infeasible) + len(ranking.unknown)
+    other_count = len(ranking.infeasible) + len(ranking.unknown)
     if ranking.ranked:
         first = ranking.ranked[0][0]
         sure = ", its rate of interruptions assumed" if _is_assumed(first) else ""
@@ -263,7 +263,9 @@ def show_answer(answer: Answer, console: "Console") -> None:
             _print_paragraph(console, f"the first that is not taken back: {_label_and_usd(steady)}")
     else:
         _print_paragraph(console, "no offer will do: see below", style="yellow")
-    _print_paragraph(console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {apart}")
+    _print_paragraph(
+        console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {other_count}"
+    )
     _show_ranked(answer, console)
     if ranking.infeasible:
         _print_paragraph(console, "cannot do it", style="bold red")
@@ -278,8 +280,8 @@ def show_answer(answer: Answer, console: "Console") -> None:
         _print_paragraph(
             console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh"
         )
-    for why, number in answer.refused.items():
-        _print_paragraph(console, f"{number} offers left out: {_REFUSED[why]}")
+    for limit, number in answer.refused.items():
+        _print_paragraph(console, f"{number} offers left out: {_REFUSED[limit]}")
     for line in _assumptions(ranking):
         _print_paragraph(console, line, style="dim")
     for line in () if answer.advice is None else advice_lines(answer.advice):
@@ -326,20 +328,20 @@ def _show_ranked(answer: Answer, console: "Console") -> None:
         return
     top = answer.top or len(ranked)
     lines = [
-        (_cells(place, quoted), _why(quoted, reason, answer.job))
+        (_cells(place, quoted), _explain_offer(quoted, reason, answer.job))
         for place, (quoted, reason) in enumerate(ranked[:top], 1)
     ]
     rows = [_HEADINGS, *(cells for cells, _ in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    for row, why in [(_HEADINGS, ""), *lines]:
+    for row, details in [(_HEADINGS, ""), *lines]:
         figures = " ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
         before = len(figures) - len(figures.lstrip())
         offer_at = len(figures) + 1 - before
         _print_paragraph(
-            console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if why else ""
+            console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if details else ""
         )
-        if why:
-            _print_paragraph(console, why, indent=widths[0] + 1, hang=0)
+        if details:
+            _print_paragraph(console, details, indent=widths[0] + 1, hang=0)
     rest = [quoted for quoted, _ in ranked[top:]]
     if rest:
         _print_paragraph(
@@ -374,8 +376,8 @@ def _figure(quoted: Quoted, sort: Sort) -> str:
     match sort:
         case "cost":
             quote = quoted.offer.quote
-            most = "at most " if quote and quote.limit else ""
-            return f"{most}${_number(quoted.own_usd, ',.0f')}"
+            prefix = "at most " if quote and quote.limit else ""
+            return f"{prefix}${_number(quoted.own_usd, ',.0f')}"
         case "carbon":
             return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
         case "risk":
@@ -394,7 +396,7 @@ def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     )
 
 
-def _why(quoted: Quoted, reason: str, job: Job) -> str:
+def _explain_offer(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
     price, note = quoted.unpriced, f" ({offer.note})" if offer.note else ""
     if offer.price.value is not None:
@@ -428,15 +430,15 @@ def _is_assumed(quoted: Quoted) -> bool:
 
 def _assumptions(ranking: Ranking) -> list[str]:
     """A sentence per provider with an assumed interruption rate."""
-    said = {}
+    sentences = {}
     for quoted in (*(quoted for quoted, _ in ranking.ranked), *ranking.infeasible):
         rate = quoted.rate
         if rate is not None and rate.share is not None and _is_assumed(quoted):
-            said[quoted.offer.provider] = (
+            sentences[quoted.offer.provider] = (
                 f"* {quoted.offer.provider} publishes no rate of interruptions for these: "
                 f"{share_in_words(rate.share)}, assumed: {rate.source} ({rate.as_of}); --interruptions states another"
             )
-    return list(said.values())
+    return list(sentences.values())
 
 
 def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
@@ -462,7 +464,7 @@ def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
     for quoted in ranking.unknown:
         machine = f"{quoted.offer.provider} {quoted.offer.machine.name}"
         found.setdefault((machine, _unknown(quoted)), {}).setdefault(quoted.offer.kind, []).append(quoted)
-    for (machine, why), of_kinds in found.items():
+    for (machine, reason), of_kinds in found.items():
         alike: dict[tuple[int, str], list[str]] = {}
         for kind, those in of_kinds.items():
             best = _cheapest_elsewhere(those[0], ranking)
@@ -474,7 +476,7 @@ def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
             f"{', '.join(kinds)} in {number} region{'s' * (number > 1)}{known}"
             for (number, known), kinds in alike.items()
         ]
-        yield f"{machine}: {why}: {'; '.join(said)}"
+        yield f"{machine}: {reason}: {'; '.join(said)}"
 
 
 def _gaps(ranking: Ranking) -> list[str]:
@@ -482,13 +484,15 @@ def _gaps(ranking: Ranking) -> list[str]:
     regions: dict[tuple[str, str, str], list[str]] = {}
     for quoted in ranking.unknown:
         offer, found = quoted.offer, _cheapest_elsewhere(quoted, ranking)
-        why = _unknown(quoted)
+        reason = _unknown(quoted)
         if found is not None:
-            why += f"; in {found.offer.region} ${found.usd:,.0f}"
+            reason += f"; in {found.offer.region} ${found.usd:,.0f}"
         elif quoted.usd is not None:
-            why += f"; ${quoted.usd:,.0f}"
-        regions.setdefault((f"{offer.provider} {offer.machine.name}", why, offer.kind), []).append(offer.region)
+            reason += f"; ${quoted.usd:,.0f}"
+        regions.setdefault((f"{offer.provider} {offer.machine.name}", reason, offer.kind), []).append(offer.region)
     kinds: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (machine, why, kind), names in regions.items():
-        kinds.setdefault((machine, why, tuple(names)), []).append(kind)
-    return [f"{machine} {', '.join(of)} in {', '.join(names)}: {why}" for (machine, why, names), of in kinds.items()]
+    for (machine, reason, kind), names in regions.items():
+        kinds.setdefault((machine, reason, tuple(names)), []).append(kind)
+    return [
+        f"{machine} {', '.join(of)} in {', '.join(names)}: {reason}" for (machine, reason, names), of in kinds.items()
+    ]

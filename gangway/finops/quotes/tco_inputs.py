@@ -109,7 +109,7 @@ def gather(
     rented = None if given.get("usd_per_hour") is not None else cheapest
     table, machine = load_onprem(), (rented or offers[0]).machine
     found: dict[str, Fact[float] | None] = {
-        "usd_per_hour": None if rented is None else _known(rented.price),
+        "usd_per_hour": None if rented is None else _require_value(rented.price),
         "fixed": _assumed(0.0, "storage and head node left out on both sides"),
         "utilisation": table.utilisation,
         "resale": _resale(table, years),
@@ -134,7 +134,7 @@ def _commitments(
 ) -> "tuple[tuple[Offer, ...], tuple[str, ...]]":
     """The cheapest commitment of each kind and provider, given prices first; and those without a known price."""
     ours = [
-        replace(like, kind=kind, price=_given(price), note="", on_demand=on_demand, interruptions=None)
+        replace(like, kind=kind, price=_given_fact(price), note="", on_demand=on_demand, interruptions=None)
         for kind in COMMITMENTS
         if (price := given.get(kind)) is not None
     ]
@@ -154,7 +154,7 @@ def _is_priced(offer: "Offer") -> bool:
     return offer.price.value is not None and not (offer.quote and offer.quote.foreign_region)
 
 
-def _given(price: float) -> Fact[float | None]:
+def _given_fact(price: float) -> Fact[float | None]:
     return Fact[float | None](value=price, source="given on the command line", as_of=date.today(), confidence="assumed")
 
 
@@ -171,8 +171,8 @@ def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[f
     """A node's share of the operators."""
     pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
     number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
-    who, what = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
-    source = f"{number:.2g} {who} for {num_nodes} {what}: {pay.source}; {per_engineer.source}"
+    engineer_noun, node_noun = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
+    source = f"{number:.2g} {engineer_noun} for {num_nodes} {node_noun}: {pay.source}; {per_engineer.source}"
     return pay.model_copy(update={"value": pay.value * number / 12 / num_nodes, "source": source})
 
 
@@ -217,12 +217,12 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     return {"capex": None if own is None else own.capex_usd, "kw": mean, "colo": colo}
 
 
-def _known(fact: Fact[float | None]) -> Fact[float]:
+def _require_value(fact: Fact[float | None]) -> Fact[float]:
     return Fact[float].model_validate(fact.model_dump())
 
 
-def _assumed(value: float, why: str) -> Fact[float]:
-    return Fact[float](value=value, source=why, as_of=date.today(), confidence="assumed")
+def _assumed(value: float, reason: str) -> Fact[float]:
+    return Fact[float](value=value, source=reason, as_of=date.today(), confidence="assumed")
 
 
 def _required(name: str, fact: Fact[float] | None, accelerator: str) -> Fact[float]:

@@ -217,7 +217,7 @@ def show(answer: Tco, console: "Console") -> None:
         f"gangway:site: {{usd_per_node_hour: {answer.onprem_usd_per_used_hour:.2f}}}",
         highlight=False,
     )
-    console.print(f"over {years}, owning is cheaper {_above(answer.utilisation)}", highlight=False)
+    console.print(f"over {years}, owning is cheaper {_break_even_text(answer.utilisation)}", highlight=False)
     console.print(f"at {use:.0%} use, owning is cheaper {_after(answer.months)}", highlight=False)
     console.print(_months_table(answer.by_share))
     low, high = (dict(answer.by_share)[share] for share in RULE_UTILISATION)
@@ -256,8 +256,8 @@ def _inputs_table(inputs: Inputs) -> Any:
     table.add_column("unit")
     table.add_column("source", overflow="fold", ratio=1)
     for name, fact in inputs.facts.items():
-        where = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
-        source = f"{where}{fact.source}, {fact.dated}, {fact.confidence}"
+        prefix = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
+        source = f"{prefix}{fact.source}, {fact.dated}, {fact.confidence}"
         table.add_row(_WORDS[name], f"{round(fact.value, 4):,.10g}", UNITS[name], f"[dim]{escape(source)}[/]")
     return table
 
@@ -277,7 +277,7 @@ def _month(month: float) -> str:
     return "never" if math.isinf(month) else f"{month:.1f}"
 
 
-def _above(utilisation: float) -> str:
+def _break_even_text(utilisation: float) -> str:
     if utilisation > 1:
         return f"at no use: even 100 % cost less rented ({utilisation:.0%} would be needed)"
     return "at any use" if utilisation <= 0 else f"from [bold]{utilisation:.0%}[/] use on"
@@ -369,8 +369,8 @@ def _draw_break_even(axes: Axes, answer: Tco) -> None:
     top = 1.15 * max(48.0, inputs.years * 12)  # with room for the words beside a point
     shares = [share / 200 for share in range(10, 201)]
     points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem, inputs.rate)) for share in shares]
-    shown = [(share * 100, month) for share, month in points if not math.isinf(month)]
-    axes.plot([use for use, _ in shown], [month for _, month in shown], color=LIGHT.series[1], linewidth=2)
+    finite = [(share * 100, month) for share, month in points if not math.isinf(month)]
+    axes.plot([use for use, _ in finite], [month for _, month in finite], color=LIGHT.series[1], linewidth=2)
     (low, high), (first, last) = RULE_UTILISATION, RULE_MONTHS
     axes.fill_between([low * 100, high * 100], first, last, color=LIGHT.series[0], alpha=0.18, linewidth=0)
     axes.annotate(

@@ -38,7 +38,7 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
         for point in member.record.quality_in_training.points
     )
     meters = sorted({method for group in groups for member in group.members for method in _meters(member)})
-    wanted = (
+    candidates = (
         ("losses", "Losses", [("Loss of the generator", _of("loss_g")), ("Loss of the discriminator", _of("loss_d"))],
          "measured: stats.jsonl of the runs"),
         ("quality", "Quality over images", [(name, _quality(name)) for name in metrics],
@@ -52,7 +52,7 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
         ("power", "Power", [("Power of all devices, W", watts)], "; ".join(meters) or "no meter"),
     )  # fmt: skip
     found, lacking = [], []
-    for name, title, panels, source in wanted:
+    for name, title, panels, source in candidates:
         filled = [panel for head, of in panels if (panel := _panel(head, groups, of)).curves]
         empty = [head for head, _ in panels if head not in [panel.title for panel in filled]]
         if filled:
@@ -72,8 +72,8 @@ def _quality(name: str) -> Callable[[Member], Points]:
 
 def _meters(member: Member) -> set[str]:
     """How the run's power is known, by its last line that says so."""
-    told = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
-    last: Mapping[str, tuple[float | None, str, str]] = next(told, {})
+    entries = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
+    last: Mapping[str, tuple[float | None, str, str]] = next(entries, {})
     return {f"{provenance}: {method}" for joules, provenance, method in last.values() if joules is not None}
 
 

@@ -68,7 +68,7 @@ def report_json(
         "table": table,
         "no_table": no_table,
         "signatures": signatures,
-        "forecasts": [ledger_json(kept) for kept in forecasts],
+        "forecasts": [ledger_json(series) for series in forecasts],
         "runs": runs,
     }
     return json.dumps(data, indent=2) + "\n"

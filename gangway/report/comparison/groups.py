@@ -120,16 +120,16 @@ def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
     """
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
     members = tuple(_member(run, suites[run.path.parent]) for run in _suite_order(runs, suites))
-    here = {run.record.id for run in runs}
+    present = {run.record.id for run in runs}
     missing = tuple(
         Missing(results.suite, item.item, item.status, item.reason)
         for results in suites.values()
         if results is not None
         for item in results.items
-        if item.run_id not in here and item.status != "recorded"
+        if item.run_id not in present and item.status != "recorded"
     )
-    told = {item.run_id for results in suites.values() if results is not None for item in results.items}
-    others = (_missing_run(path) for path in half if path.name not in told)
+    run_ids = {item.run_id for results in suites.values() if results is not None for item in results.items}
+    others = (_missing_run(path) for path in half if path.name not in run_ids)
     return Source(members, (*missing, *others))
 
 
@@ -241,25 +241,25 @@ def parse_keys(text: str | None) -> tuple[str, ...] | None:
 
 def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> None:
     """Refuse runs of different trainings. `keys`: of `--group-by`. InputError: with the differences and their runs."""
-    for what, values in (
-        ("presets", _by(members, lambda member: member.record.config.preset)),
-        ("data sets", _by(members, _get_data)),
-        ("tables of papers", _by([one for one in members if one.paper], lambda member: member.paper)),
+    for noun, values in (
+        ("presets", _group_by(members, lambda member: member.record.config.preset)),
+        ("data sets", _group_by(members, _get_data)),
+        ("tables of papers", _group_by([one for one in members if one.paper], lambda member: member.paper)),
     ):
         if len(values) > 1:
             raise InputError(
                 "RUNS",
-                f"{what} differ inside one table",
+                f"{noun} differ inside one table",
                 value=_name_values(values),
-                allowed=f"runs of one of the {what}",
+                allowed=f"runs of one of the {noun}",
                 fix="make a report of each: name its runs alone, or its suite's folder",
             )
-    named = set(keys or ())
-    by_arm = keys is None or "arm" in named
-    parts = _by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
+    grouped = set(keys or ())
+    by_arm = keys is None or "arm" in grouped
+    parts = _group_by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
     for part in parts:
         for name, values in differences(part).items():
-            if name not in named:
+            if name not in grouped:
                 raise InputError(
                     f"RUNS: {name}", "differs inside one table", value=_name_values(values),
                     allowed="the same training in every run: all of its configuration but the seed",
@@ -269,19 +269,19 @@ def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> 
 
 def differences(members: Sequence[Member]) -> dict[str, dict[str, list[Member]]]:
     """Differing fields of the trainer's configuration except the seed, with the runs by value."""
-    found = {name: _by(members, partial(_setting, name=name)) for name in _SETTINGS}
+    found = {name: _group_by(members, partial(_setting, name=name)) for name in _SETTINGS}
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
 def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple[Group, ...]:
     """Group the runs of one table into rows by first appearance. `keys`: of `--group-by`."""
     chosen = keys or _BY_THEMSELVES
-    rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
+    rows = _group_by(members, lambda member: tuple(_value(member, key) for key in chosen))
     telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
-    shown = (telling if keys else _distinguishing_keys(list(rows), telling)) or [0]
+    shown_keys = (telling if keys else _distinguishing_keys(list(rows), telling)) or [0]
     return tuple(
         Group(
-            _label([(chosen[place], row[place]) for place in shown]),
+            _label([(chosen[place], row[place]) for place in shown_keys]),
             tuple(sorted(inside, key=lambda member: (member.record.seed, member.name))),
             inside[0].stack,
             inside[0].arm,
@@ -295,32 +295,32 @@ def _distinguishing_keys(rows: Sequence[tuple[str, ...]], telling: Sequence[int]
     """The first keys that suffice to tell the rows apart."""
     found: list[int] = []
     for place in telling:
-        apart = {tuple(row[one] for one in found) for row in rows}
-        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(apart):
+        distinct = {tuple(row[one] for one in found) for row in rows}
+        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(distinct):
             found.append(place)
     return found
 
 
 def _label(parts: Sequence[tuple[str, str]]) -> str:
     """Places by their names, settings as key and value."""
-    said = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
-    return ", ".join(part for part in said if part) or "all runs"
+    texts = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
+    return ", ".join(part for part in texts if part) or "all runs"
 
 
 def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
     for key in _BY_THEMSELVES:
-        places = list(_by(members, partial(_value, key=key)))
+        places = list(_group_by(members, partial(_value, key=key)))
         if key not in keys and len(places) > 1:
             yield f"{key.replace('_', ' ')} differs inside this row: {', '.join(value or 'none' for value in places)}"
     seeds = [member.record.seed for member in members]
     if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
         yield f"seed {', '.join(str(seed) for seed in twice)} stands in it more than once"
-    for what, values in (
-        ("trainer's code", _by(members, lambda member: member.record.code_sha256[:12])),
-        ("torch", _by(members, lambda member: member.record.versions.get("torch", "unknown"))),
+    for noun, values in (
+        ("trainer's code", _group_by(members, lambda member: member.record.code_sha256[:12])),
+        ("torch", _group_by(members, lambda member: member.record.versions.get("torch", "unknown"))),
     ):
         if len(values) > 1:
-            yield f"{what} differs inside this row: {', '.join(values)}"
+            yield f"{noun} differs inside this row: {', '.join(values)}"
 
 
 def _value(member: Member, key: str) -> str:
@@ -352,7 +352,7 @@ def _get_data(member: Member) -> str:
     return f"{data.name} {data.sha256[:12]}"
 
 
-def _by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
+def _group_by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
     found: dict[_Key, list[Member]] = {}
     for member in members:
         found.setdefault(key(member), []).append(member)

@@ -78,28 +78,28 @@ def get_cells(kept: Kept, sources: Sources) -> list[CellText]:
     """Cells under HEADINGS, every number with its source."""
     one = kept.standing
     waiting = f"{one.waiting} waiting for their truth" if one.waiting else ""
-    told = partial(_told, kept, sources)
-    cells = [told(len(one.scored), str(len(one.scored)), waiting)]
+    cell = partial(_cell_text, kept, sources)
+    cells = [cell(len(one.scored), str(len(one.scored)), waiting)]
     if one.model is None or one.baseline is None:
-        return cells + [told(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
-    cells += [told(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
+        return cells + [cell(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
+    cells += [cell(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
     gain = one.gain
     less = "the baseline never errs" if gain is None else _percent(gain.value)
     within = one.model.coverage
     return [
         *cells,
-        told(None if gain is None else gain.value, less, _gain_spread(gain)),
-        told(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
-        told(None, *_drift(one)),
+        cell(None if gain is None else gain.value, less, _gain_spread(gain)),
+        cell(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
+        cell(None, *_drift(one)),
     ]
 
 
-def _told(
+def _cell_text(
     kept: Kept, sources: Sources, value: float | None, text: str, spread: str = "", provenance: str = "measured"
 ) -> CellText:
     footnote = sources.cell(value, "1", provenance, kept.source).footnote
-    said = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
-    return CellText(text, "", spread, provenance, said, footnote)
+    tooltip = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
+    return CellText(text, "", spread, provenance, tooltip, footnote)
 
 
 def _gain_spread(gain: Skill | None) -> str:
@@ -179,16 +179,16 @@ def ledger_drawings(found: Sequence[Kept]) -> tuple[list[Drawing], list[str]]:
 
 
 def _drawing(kept: Kept, name: str) -> Drawing:
-    shown = _select_drawn(kept.standing.scored)
+    drawn = _select_drawn(kept.standing.scored)
     level = f"{kept.standing.level:.0%}"
-    truths = [row for each in shown for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
+    truths = [row for each in drawn for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
     within = sum(low <= truth <= high for low, truth, high in truths)
-    first, last = format_time(shown[0].times[0]), format_time(shown[-1].times[-1])
+    first, last = format_time(drawn[0].times[0]), format_time(drawn[-1].times[-1])
     labels = ("truth", "middle", f"{level} interval", "seasonal naive")
     columns, legend_inches = legend_size(labels)
 
     def paint(sheet: Sheet, panels: Sequence[Axes], theme: Theme) -> None:
-        _paint(panels[0], theme, shown, labels)
+        _paint(panels[0], theme, drawn, labels)
         panels[0].set_title(kept.name, color=theme.ink)
         handles, names = panels[0].get_legend_handles_labels()
         sheet.legend(handles, names, loc="outside upper left", ncols=columns, labelcolor=theme.ink)
@@ -198,7 +198,7 @@ def _drawing(kept: Kept, name: str) -> Drawing:
         title=f"Forecasts of {kept.name}",
         alt=f"{kept.name} from {first} to {last}: {within} of {len(truths)} truths within the {level} intervals.",
         caption=(
-            f"The last {len(shown)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
+            f"The last {len(drawn)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
             f"came: {within} of {len(truths)} truths within. Measured: {kept.source}."
         ),
         panels=1,
@@ -219,10 +219,10 @@ def _select_drawn(scored: Sequence[Scored]) -> list[Scored]:
     return chosen[::-1]
 
 
-def _contiguous(shown: Sequence[Scored]) -> Iterator[list[Scored]]:
+def _contiguous(drawn: Sequence[Scored]) -> Iterator[list[Scored]]:
     """Groups without gaps between them."""
     stretch: list[Scored] = []
-    for each in shown:
+    for each in drawn:
         if stretch and each.times[0] - stretch[-1].times[-1] != each.step:
             yield stretch
             stretch = []
@@ -230,9 +230,9 @@ def _contiguous(shown: Sequence[Scored]) -> Iterator[list[Scored]]:
     yield stretch
 
 
-def _paint(axes: Axes, theme: Theme, shown: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
+def _paint(axes: Axes, theme: Theme, drawn: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
     """Truth, middle, interval and baseline, each once in the legend."""
-    for place, stretch in enumerate(_contiguous(shown)):
+    for place, stretch in enumerate(_contiguous(drawn)):
         truth, middle, interval, naive = labels if place == 0 else (f"_{label}" for label in labels)
         days = as_days([time for each in stretch for time in each.times])
 

@@ -20,20 +20,20 @@ def late_loss(member: Member, name: str) -> Quantity:
     The later lines count for images repeated after an interruption. Without stats.jsonl it is the record's last line;
     the figure's note says which.
     """
-    known = _known(member, name)
+    known = _loss_points(member, name)
     if not known:
-        return _of_the_record(member, name)
+        return _record_loss(member, name)
     late = [one for one in known if _PARTS * one[0] > (_PARTS - 1) * member.record.images] or known[-1:]
     values = [value for _, value in late]
     if not all(math.isfinite(value) for value in values):
         return Quantity.absent("", f"{name} is no finite number in the last tenth of the images")
     first, last = (f"{images / 1000:g}" for images, _ in (late[0], late[-1]))
-    where = f"at {last} kimg" if len(late) == 1 else f"from {first} to {last} kimg"
-    note = f"mean over the last tenth of the images: {len(late)} line{'' if len(late) == 1 else 's'}, {where}"
+    window = f"at {last} kimg" if len(late) == 1 else f"from {first} to {last} kimg"
+    note = f"mean over the last tenth of the images: {len(late)} line{'' if len(late) == 1 else 's'}, {window}"
     return Quantity.measured(math.fsum(values) / len(values), "", "stats.jsonl", note=note)
 
 
-def _known(member: Member, name: str) -> list[tuple[int, float]]:
+def _loss_points(member: Member, name: str) -> list[tuple[int, float]]:
     """Images and loss of the lines that have one, ascending, repeated work once."""
     found: list[tuple[int, float | None]] = []
     for line in member.ticks:
@@ -43,7 +43,7 @@ def _known(member: Member, name: str) -> list[tuple[int, float]]:
     return [(images, value) for images, value in found if value is not None]
 
 
-def _of_the_record(member: Member, name: str) -> Quantity:
+def _record_loss(member: Member, name: str) -> Quantity:
     summary = member.record.summaries.get(name)
     if summary is None:
         return Quantity.absent("", "not recorded by that version")
@@ -198,8 +198,8 @@ def scaling(members: Sequence[Member]) -> Measure:
         speeds = [value for value in single if value]
         if known.value is not None or not speeds or speed is None or workers(member) == 1:
             itself = workers(member) == 1 and bool(speeds)
-            why = "others are compared with it" if itself else "no run on one worker of the same device beside it"
-            return known if known.value is not None else Quantity.absent("", why)
+            reason = "others are compared with it" if itself else "no run on one worker of the same device beside it"
+            return known if known.value is not None else Quantity.absent("", reason)
         value = speed / workers(member) / (sum(speeds) / len(speeds))
         return Quantity.measured(value, "", f"images/s of a worker, against {len(speeds)} run(s) on one such worker")
 

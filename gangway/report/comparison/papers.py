@@ -129,6 +129,8 @@ def beside(name: Name, paper: Paper, members: Sequence[Member]) -> Beside:
             )
     left_out = ""
     if others:
-        which = f"{len(paper.rows) - len(rows)} rows" if rows else "The rows"
-        left_out = f"{which} of paper {name} are left out, of another task: {' and '.join(others)}; these runs: {ours}."
+        hidden = f"{len(paper.rows) - len(rows)} rows" if rows else "The rows"
+        left_out = (
+            f"{hidden} of paper {name} are left out, of another task: {' and '.join(others)}; these runs: {ours}."
+        )
     return Beside(rows, tuple(f"{note}." for note in notes), left_out)

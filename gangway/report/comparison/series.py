@@ -70,15 +70,17 @@ def get_spread(figures: Mapping[str, Quantity]) -> Spread:
     >>> spread.value, spread.low, spread.high, spread.std
     (2.0, 1.0, 3.0, None)
     """
-    given = list(figures.values())
-    unit = given[0].unit
+    quantities = list(figures.values())
+    unit = quantities[0].unit
     values = tuple((name, figure.value) for name, figure in figures.items())
-    with_value = [figure for figure in given if figure.value is not None]
+    with_value = [figure for figure in quantities if figure.value is not None]
     if not with_value:
-        return Spread(None, unit, "absent", _join_distinct(figure.source for figure in given), values=values)
+        return Spread(None, unit, "absent", _join_distinct(figure.source for figure in quantities), values=values)
     known = [float(figure.value) for figure in with_value if figure.value is not None]
-    missing = len(given) - len(with_value)
-    lacking = f"{missing} of {len(given)} runs have no value: {_join_distinct(_reasons(given))}" if missing else ""
+    missing = len(quantities) - len(with_value)
+    lacking = (
+        f"{missing} of {len(quantities)} runs have no value: {_join_distinct(_reasons(quantities))}" if missing else ""
+    )
     notes = [note for note in dict.fromkeys(figure.note for figure in with_value) if note]
     return Spread(
         value=_mean(known),
@@ -114,11 +116,13 @@ def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, sign
     if before is not None and after is not None and shared:
         pairs: list[Pair] = [(before[seed], after[seed]) for seed in shared]
         how = "each seed's run against the control's of the same seed"
-        left = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
-        note = f"seed {', '.join(map(str, left))} left out: not in both rows with a value" if left else ""
+        unpaired = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
+        note = f"seed {', '.join(map(str, unpaired))} left out: not in both rows with a value" if unpaired else ""
     else:
-        why = "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
-        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {why}", ""
+        reason = (
+            "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
+        )
+        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {reason}", ""
     compared = compare_pairs([pairs], as_difference=signed)
     if compared is None:
         return Spread.absent(control.unit if signed else "%", "not finite in any pair")
@@ -190,8 +194,8 @@ def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
     differing = _method_conflicts([(member.name, member) for member in members]) if key in METERED else ""
     if not differing or cell.value is None:
         return cell
-    why = f"metered in different ways by these runs, so not to be put together: {differing}"
-    return replace(Spread.absent(cell.unit, why), values=cell.values)
+    reason = f"metered in different ways by these runs, so not to be put together: {differing}"
+    return replace(Spread.absent(cell.unit, reason), values=cell.values)
 
 
 def noted(key: str, cell: Spread, note: str) -> Spread:
@@ -225,8 +229,8 @@ def _metering_methods(member: Member) -> dict[str, list[str]]:
     for device, figure in member.record.energy.devices.items():
         if figure.value is not None:
             kind = device.rpartition("/")[2].rstrip("0123456789")
-            ways = [way for beginning, way in _KINDS if beginning in figure.source] or [figure.source]
-            found.setdefault(kind, []).extend(ways)
+            methods = [method for beginning, method in _KINDS if beginning in figure.source] or [figure.source]
+            found.setdefault(kind, []).extend(methods)
     return found
 
 
@@ -294,7 +298,7 @@ def find_curve(group: Group, of: Callable[[Member], Points]) -> Curve | None:
     places = _thin(sorted({kimg for points in runs for kimg, _ in points}))
     rows = []
     for kimg in places:
-        values = [value for points in runs if (value := _at(points, kimg)) is not None]
+        values = [value for points in runs if (value := _interpolate(points, kimg)) is not None]
         rows.append((kimg, math.fsum(values) / len(values), min(values), max(values)))
     return Curve(group.label, *(tuple(numbers) for numbers in zip(*rows, strict=True)))
 
@@ -307,16 +311,16 @@ def _thin(places: Sequence[float]) -> Sequence[float]:
     return [places[round(index * step)] for index in range(_MOST_POINTS)]
 
 
-def _at(points: Points, kimg: float) -> float | None:
+def _interpolate(points: Points, kimg: float) -> float | None:
     """A run's value there by linear interpolation; None outside its range."""
     if not points[0][0] <= kimg <= points[-1][0]:
         return None
     place = bisect_left(points, (kimg, -math.inf))
-    (right, above) = points[place]
-    if right == kimg or place == 0:
+    (right_kimg, above) = points[place]
+    if right_kimg == kimg or place == 0:
         return above
-    left, below = points[place - 1]
-    return below + (above - below) * (kimg - left) / (right - left)
+    left_kimg, below = points[place - 1]
+    return below + (above - below) * (kimg - left_kimg) / (right_kimg - left_kimg)
 
 
 def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:

@@ -120,19 +120,19 @@ def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
         )  # fmt: skip
     check_one_table(done, keys)
     groups = group_runs(done, keys)
-    name, why = _which(done)
+    name, reason = _choose_table(done)
     config = done[0].record.config
     return Report(
         title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
         members=done,
         groups=groups,
-        table=_table(name, why, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
+        table=_table(name, reason, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
         settings=_settings(groups),
-        missing=(*source.missing, *(_not_done(member) for member in source.members if member not in done)),
+        missing=(*source.missing, *(_unfinished(member) for member in source.members if member not in done)),
     )
 
 
-def _which(members: Sequence[Member]) -> tuple[Name, str]:
+def _choose_table(members: Sequence[Member]) -> tuple[Name, str]:
     for member in members:
         if member.paper in ("P2", "P3"):
             return ("P2" if member.paper == "P2" else "P3"), f"suite {member.suite} is of paper {member.paper}"
@@ -227,8 +227,8 @@ def _correct_claims(rows: Sequence[Row]) -> list[Row]:
 def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
     def cell(key: str, value: float, is_change: bool) -> Spread:
         unit = MEASURES[key].unit if key in MEASURES else ""
-        shown = "%" if is_change else paper.units.get(key, unit)
-        return Spread(value, shown, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
+        cell_unit = "%" if is_change else paper.units.get(key, unit)
+        return Spread(value, cell_unit, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
 
     return [
         Row(
@@ -252,7 +252,7 @@ def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     }
 
 
-def _not_done(member: Member) -> Missing:
+def _unfinished(member: Member) -> Missing:
     record = member.record
     reason = f"left out of the table: {record.images / 1000:g} of {record.config.total_images / 1000:g} kimg"
     return Missing(member.suite, record.id, record.status, reason)

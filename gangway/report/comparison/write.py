@@ -129,8 +129,8 @@ def _list_problems(report: Report) -> list[str]:
     """Problems and gaps come before the table, where readers see them."""
     parts = []
     if report.missing:
-        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
-        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in told)]
+        lines = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
+        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in lines)]
     if unsealed := not_sealed(member.record for member in report.members):
         parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
     return [*parts, "## The table"] if parts else []
@@ -139,11 +139,11 @@ def _list_problems(report: Report) -> list[str]:
 def _lists(report: Report) -> list[str]:
     """Lists after the table."""
     parts, table = [], report.table
-    said = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
-    said += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
-    said += [f"- {_plain(table.left_out)}"] if table.left_out else []
-    if said:
-        parts.append("\n".join(said))
+    items = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
+    items += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
+    items += [f"- {_plain(table.left_out)}"] if table.left_out else []
+    if items:
+        parts.append("\n".join(items))
     if report.settings:
         labels = [group.label for group in report.groups]
         rows = [
@@ -173,18 +173,18 @@ def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
 
 def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
     label = _plain(row.label)
-    said = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
+    title = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
     runs = f" (n = {len(row.seeds)})" if row.seeds else ""
-    return [f"{said}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
+    return [f"{title}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
 
 
 def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
-    said = worded(cell, column, relative=row.relative)
+    words = worded(cell, column, relative=row.relative)
     if cell is None:
-        return said.text
+        return words.text
     place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
-    spread = f"({said.spread})" if " to " in said.spread else said.spread
-    text = _plain(" ".join(part for part in (said.text, said.unit, spread) if part))
+    spread = f"({words.spread})" if " to " in words.spread else words.spread
+    text = _plain(" ".join(part for part in (words.text, words.unit, spread) if part))
     return f"{f'*{text}*' if row.kind == 'theirs' else text}[^{place}]"
 
 
@@ -245,7 +245,7 @@ def comparison_page(inputs: PageInputs) -> str:
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],
         "of_a_run": of_a_run,
-        "get_rows": {member.name: group.label for group in report.groups for member in group.members},
+        "row_labels": {member.name: group.label for group in report.groups for member in group.members},
         "seeds": sorted({member.record.seed for member in report.members}),
         "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
         "first": report.members[0].record,
@@ -320,8 +320,8 @@ class ComparisonReport:
     def _decided(self) -> list[tuple[str, str, Decided]]:
         found = []
         for place, group in enumerate(self.report.groups, 1):
-            shown = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
-            found += [(group.label, name, decided) for name, decided in shown if decided is not None][:1]
+            candidates = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
+            found += [(group.label, name, decided) for name, decided in candidates if decided is not None][:1]
         return found
 
     def markdown(self) -> str:

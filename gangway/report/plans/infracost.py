@@ -75,11 +75,11 @@ def _sorted(plan: Mapping[str, Any]) -> _Sorted:
         kind = resource["type"]
         if not is_billable(kind) or get_key(kind, resource["name"]) in priced:
             continue
-        used = table.by_use_of(kind)
+        unit = table.by_use_of(kind)
         if table.free_of(kind, resource["inputs"]) is not None:
             found.free.append(resource)
-        elif used is not None:
-            found.by_use.append((resource, used.per.value))
+        elif unit is not None:
+            found.by_use.append((resource, unit.per.value))
         else:
             found.unsupported.append(resource)
     return found
@@ -92,7 +92,7 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
     rest = _sorted(plan)
     resources = [
         *(_resource(name, kind, lines) for (name, kind), lines in by_resource.items()),
-        *(_by_use(resource, per) for resource, per in rest.by_use),
+        *(_usage_resource(resource, per) for resource, per in rest.by_use),
     ]
     return {
         "resources": resources,
@@ -146,7 +146,7 @@ def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_use(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
+def _usage_resource(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
     """A usage-based resource whose usage the stack file does not give."""
     empty = dict.fromkeys(("hourlyQuantity", "monthlyQuantity", "price", "hourlyCost", "monthlyCost"))
     component = {"name": per, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}

@@ -67,9 +67,9 @@ def _problem(config: TrainConfig, workers: int, has_gib: float | None) -> str:
     smallest = min(each.config.batch_size for each in stretches(config))
     if smallest < workers * config.group:
         return f"a batch of {smallest} is too small for {workers} workers"
-    needed = least_gib(config, workers)
-    if has_gib is not None and needed > has_gib:
-        return f"a step needs {about(needed)} GiB of {has_gib:g} GiB at least"
+    required_gib = least_gib(config, workers)
+    if has_gib is not None and required_gib > has_gib:
+        return f"a step needs {about(required_gib)} GiB of {has_gib:g} GiB at least"
     return ""
 
 
@@ -91,14 +91,14 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
             rows.append(("", below, "", "", ""))
     widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
-    told = (
+    parts = (
         f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
         f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
         f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
         "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure "
         "is from"
     )
-    return "\n".join([line.rstrip() for line in lines] + [told, ""])
+    return "\n".join([line.rstrip() for line in lines] + [parts, ""])
 
 
 def _steps(config: TrainConfig) -> str:

@@ -90,13 +90,13 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
         console.print(_envelope(plan, sources=full))
         if full and plan.team_access:
             console.print(team_table(plan.team_access))
-    shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
+    findings = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
     if detail is Detail.SUMMARY:
-        for note in notes_in_short(shown, console.width):
+        for note in notes_in_short(findings, console.width):
             console.print(note, highlight=False, soft_wrap=True)
-        shown = [finding for finding in shown if finding.severity is not Severity.INFO]
-    if shown:
-        console.print(findings_table(shown))
+        findings = [finding for finding in findings if finding.severity is not Severity.INFO]
+    if findings:
+        console.print(findings_table(findings))
     if detail is Detail.BRIEF:
         console.print(_expected(plan, sources=False), highlight=False)
     console.print(_tally(plan, detail), highlight=False)
@@ -145,7 +145,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     else:
         hours = (
             f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
-            f"\na run: [bold]{_most(plan)}[/]"
+            f"\na run: [bold]{_maximum_text(plan)}[/]"
         )
         idle = f"\nwhen the job is done: {_known(cost, plan.idle_hourly)} an hour until the stack is destroyed"
     return Panel(
@@ -198,8 +198,8 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
     if run.share.low != run.share.mid:
         share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
-    why = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
-    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
+    source = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
+    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{source}"
 
 
 def _memory(plan: Plan, *, sources: bool) -> str:
@@ -207,8 +207,8 @@ def _memory(plan: Plan, *, sources: bool) -> str:
     memory = plan.expected.memory
     if memory is None or not (sources or memory.is_worth_a_word):
         return ""
-    why = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
-    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"
+    source = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
+    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{source}"
 
 
 def _known(cost: CostEstimate, amount: float | None) -> str:
@@ -227,11 +227,11 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
 def _star(cost: CostEstimate) -> str:
     """The footnote of starred sums; empty for none."""
     foreign = foreign_regions(cost.components)
-    said = [foreign_note(foreign)] if foreign else []
+    notes = [foreign_note(foreign)] if foreign else []
     if any(line.hourly is None for line in cost.components):
-        said.append("without the prices that nobody knows")
-    starred = foreign or (said and not most_bound(cost))
-    return f"\n[yellow]* {'; '.join(said)}: no bound[/]" if starred else ""
+        notes.append("without the prices that nobody knows")
+    starred = foreign or (notes and not most_bound(cost))
+    return f"\n[yellow]* {'; '.join(notes)}: no bound[/]" if starred else ""
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
@@ -247,14 +247,14 @@ def _tally(plan: Plan, detail: Detail) -> str:
     expected, run = "", plan.expected
     if run.hours is not None and run.usd is not None:
         expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
-    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
+    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_maximum_text(plan)}"
     if plan.config.job is None and plan.rung is not None:
         money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {_known(cost, plan.idle_hourly)} without work"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
     return f"{numbers}\n[bold]{money}[/]{_star(cost)}{more}"
 
 
-def _most(plan: Plan) -> str:
+def _maximum_text(plan: Plan) -> str:
     """A run's maximum time and cost: all of max_hours on the dearest rung."""
     if plan.rung is None:
         return _NEVER
@@ -370,8 +370,8 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     for finding in ordered:
         colour = _COLOURS[finding.severity]
         fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
-        where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
-        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{where}{fix}")
+        location = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
+        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{location}{fix}")
     return table
 
 
@@ -403,8 +403,8 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
         standby = " [dim](standby)[/]" if component.standby and component.quantity else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
-        where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
-        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
+        region_note = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
+        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{region_note}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
         table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
     if small:
@@ -414,8 +414,10 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
 
 def _small(cost: CostEstimate) -> list[CostComponent]:
     """Minor lines paid by the hour; none if there are few."""
-    most = cost.hourly * _SMALL
-    small = [one for one in cost.components if one.hourly and one.hourly < most and not one.standby and not one.once]
+    threshold = cost.hourly * _SMALL
+    small = [
+        one for one in cost.components if one.hourly and one.hourly < threshold and not one.standby and not one.once
+    ]
     return small if len(small) > _FEW else []
 
 
@@ -425,8 +427,8 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
     """
     rungs = list(rungs)
     forecast = all(rung.spot_if_trained is not None for rung in rungs)
-    what = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
-    table = Table(title=f"{what} on each rung of the ladder", title_justify="left", expand=True)
+    title = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
+    table = Table(title=f"{title} on each rung of the ladder", title_justify="left", expand=True)
     columns = ("capacity", "an hour", "a month", *(() if standing else ("hours", "a run")))
     for column in columns:
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
@@ -438,7 +440,7 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
             continue
         hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
         # Spot interruptions are news; failures are in the hours, and only detailed with sources.
-        said = _stops(rung, source=sources) if sources or rung.taken else ""
+        said = _interruptions_text(rung, source=sources) if sources or rung.taken else ""
         stops = f"\n[dim]{escape(said)}[/]" if said else ""
         star = "*" if rung.foreign_regions else ""
         hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in rung.sums)
@@ -458,24 +460,24 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
         expected = "a run: not known how often spot is taken there"
     else:
         expected = f"[bold]{usd(found.usd)}{star}, {span(found.hours * 3600)}[/] expected a run"
-    why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
+    details = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
     band = f"{usd(found.usd_low)} to {usd(found.usd_high)}{star}"
-    return f"on the whole ladder ({names}): {expected}; {band}{why}"
+    return f"on the whole ladder ({names}): {expected}; {band}{details}"
 
 
-def _stops(rung: RungCost, *, source: bool) -> str:
+def _interruptions_text(rung: RungCost, *, source: bool) -> str:
     """A rung's interruptions or failures and their cost; empty without a run forecast."""
     if rung.spot_if_trained is None:
         return ""
-    spot, taken = rung.spot, rung.taken
-    facts = [fact for fact in (taken, rung.failures) if fact is not None]
+    spot, interruptions = rung.spot, rung.taken
+    facts = [fact for fact in (interruptions, rung.failures) if fact is not None]
     by_whom = ": " + "; ".join(f"{fact.source}, {fact.dated}, {fact.confidence}" for fact in facts) if source else ""
-    event = "failure" if taken is None else "interruption"
+    event = "failure" if interruptions is None else "interruption"
     lost = f"one {event} in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
-    if taken is not None and taken.value is None:
+    if interruptions is not None and interruptions.value is None:
         lost = f"rate not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
     every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
-    return f"{lost}{every if source and taken is not None else ''}{by_whom}"
+    return f"{lost}{every if source and interruptions is not None else ''}{by_whom}"
 
 
 def short_type(token: str) -> str:

@@ -60,11 +60,11 @@ class Adaptive:
         known: list[float] = []
         offsets: list[float] = []
         for index in range(len(scores)):
-            told = index - delay
-            if told >= 0:
-                outside = scores[told] > offsets[told]
-                if math.isfinite(offsets[told]):
+            num_known = index - delay
+            if num_known >= 0:
+                outside = scores[num_known] > offsets[num_known]
+                if math.isfinite(offsets[num_known]):
                     aimed = min(max(aimed + self.adaptation * (missed - outside), 0.0), 1.0)
-                insort(known, scores[told])
+                insort(known, scores[num_known])
             offsets.append(get_offset(known, 1 - aimed) if known else math.inf)
         return offsets

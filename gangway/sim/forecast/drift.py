@@ -96,8 +96,8 @@ def _long_run_deviation(scores: Sequence[float]) -> float:
     power = fsum(score * score for score in centred)
     if not power:
         return 1.0
-    kept = (fsum(map(mul, centred[lag:], centred)) / power for lag in range(1, lags + 1))
-    inflation = 1 + 2 * fsum((1 - lag / (lags + 1)) * each for lag, each in enumerate(kept, 1))
+    autocorrelations = (fsum(map(mul, centred[lag:], centred)) / power for lag in range(1, lags + 1))
+    inflation = 1 + 2 * fsum((1 - lag / (lags + 1)) * each for lag, each in enumerate(autocorrelations, 1))
     return math.sqrt(max(inflation, 1.0))
 
 

@@ -127,15 +127,15 @@ def choose_setting(series: Series, horizon: int, season: int | None, level: floa
     """Choose a setting, with its season if `season` is None. InputError: the history is too short."""
     chosen, reason = choose_season(series.step) if season is None else (season, "as told")
     setting = Setting(horizon, chosen, level, reason)
-    number, needed = len(series.values), setting.fewest_values
-    if number < needed:
+    number, required = len(series.values), setting.fewest_values
+    if number < required:
         raise InputError(
             series.name,
             f"too short a history to look {horizon} steps ahead, and to test that",
             value=number,
-            allowed=f"{needed} values at least: {said_length(needed * series.step)}"
+            allowed=f"{required} values at least: {said_length(required * series.step)}"
             f" (a season of {chosen} steps, level {level:g})",
-            fix=_longest_horizon(series, setting) or f"give {needed - number} values more of its past",
+            fix=_longest_horizon(series, setting) or f"give {required - number} values more of its past",
         )
     return setting
 
@@ -210,8 +210,8 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
     sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
     naive = np.asarray(series.values)[np.asarray(sources)]
-    least = np.minimum.accumulate(series.values)[origins - 1]
-    floor = np.where(least >= 0, 0.0, -inf)[:, None]
+    minimum = np.minimum.accumulate(series.values)[origins - 1]
+    floor = np.where(minimum >= 0, 0.0, -inf)[:, None]
     model, baseline = (
         _intervals(series, setting, origins, predicted, floor)
         for predicted in (fitted.predict(origins), np.repeat(naive[:, :, None], 3, axis=2))
@@ -235,15 +235,15 @@ def _intervals(
     import numpy as np
 
     values, number = series.values, len(series.values)
-    moved = np.empty(predicted.shape[:2])
+    adjusted = np.empty(predicted.shape[:2])
     for step in _steps(setting):
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]
-        moved[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
+        adjusted[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
     middle = predicted[:, :, 1]
     # A shrinking interval always contains its middle.
-    low_ends = np.maximum(np.minimum(predicted[:, :, 0] - moved, middle), floor)
-    high_ends = np.maximum(np.maximum(predicted[:, :, 2] + moved, middle), floor)
+    low_ends = np.maximum(np.minimum(predicted[:, :, 0] - adjusted, middle), floor)
+    high_ends = np.maximum(np.maximum(predicted[:, :, 2] + adjusted, middle), floor)
     rows = zip(origins.tolist(), low_ends.tolist(), np.maximum(middle, floor).tolist(), high_ends.tolist(), strict=True)
     return tuple(Forecast(origin, tuple(low), tuple(mid), tuple(high)) for origin, low, mid, high in rows)

@@ -103,13 +103,13 @@ def demand(log: JobLog, place: str) -> Series:
             place, "jobs of too short or too long a time", value=f"{first:%Y-%m-%d} to {last:%Y-%m-%d}",
             allowed="some hours to five years", fix="correct the times, or give fewer of its jobs",
         )  # fmt: skip
-    wanted = [0.0] * number
+    hourly = [0.0] * number
     for job in log.jobs:
         begins, ends = (max(0.0, (moment - start) / _HOUR) for moment in (job.submitted, job.left))
         for hour in range(int(begins), min(number, math.ceil(ends))):
-            wanted[hour] += job.gpus * (min(ends, hour + 1) - max(begins, hour))
+            hourly[hour] += job.gpus * (min(ends, hour + 1) - max(begins, hour))
     note = f"{log.note}; GPUs held or waited for, mean of each hour; what ran before the log begins is not in it"
-    return Series("gpus_wanted", start, _HOUR, tuple(wanted), note)
+    return Series("gpus_wanted", start, _HOUR, tuple(hourly), note)
 
 
 def _columns(text: str) -> list[str]:
@@ -145,9 +145,9 @@ def _moment(text: str) -> datetime:
 
 def _philly(row: _Row, number: int) -> LoggedJob:
     submitted, run_sec = _moment(row["timestamp"]), float(row["duration"])
-    left = submitted + timedelta(seconds=run_sec)
+    end = submitted + timedelta(seconds=run_sec)
     return LoggedJob(
-        f"job-{number}", visible(row.get("cluster") or ""), submitted, left, run_sec, float(row["num_gpus"])
+        f"job-{number}", visible(row.get("cluster") or ""), submitted, end, run_sec, float(row["num_gpus"])
     )
 
 
@@ -155,18 +155,18 @@ def _helios(row: _Row, number: int) -> LoggedJob:
     submitted, gpus = _moment(row["submit_time"]), float(row["gpu_num"])
     if not gpus or not row["start_time"]:  # cancelled in the queue
         return LoggedJob(f"job-{number}", "", submitted, submitted, 0.0, 0.0)
-    left = _moment(row["end_time"])
-    run_sec = (left - _moment(row["start_time"])).total_seconds()
-    return LoggedJob(f"job-{number}", visible(row.get("user") or ""), submitted, left, run_sec, gpus)
+    end = _moment(row["end_time"])
+    run_sec = (end - _moment(row["start_time"])).total_seconds()
+    return LoggedJob(f"job-{number}", visible(row.get("user") or ""), submitted, end, run_sec, gpus)
 
 
 def _alibaba(row: _Row, number: int) -> LoggedJob:
-    submitted, left = (_EPOCH + timedelta(seconds=float(row[name])) for name in ("creation_time", "deletion_time"))
+    submitted, end = (_EPOCH + timedelta(seconds=float(row[name])) for name in ("creation_time", "deletion_time"))
     gpus = float(row["num_gpu"]) * float(row["gpu_milli"]) / 1000
     scheduled = row.get("scheduled_time") or ""
-    begun = _EPOCH + timedelta(seconds=float(scheduled)) if scheduled else left
+    start = _EPOCH + timedelta(seconds=float(scheduled)) if scheduled else end
     return LoggedJob(
-        f"job-{number}", visible(row.get("qos") or ""), submitted, left, (left - begun).total_seconds(), gpus
+        f"job-{number}", visible(row.get("qos") or ""), submitted, end, (end - start).total_seconds(), gpus
     )
 
 

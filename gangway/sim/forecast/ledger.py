@@ -124,19 +124,19 @@ class Entries:
 
     def kinds(self) -> list[tuple[str, float, str]]:
         """Series name, level and subject of its forecasts, in order of appearance."""
-        return list(dict.fromkeys((said.series, said.level, said.of) for said in self._said.values()))
+        return list(dict.fromkeys((line.series, line.level, line.of) for line in self._said.values()))
 
     def scored(self, name: str, level: float, of: str = "") -> list[Scored]:
         """Forecasts of the series and level with known truth, in the order of their times."""
         found: list[Scored] = []
-        for said in self._of(name, level, of):
-            times = tuple(said.times())
+        for line in self._of(name, level, of):
+            times = tuple(line.times())
             known = tuple(self._came[name, of, time] for time in times if (name, of, time) in self._came)
             if len(known) == len(times):
                 model, baseline = (
-                    Judged(each.low, each.middle, each.high, known) for each in (said.model, said.baseline)
+                    Judged(each.low, each.middle, each.high, known) for each in (line.model, line.baseline)
                 )
-                found.append(Scored(timedelta(seconds=said.step_sec), times, model, baseline))
+                found.append(Scored(timedelta(seconds=line.step_sec), times, model, baseline))
         return found
 
     def waiting(self, name: str, level: float, of: str = "") -> int:
@@ -150,19 +150,19 @@ class Entries:
 
     def others(self, series: Series) -> tuple[str, ...]:
         """Subjects of other forecasts with the series' name, if it has none of this one."""
-        found = dict.fromkeys(said.of for said in self._said.values() if said.series == series.name)
+        found = dict.fromkeys(line.of for line in self._said.values() if line.series == series.name)
         return () if series.of in found else tuple(found)
 
     def _of(self, name: str, level: float | None, of: str) -> list[_ForecastLine]:
-        found = (said for said in self._said.values() if (said.series, said.of) == (name, of))
-        return sorted((said for said in found if level in (None, said.level)), key=lambda said: said.first)
+        found = (line for line in self._said.values() if (line.series, line.of) == (name, of))
+        return sorted((line for line in found if level in (None, line.level)), key=lambda line: line.first)
 
     def _take(self, line: _ForecastLine | _TruthLine, place: str) -> None:
         is_said = isinstance(line, _ForecastLine)
         key = (line.series, line.of, line.first if isinstance(line, _ForecastLine) else line.time)
         if key in (self._said if is_said else self._came):
-            what = "forecast" if is_said else "truth"
-            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[2].isoformat()}")
+            kind = "forecast" if is_said else "truth"
+            raise _damaged(place, f"a second {kind} of {key[0]!r} for {key[2].isoformat()}")
         if isinstance(line, _ForecastLine):
             self._said[key] = line
         else:
@@ -179,7 +179,7 @@ class Ledger(Entries):
     def settle(self, series: Series) -> Settled:
         """Write the truth of forecast times. Existing truths stay: published figures do not change afterwards."""
         new = revised = 0
-        for time in sorted({time for said in self._of(series.name, None, series.of) for time in said.times()}):
+        for time in sorted({time for line in self._of(series.name, None, series.of) for time in line.times()}):
             index = series.find_index(time)
             if index is None:
                 continue
@@ -195,12 +195,12 @@ class Ledger(Entries):
         first = series.find_time(model.origin)
         if (series.name, series.of, first) in self._said:
             return False
-        said, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
+        predicted, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
         step_sec = series.step.total_seconds()
         self._add(
             _ForecastLine(
                 series=series.name, of=series.of, first=first, step_sec=step_sec, level=setting.level, written=now,
-                model=said, baseline=naive,
+                model=predicted, baseline=naive,
             )
         )  # fmt: skip
         return True
@@ -269,10 +269,10 @@ def _read(path: Path, number: int, text: bytes) -> _ForecastLine | _TruthLine:
         raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
 
 
-def _damaged(place: str, why: str) -> InputError:
+def _damaged(place: str, reason: str) -> InputError:
     return InputError(
         place,
-        f"no line of a ledger of forecasts: {why}",
+        f"no line of a ledger of forecasts: {reason}",
         allowed="lines as `gangway forecast` writes them",
         fix="restore the file, or begin another: --ledger NEW.jsonl",
     )

@@ -75,14 +75,14 @@ def _read(text: str, place: str, column: str | None) -> Series:
     if foreign := foreign_file(place, text, "forecast"):
         raise foreign
     if text.lstrip()[:1] == "{" or _PRICE_LIST.match(text):
-        return _of_object(text, place, column)
+        return _parse_object(text, place, column)
     if not is_job_log(text):
         return parse_series(text, place, column)
     _refuse_column(column, place)
     return demand(parse_job_log(text, place), place)
 
 
-def _of_object(text: str, place: str, column: str | None) -> Series:
+def _parse_object(text: str, place: str, column: str | None) -> Series:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -128,18 +128,22 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
             fix=f"--column {min(changes)}" if changes else "ask AWS for --product-descriptions Linux/UNIX",
         )  # fmt: skip
     name = column or next(iter(changes))
-    told = sorted(changes[name].items())
-    start, end = (moment.replace(minute=0, second=0, microsecond=0) for moment in (told[0][0] + _HOUR, told[-1][0]))
+    records = sorted(changes[name].items())
+    start, end = (
+        moment.replace(minute=0, second=0, microsecond=0) for moment in (records[0][0] + _HOUR, records[-1][0])
+    )
     number = (end - start) // _HOUR + 1
     check_number(number, f"{place}: {name}")
     values, at = [], 0
     for hour in range(number):
-        while at + 1 < len(told) and told[at + 1][0] <= start + hour * _HOUR:
+        while at + 1 < len(records) and records[at + 1][0] <= start + hour * _HOUR:
             at += 1
-        values.append(told[at][1])
+        values.append(records[at][1])
     if len(values) < 2:
         raise InputError(place, f"prices of {name} for less than two hours", allowed="some weeks", fix="ask for more")
-    note = f"AWS spot prices of {name}, Linux, as AWS told them {len(told):,} times; here the one in force at each hour"
+    note = (
+        f"AWS spot prices of {name}, Linux, as AWS told them {len(records):,} times; here the one in force at each hour"
+    )
     return Series("usd_per_hour", start, _HOUR, tuple(values), note, of=name)
 
 

@@ -80,7 +80,7 @@ def remaining(
         scatter = fmean(draw.choices(paces, k=min(coming, len(paces)))) - mean
         scatter *= min(1.0, len(paces) / coming) ** 0.5
         pace = max(mean + spread * (known + scatter), min(paces))
-        found.append(_interrupted(images_left * pace, interruptions or Interruptions(), draw))
+        found.append(_add_interruptions(images_left * pace, interruptions or Interruptions(), draw))
     found.sort()
     tail = round((1 - level) / 2 * _DRAWS)
     return Remaining(found[tail], found[_DRAWS // 2], found[-1 - tail], sum(found) / _DRAWS, naive)
@@ -93,13 +93,13 @@ def _spread(paces: Sequence[float]) -> float:
     power = fsum(each * each for each in centred)
     if not power:
         return 1.0
-    kept = fsum(map(mul, centred[1:], centred)) / power
+    autocorrelation = fsum(map(mul, centred[1:], centred)) / power
     # Estimates from few values are too small on average (Kendall, Biometrika, 1954).
-    kept = min(max(kept + (1 + 3 * kept) / number, 0.0), _MOST_KEPT)
-    return sqrt((1 + kept) / (1 - kept) * number / (number - 1))
+    autocorrelation = min(max(autocorrelation + (1 + 3 * autocorrelation) / number, 0.0), _MOST_KEPT)
+    return sqrt((1 + autocorrelation) / (1 - autocorrelation) * number / (number - 1))
 
 
-def _interrupted(seconds: float, lost: Interruptions, draw: random.Random) -> float:
+def _add_interruptions(seconds: float, lost: Interruptions, draw: random.Random) -> float:
     """Seconds of training plus interruptions, each of which costs half an interval on average, and the restart."""
     if lost.mtbf_sec == inf:
         return seconds

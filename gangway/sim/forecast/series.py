@@ -81,8 +81,8 @@ class _Row:
 
 def format_time(moment: datetime) -> str:
     """UTC, without seconds if they are 0."""
-    shown = moment.astimezone(UTC)
-    return shown.strftime("%Y-%m-%dT%H:%M:%SZ" if shown.second else "%Y-%m-%dT%H:%MZ")
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%SZ" if utc.second else "%Y-%m-%dT%H:%MZ")
 
 
 def said_length(length: timedelta) -> str:
@@ -124,7 +124,7 @@ def parse_series(text: str, place: str, column: str | None = None) -> Series:
     """Parse a file's text; see `read_series`."""
     as_json = text.lstrip()[:1] in ("[", "{")
     name, note, cells = _json_cells(text, place, column) if as_json else _csv_cells(text, place, column)
-    rows = [_row(where, moment, value, name) for where, moment, value in cells]
+    rows = [_row(location, moment, value, name) for location, moment, value in cells]
     if len(rows) < 2:
         raise InputError(place, f"{len(rows)} value(s)", allowed="two at least", fix="give more of its history")
     check_number(len(rows), place)
@@ -173,12 +173,12 @@ def _csv_cells(text: str, place: str, column: str | None) -> tuple[str, str, _Ce
 
     def cells() -> _Cells:
         for number, row in rows[1:]:
-            where = f"{place}, line {number}"
+            location = f"{place}, line {number}"
             if len(row) != len(names):
                 raise InputError(
-                    where, f"{len(row)} cells", allowed=f"{len(names)}, as in the first line", fix="correct the line"
+                    location, f"{len(row)} cells", allowed=f"{len(names)}, as in the first line", fix="correct the line"
                 )
-            yield where, row[at_time].strip(), row[at_value].strip()
+            yield location, row[at_time].strip(), row[at_value].strip()
 
     return name, note, cells()
 
@@ -194,10 +194,10 @@ def _json_cells(text: str, place: str, column: str | None) -> tuple[str, str, _C
 
     def cells() -> _Cells:
         for number, point in enumerate(points):
-            where = f"{place}[{number}]"
+            location = f"{place}[{number}]"
             if lacking := [key for key in (_TIME, name) if key not in point]:
-                raise InputError(where, f"lacks {lacking[0]!r}", allowed=_SHAPES, fix=f"add {lacking[0]!r}")
-            yield where, point[_TIME], point[name]
+                raise InputError(location, f"lacks {lacking[0]!r}", allowed=_SHAPES, fix=f"add {lacking[0]!r}")
+            yield location, point[_TIME], point[name]
 
     return name, "", cells()
 

@@ -111,9 +111,9 @@ def outages(rung: Rung, node: int, seed: int) -> Iterator[tuple[float, bool]]:
         return
     draw = random.Random(f"outages {seed} {node}")
     mean_there_sec, mean_gone_sec = 3600 / rung.gone_per_hour, rung.back_hours * 3600
-    there, sec = draw.random() < mean_there_sec / (mean_there_sec + mean_gone_sec), 0.0
+    is_present, sec = draw.random() < mean_there_sec / (mean_there_sec + mean_gone_sec), 0.0
     while True:
-        yield sec, there
-        mean_sec = mean_there_sec if there else mean_gone_sec
+        yield sec, is_present
+        mean_sec = mean_there_sec if is_present else mean_gone_sec
         sec += draw.expovariate(1 / mean_sec) if mean_sec > 0 else 0.0
-        there = not there
+        is_present = not is_present

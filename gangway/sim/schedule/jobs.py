@@ -107,10 +107,10 @@ class Ask:
 
     def best(self, free: int) -> int:
         """The fastest allowed number of free GPUs, the fewest if equal; 0 if it cannot run."""
-        most = min(self.gpus_max, free)
-        if most < self.gpus_min:
+        maximum = min(self.gpus_max, free)
+        if maximum < self.gpus_min:
             return 0
-        return max(range(self.gpus_min, most + 1), key=lambda count: (self.rate(count), -count))
+        return max(range(self.gpus_min, maximum + 1), key=lambda count: (self.rate(count), -count))
 
 
 @dataclass(frozen=True)

@@ -120,25 +120,25 @@ def plan_hours(ahead: Ahead, work: Work) -> Schedule | None:
     """The cheapest expected schedule; running through if none is cheaper. None: the deadline is missed."""
     steps, step = len(ahead.middle), ahead.step_hours
     until = min(work.deadline_hours, steps * step)
-    through = _through(steps, step, work, until)
+    through = _uninterrupted_hours(steps, step, work, until)
     if through is None:
         return None
     best, best_cost = through, ahead.cost(through) * (1 - _ROUNDING)
     states: _States = {(work.is_running, 0, 0): _Path(0.0, None)}
     for index, value in enumerate(ahead.middle):
-        for way, left in _final_paths(states, step, work, until - index * step):
-            cost = way.cost + left * value
+        for path, last_hours in _final_paths(states, step, work, until - index * step):
+            cost = path.cost + last_hours * value
             if cost < best_cost:
-                best, best_cost = _hours(steps, step, way, index, left), cost
+                best, best_cost = _hours(steps, step, path, index, last_hours), cost
         states = _next_states(states, index, value, step, work, until)
     return Schedule(ahead, best, through)
 
 
-def _through(steps: int, step: float, work: Work, until: float) -> tuple[float, ...] | None:
-    left = work.hours + (0.0 if work.is_running else work.restart_hours)
-    if left > until + _ROUNDING:
+def _uninterrupted_hours(steps: int, step: float, work: Work, until: float) -> tuple[float, ...] | None:
+    remaining = work.hours + (0.0 if work.is_running else work.restart_hours)
+    if remaining > until + _ROUNDING:
         return None
-    return tuple(min(max(left - index * step, 0.0), step) for index in range(steps))
+    return tuple(min(max(remaining - index * step, 0.0), step) for index in range(steps))
 
 
 def _remaining_hours(key: tuple[bool, int, int], step: float, work: Work) -> float:
@@ -149,43 +149,43 @@ def _remaining_hours(key: tuple[bool, int, int], step: float, work: Work) -> flo
 
 def _final_paths(states: _States, step: float, work: Work, until: float) -> Iterator[tuple[_Path, float]]:
     """Paths that end in the next step before `until`, the deadline, with the hours used of it."""
-    for key, way in states.items():
-        left = _remaining_hours(key, step, work) + (0.0 if key[0] else work.restart_hours)
-        if left <= min(step, until) + _ROUNDING and (key[0] or work.may_start(key[2])):
-            yield way, min(left, step)
+    for key, path in states.items():
+        remaining = _remaining_hours(key, step, work) + (0.0 if key[0] else work.restart_hours)
+        if remaining <= min(step, until) + _ROUNDING and (key[0] or work.may_start(key[2])):
+            yield path, min(remaining, step)
 
 
 def _next_states(states: _States, index: int, value: float, step: float, work: Work, until: float) -> _States:
     """The states after one more step, trained in full or not at all."""
     found: _States = {}
-    for (trains, used, starts), way in states.items():
+    for (trains, used, starts), path in states.items():
         on, off = (True, used + 1, starts + (not trains)), (False, used, starts)
-        for key, next_way in ((on, _Path(way.cost + value * step, (index, way))), (off, way)):
-            left = _remaining_hours(key, step, work) + (0.0 if key[0] else work.restart_hours)
-            in_reach = left <= until - (index + 1) * step + _ROUNDING and (
+        for key, next_way in ((on, _Path(path.cost + value * step, (index, path))), (off, path)):
+            remaining = _remaining_hours(key, step, work) + (0.0 if key[0] else work.restart_hours)
+            in_reach = remaining <= until - (index + 1) * step + _ROUNDING and (
                 trains or not key[0] or work.may_start(starts)
             )
-            if left > _ROUNDING and in_reach and (key not in found or next_way.cost < found[key].cost):
+            if remaining > _ROUNDING and in_reach and (key not in found or next_way.cost < found[key].cost):
                 found[key] = next_way
     return _drop_dominated(found)
 
 
 def _drop_dominated(states: _States) -> _States:
     """Drops states with less work for no less cost: equal steps, more starts."""
-    kept: _States = {}
-    least: dict[tuple[bool, int], float] = {}
+    undominated: _States = {}
+    cheapest: dict[tuple[bool, int], float] = {}
     for key in sorted(states):
-        where, way = key[:2], states[key]
-        if way.cost < least.get(where, math.inf):
-            least[where] = way.cost
-            kept[key] = way
-    return kept
+        progress, path = key[:2], states[key]
+        if path.cost < cheapest.get(progress, math.inf):
+            cheapest[progress] = path.cost
+            undominated[key] = path
+    return undominated
 
 
-def _hours(steps: int, step: float, way: _Path, index: int, left: float) -> tuple[float, ...]:
+def _hours(steps: int, step: float, path: _Path, index: int, last_hours: float) -> tuple[float, ...]:
     hours = [0.0] * steps
-    hours[index] = left
-    while way.last is not None:
-        used, way = way.last
+    hours[index] = last_hours
+    while path.last is not None:
+        used, path = path.last
         hours[used] = step
     return tuple(hours)

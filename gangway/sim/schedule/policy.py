@@ -1,13 +1,13 @@
 """The interface of policies. A new one is a class with `name` and `decide`, known only to the registry
 (`gangway.sim.schedule.policies.registry`).
 
-   class LastComeFirst(Policy):
-       name = "lcfs"
+    class LastComeFirst(Policy):
+        name = "lcfs"
 
-       def decide(self, view):
-           grants = view.running()
-           start_in_order(grants, view, sorted(view.waiting(), key=lambda job: -job.ask.submit_sec))
-           return grants
+        def decide(self, view):
+            grants = view.running()
+            start_in_order(grants, view, sorted(view.waiting(), key=lambda job: -job.ask.submit_sec))
+            return grants
 """
 
 from abc import ABC, abstractmethod

@@ -204,8 +204,8 @@ class ScenarioConfig(_Section):
 
     @model_validator(mode="after")
     def _noise_of_a_batch(self) -> Self:
-        asked = self.controller
-        if asked is not None and asked.off_batch_share and self.training.noise_batch is None:
+        controller = self.controller
+        if controller is not None and controller.off_batch_share and self.training.noise_batch is None:
             raise ValueError("training.noise_batch beside controller.off_batch_share; write noise_batch: 2000")
         return self
 
@@ -248,11 +248,13 @@ def _with_controller(
     scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
 ) -> Scenario:  # fmt: skip
     """Adds the jobs with and without controllers, if configured."""
-    asked = config.controller
-    if asked is None:
+    controller = config.controller
+    if controller is None:
         return scenario
-    misfit = Misfit(asked.data_bound_share, asked.data_bound_speed, asked.off_batch_share, asked.off_batch_size)
-    gain = Gain(asked.regained, asked.settle_sec, asked.overhead)
+    misfit = Misfit(
+        controller.data_bound_share, controller.data_bound_speed, controller.off_batch_share, controller.off_batch_size
+    )
+    gain = Gain(controller.regained, controller.settle_sec, controller.overhead)
 
     def fixed(seed: int) -> Sequence[Job]:
         return [as_fixed(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
@@ -260,7 +262,7 @@ def _with_controller(
     def controlled(seed: int) -> Sequence[Job]:
         return [as_controlled(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
 
-    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, asked.in_words()))
+    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, controller.in_words()))
 
 
 def _generated(
@@ -290,13 +292,13 @@ def _generated(
 def _curve(training: TrainingConfig, job: JobConfig | None = None) -> Curve:
     """The job's fields override the defaults."""
     own = {} if job is None else job.model_dump(exclude_none=True)
-    said: Mapping[str, Any] = {**training.model_dump(), **own}
-    batch = said["batch_size"]
+    values: Mapping[str, Any] = {**training.model_dump(), **own}
+    batch = values["batch_size"]
     return Curve(
-        said["images_per_sec"],
+        values["images_per_sec"],
         batch,
-        max(batch, said["batch_max"] or batch),
-        said["noise_batch"],
+        max(batch, values["batch_max"] or batch),
+        values["noise_batch"],
         training.gradient_mb * 1e6,
         training.serial_share,
     )
@@ -345,15 +347,15 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
     carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions)
     offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
-    here = {offer.kind: offer for offer in offers if offer.region == machine.region}
-    if not here:
+    in_region = {offer.kind: offer for offer in offers if offer.region == machine.region}
+    if not in_region:
         regions = dict.fromkeys(offer.region for offer in offers)
         raise InputError.not_among(
             f"{place}.region", f"no offer of {found.name} is known there", machine.region, regions
         )
     links = get_links(found)
-    by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in here.items()}
-    if (committed := here.get("reserved-1y")) is not None:
+    by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in in_region.items()}
+    if (committed := in_region.get("reserved-1y")) is not None:
         by_kind["reserved"] = committed
     return by_kind, links, list(links.sources)
 
@@ -407,8 +409,8 @@ def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> 
 
 def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Power | None:
     if config.power is not None:
-        said = config.power
-        return Power(said.busy_watts, said.idle_watts, said.pue, Hourly(said.gco2e_per_kwh))
+        power = config.power
+        return Power(power.busy_watts, power.idle_watts, power.pue, Hourly(power.gco2e_per_kwh))
     if offer is None or offer.place is None or offer.machine.accelerator_watts.value is None:
         return None
     machine, place = offer.machine, offer.place

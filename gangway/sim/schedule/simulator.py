@@ -72,7 +72,7 @@ class _State:
 
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
         """What policies may see."""
-        stint, had, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
 
         def length_sec(gpus: int) -> float:
             if stint is not None and gpus == stint.gpus:
@@ -83,24 +83,24 @@ class _State:
 
         if stint is None:
             images, waited = self.images, self.waited_sec + now_sec - self.waits_since_sec
-            return JobView(ask, 0, images, had, waited, length_sec)
+            return JobView(ask, 0, images, service_sec, waited, length_sec)
         elapsed = now_sec - stint.begun_sec
         images = self.images + stint.trained_sec(elapsed) * stint.images_per_sec
-        return JobView(ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec, length_sec)
+        return JobView(ask, stint.gpus, images, service_sec + elapsed * stint.gpus, self.waited_sec, length_sec)
 
     def stop(self, now_sec: float, *, saved: bool, done: bool = False) -> None:
         """End the stint: all training counts if `saved` or done, else only what is in a checkpoint."""
         stint = self.stint
         assert stint is not None, "only a job that runs is stopped"
         elapsed = now_sec - stint.begun_sec
-        trained, kept = stint.trained_sec(elapsed), stint.kept_sec(elapsed)
+        trained, counted = stint.trained_sec(elapsed), stint.kept_sec(elapsed)
         if done:
-            kept = (self.job.images - self.images) / stint.images_per_sec
+            counted = (self.job.images - self.images) / stint.images_per_sec
         elif saved:
-            self.owes_save, kept = trained > kept, trained
-        self.images = self.job.images if done else self.images + kept * stint.images_per_sec
-        self.kept_gpu_sec += kept * stint.gpus
-        self.lost_gpu_sec += (elapsed - kept) * stint.gpus
+            self.owes_save, counted = trained > counted, trained
+        self.images = self.job.images if done else self.images + counted * stint.images_per_sec
+        self.kept_gpu_sec += counted * stint.gpus
+        self.lost_gpu_sec += (elapsed - counted) * stint.gpus
         self.stint, self.slots, self.waits_since_sec = None, (), now_sec
 
 
@@ -247,15 +247,17 @@ class _Simulation:
             free = len(self.free[node])
             return self.rung[node], free == self.cluster.gpus_per_node, free, node
 
-        taken: list[int] = []
-        for node in sorted((node for node, there in enumerate(self.there) if there and self.free[node]), key=rank):
-            slots = sorted(self.free[node])[: gpus - len(taken)]
+        chosen: list[int] = []
+        for node in sorted(
+            (node for node, is_present in enumerate(self.there) if is_present and self.free[node]), key=rank
+        ):
+            slots = sorted(self.free[node])[: gpus - len(chosen)]
             self.free[node].difference_update(slots)
-            taken += slots
-            if len(taken) == gpus:
+            chosen += slots
+            if len(chosen) == gpus:
                 break
-        assert len(taken) == gpus, "what the policy may give was held against what is there"
-        return tuple(taken)
+        assert len(chosen) == gpus, "what the policy may give was held against what is there"
+        return tuple(chosen)
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
@@ -275,8 +277,8 @@ def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 
             raise EndlessError([job.ask.name for job in jobs if job.ask.name not in over])
         run.advance(now_sec)
         while run.events and run.events[0][0] == now_sec:
-            _, kind, _, what = heapq.heappop(run.events)
-            run.handle(now_sec, _Kind(kind), what)
+            _, kind, _, payload = heapq.heappop(run.events)
+            run.handle(now_sec, _Kind(kind), payload)
             if kind == _Kind.REVIEW and policy.review_sec is not None:
                 run.push(now_sec + policy.review_sec, _Kind.REVIEW, None)
         if run.states:

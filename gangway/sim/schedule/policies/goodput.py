@@ -25,12 +25,12 @@ class Goodput(Policy):
         """The fewest GPUs for as many as fit, the rest where they add most, without unprofitable moves."""
         grants: Grants = {}
         free = view.gpus
-        for job in sorted(view.jobs, key=_served):
+        for job in sorted(view.jobs, key=_service_rank):
             if job.ask.gpus_min <= free:
                 grants[job.ask.name] = job.ask.gpus_min
                 free -= job.ask.gpus_min
         jobs = {job.ask.name: job for job in view.jobs if job.ask.name in grants}
-        steps = [step for job in jobs.values() if (step := _next(job, job.ask.gpus_min))]
+        steps = [step for job in jobs.values() if (step := _next_size(job, job.ask.gpus_min))]
         heapq.heapify(steps)
         while steps:
             _, _, name, gpus = heapq.heappop(steps)
@@ -38,7 +38,7 @@ class Goodput(Policy):
                 continue
             free -= gpus - grants[name]
             grants[name] = gpus
-            if step := _next(jobs[name], gpus):
+            if step := _next_size(jobs[name], gpus):
                 heapq.heappush(steps, step)
         return {name: self._profitable_gpus(jobs[name], gpus, view) for name, gpus in grants.items()}
 
@@ -51,12 +51,12 @@ class Goodput(Policy):
         return gpus if then * (ahead_sec - view.pause_sec) > GAIN * now * ahead_sec else job.gpus
 
 
-def _served(job: JobView) -> tuple[int, bool, float]:
+def _service_rank(job: JobView) -> tuple[int, bool, float]:
     """Doublings of past GPU-hours; within one, running jobs stay."""
     return int(math.log2(1 + job.gpu_sec / 3600)), not job.gpus, job.ask.submit_sec
 
 
-def _next(job: JobView, gpus: int) -> tuple[float, float, str, int] | None:
+def _next_size(job: JobView, gpus: int) -> tuple[float, float, str, int] | None:
     """The next faster number of GPUs: (negative log gain per GPU; ...; name, GPUs)."""
     now = job.ask.rate(gpus, moves_batch=True)
     for more in range(gpus + 1, job.ask.gpus_max + 1):

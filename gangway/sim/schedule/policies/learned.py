@@ -45,13 +45,13 @@ class LengthModel:
     def learn(self, ask: Ask, images: float) -> None:
         """Update from a job that ended after `images`."""
         x, y = _features(ask), math.log(max(images / ask.images, 0.001))
-        moved = [_dot(row, x) for row in self._inverse]
-        scale = 1 + _dot(x, moved)
+        projected = [_dot(row, x) for row in self._inverse]
+        scale = 1 + _dot(x, projected)
         error = y - _dot(self._weights, x)
-        self._weights = [weight + error * move / scale for weight, move in zip(self._weights, moved, strict=True)]
+        self._weights = [weight + error * move / scale for weight, move in zip(self._weights, projected, strict=True)]
         self._inverse = [
-            [value - left * right / scale for value, right in zip(row, moved, strict=True)]
-            for row, left in zip(self._inverse, moved, strict=True)
+            [value - factor * right / scale for value, right in zip(row, projected, strict=True)]
+            for row, factor in zip(self._inverse, projected, strict=True)
         ]
         count, total = self._groups.get(ask.group, (0, 0.0))
         self._groups[ask.group] = (count + 1, total + error)
@@ -88,8 +88,8 @@ class Learned(Policy):
     def _remaining_sec(self, job: JobView) -> float:
         """A job beyond its prediction is expected to double its time."""
         predicted = self._model.share(job.ask) * job.ask.images - job.images_done
-        left = predicted if predicted > 0 else min(job.images_left, job.images_done)
-        return left / job.ask.rate(job.ask.gpus_min)
+        images_left = predicted if predicted > 0 else min(job.images_left, job.images_done)
+        return images_left / job.ask.rate(job.ask.gpus_min)
 
 
 def _overdue(job: JobView) -> bool:
