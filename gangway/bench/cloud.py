@@ -176,7 +176,6 @@ class Cloud:
         return on_event
 
     def _reason(self, error: CommandError) -> str:
-        """The engine's errors, else its last lines."""
         if self._errors:
             return "; ".join(self._errors[:_SHOWN_ERRORS])
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -185,8 +184,6 @@ class Cloud:
 
 
 class _Log:
-    """A file for lines; a context manager."""
-
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
 

@@ -70,11 +70,9 @@ class Progress:
 
     Attributes:
         state: of its last line; None before the first.
-        recorded: whether its record is here.
         reason: of a failure, else empty.
         stopped: whether a user stopped it, so that it may be retried.
         facts: other fields of its lines.
-        attempts: each lifetime of its stack.
     """
 
     state: State | None = None

@@ -61,7 +61,6 @@ def _cpu(cpuinfo: Path) -> str:
 
 
 def _gpus() -> list[str]:
-    """Names of NVIDIA GPUs; empty without a driver."""
     import pynvml
 
     try:
@@ -133,8 +132,6 @@ def _number_visible(gpus: int, visible: str | None) -> int:
 
 
 class _Running(NamedTuple):
-    """A launcher with its output, stop request and saved facts."""
-
     run: LocalRun
     tail: StatsTail
     cleanup: ExitStack
@@ -194,7 +191,6 @@ class Local:
         return record
 
     def _read(self, item: Item) -> RunRecord | None:
-        """The trainer's record, if any."""
         try:
             return RunRecord.model_validate_json((self._folder(item) / "run.json").read_bytes())
         except (OSError, ValidationError):

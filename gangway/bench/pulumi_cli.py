@@ -80,7 +80,6 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
 
 
 def _set(settings: dict[str, Any], path: str, value: Any) -> None:
-    """Set `a.b.c` in the gangway namespace; null removes it."""
     first, *rest = path.split(".")
     *parents, last = (f"gangway:{first}", *rest)
     place: Any = settings
@@ -204,8 +203,6 @@ class WatchedCommand(PulumiCommand):
 
 
 class _Follower:
-    """Reports each line of a growing file once."""
-
     def __init__(self, descriptor: int, on_line: OnLine | None) -> None:
         self._descriptor, self._on_line, self._offset = descriptor, on_line, 0
 

@@ -295,7 +295,6 @@ def _table(results: Mapping[str, Any], run_dir: Path) -> Table:
 
 
 def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
-    """Speed and latest quality of a recorded run."""
     if row["record"] is None:
         return "-", "-"
     try:

@@ -64,14 +64,8 @@ class Runner:
     """One suite in one run directory.
 
     Attributes:
-        items: in their order.
-        journal: of the run directory.
-        get_environment: where an item runs.
         rates: by stack name; stacks without one are free.
-        caps: of the suite.
         get_hours: from `up` to the record.
-        stop: set by signals.
-        pause: sleeps, shorter on a stop signal.
         say: prints an event: the item, a word, and details.
         show: shows ongoing work, repeatedly.
         log_dir: for tracebacks of unexpected failures.

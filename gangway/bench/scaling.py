@@ -102,7 +102,6 @@ class Sample(NamedTuple):
         step_sec: of one step, median.
         all_reduce: seconds of one all-reduce by its bytes; empty for one process, or if not timed.
         gradient_bytes: averaged by all workers per step.
-        device: it computed on.
         untimed: why several processes' all-reduces were not timed; else empty.
     """
 
@@ -200,12 +199,8 @@ class Measured:
     """One number of processes.
 
     Attributes:
-        mode: weak or strong.
-        workers: processes.
         step_sec: seconds of a step, over the rounds.
-        efficiency: over the rounds.
         all_reduce_sec: of a step's gradients, median over the rounds; None if not timed.
-        model_sec: by the fit.
     """
 
     mode: Mode
@@ -222,10 +217,7 @@ class Projection:
 
     Attributes:
         machine_type: of the catalogue, or a TPU generation or slice.
-        mode: weak or strong.
         points: workers, seconds of a step, efficiency.
-        links: network of the all-reduce.
-        note: what it omits; may be empty.
     """
 
     machine_type: str
@@ -240,15 +232,11 @@ class Study:
     """The result.
 
     Attributes:
-        measured: by mode and number of processes.
         fit: of strong scaling; None if not measured.
-        gradient_bytes: averaged by workers per step.
         device: of the measurements, by the trainer's name.
-        placement: the reason for the device.
         untimed: why no all-reduce was timed; else empty.
         step: of one accelerator, for the projections; None if unknown.
         step_source: of its compute time, or why there is none.
-        projections: of machines of the catalogue.
     """
 
     measured: tuple[Measured, ...]
@@ -332,7 +320,6 @@ def study(
 
 
 def _rate(given: float | None, own: float | None, device: str) -> tuple[float | None, str]:
-    """Images per second of one accelerator and the source; None with the reason."""
     if given is not None:
         return given, f"assumed: --images-per-sec {given:g}"
     if own is None:

@@ -91,7 +91,6 @@ def _measured(axes: Axes, study: Study) -> None:
 
 
 def _measured_labels(study: Study) -> dict[tuple[Mode, str], str]:
-    """Of each mode's points and curve."""
     found: dict[tuple[Mode, str], str] = {}
     for mode in dict.fromkeys(one.mode for one in study.measured):
         found[mode, "measured"] = f"{mode}, measured: median, lowest to highest"

@@ -40,9 +40,7 @@ class Options:
     """How to run a suite.
 
     Attributes:
-        local: run everything on this machine.
         data: the shards for local runs; in the suite's folder by default.
-        install_cli: allow installing Pulumi's CLI.
         backend_url: of Pulumi's state; the user's login if empty.
         as_json: print results.json, and everything else on standard error.
     """
@@ -124,7 +122,6 @@ def _check_packages(items: Sequence[Item]) -> None:
 
 
 def _check_options(options: Options, items: Sequence[Item]) -> None:
-    """Refuse options without effect on this suite."""
     has_local = any(item.is_local for item in items)
     cloud = not all(item.is_local for item in items)
     idle = {
@@ -232,7 +229,6 @@ def _check_folder(run_store: str, place: str) -> None:
 def _find_cli_with_login(
     run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options
 ) -> "PulumiCommand":
-    """The CLI with the login the suite started with."""
     from gangway.bench.cloud import check_login
     from gangway.bench.pulumi_cli import find_cli, project_dir
 
@@ -262,7 +258,6 @@ def _run_items(
     *,
     clean_only: bool,
 ) -> int:
-    """Runs the items, then reports the results."""
     stop, preset = Stop(", and destroying what stands. Once more leaves it standing."), str(journal.header["preset"])
     runner = Runner(
         items=items,
@@ -303,7 +298,6 @@ def _run_items(
 def _environments(
     run_dir: Path, suite: SuiteConfig, preset: str, header: Mapping[str, Any], command: "PulumiCommand | None"
 ) -> Callable[[Item], Environment]:
-    """Where each item runs: one environment for all local items, one for all clouds."""
     stamp = str(header["stamp"])
     data_dir = Path(header["data"]) if header["data"] else run_dir / "data"
     local = Local(run_dir, stamp, suite, preset, data_dir, hardware())

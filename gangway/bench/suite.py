@@ -86,18 +86,12 @@ class SuiteConfig(Section):
 
     Attributes:
         name: prefix of its folder under runs/.
-        title: the table's caption.
         paper: whose table is shown beside ours.
         preset: of every run; by default the stacks', which must be equal.
         kimg: length of each run, thousands of images.
         checkpoint_kimg: thousands of images between checkpoints; the preset's by default.
-        seeds: one run each.
-        settings: of the trainer's configuration, the same in every run.
-        arms: to compare; by default one without settings.
-        stacks: in their order.
         budget: required if a stack costs money.
         deadline_hours: from `up` to the record; then the stack is destroyed.
-        local_processes: of a run on this machine.
     """
 
     name: _Label = Field(examples=["p2-environments"])

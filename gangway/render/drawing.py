@@ -161,11 +161,8 @@ class Drawing:
 
     Attributes:
         name: of its files, without the suffix; unique on the page.
-        title: above it.
         alt: its content in words and values.
         caption: the sentences below, with the source of its numbers.
-        panels: stacked.
-        inches: height of a panel.
         legend_inches: height above the panels.
     """
 

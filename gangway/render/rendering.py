@@ -53,7 +53,6 @@ class Cell(NamedTuple):
 
     Attributes:
         text: the number, `unknown`, or `absent`.
-        unit: empty without a number.
         hint: in readable units, such as `4 min 12 s`; often empty.
         reason: why there is no number; else empty.
         footnote: number of its source, from 1.

@@ -53,11 +53,9 @@ class Pace(NamedTuple):
     """A run over its training.
 
     Attributes:
-        label: in the legend.
         seconds: of training, at each line of statistics.
         images_per_sec: there; NaN leaves a gap.
         places: the line before each decision.
-        decisions: in order.
         neighbour_sec: spans in which other processes took cores.
     """
 
@@ -91,7 +89,6 @@ class Decided:
     Attributes:
         name: of its ids, unique on the page.
         choice: who decided, in words; empty if unknown.
-        rows: empty without decisions.
         drawing: None without lines of statistics.
     """
 
@@ -199,7 +196,6 @@ def _unit(paces: Sequence[Pace]) -> tuple[str, float]:
 
 
 def _lines(paces: Sequence[Pace], theme: Theme) -> Iterator[Line2D]:
-    """For the legend, if there are several."""
     for place, pace in enumerate(paces) if len(paces) > 1 else ():
         yield Line2D([], [], label=pace.label, **_line_look(place, paces, theme))
 

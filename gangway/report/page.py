@@ -100,8 +100,6 @@ class _Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class _Node:
-    """A resource and its children."""
-
     type: str
     name: str
     inputs: Mapping[str, Any]
@@ -216,7 +214,6 @@ def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
 
 
 def _improvement(record: RunRecord) -> str:
-    """The change of the first metric as the end of a sentence; empty without figures or for a share."""
     for metric in record.quality[:1]:
         before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
         if before and after and floor and metric.better == "lower":
@@ -239,7 +236,6 @@ def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
 
 
 def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) -> tuple[Cell, Cell]:
-    """Unit price and hourly cost of a component."""
     origin = (component["confidence"], component["source"], component["as_of"])
     reason = f"no price in {component['source']}" if component["source"] else "no price found"
     price = sources.cell(component["price"], currency, *origin, reason=reason)
@@ -312,7 +308,6 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
 
 
 def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
-    """Resources by status, best first."""
     counts = Counter(str(row.status) for row in rows)
     return [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]]
 
@@ -385,7 +380,6 @@ def write_report(
 
 
 def _files(charts: Sequence[Chart], decided: Decided | None) -> dict[str, bytes]:
-    """The page's pictures as files."""
     found = {f"{chart.name}.png": chart.light for chart in charts} | {
         f"{chart.name}.svg": chart.svg for chart in charts
     }

@@ -32,7 +32,6 @@ class Chart:
     Attributes:
         name: of its files, without the suffix.
         alt: its content in words and values.
-        caption: the sentence under it.
     """
 
     name: str
@@ -44,8 +43,6 @@ class Chart:
 
 
 def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
-    """Renders all three variants."""
-
     def drawn(theme: Theme, kind: Literal["png", "svg"]) -> bytes:
         return draw(lambda _, axes: paint(axes[0], theme), kind, theme, inches=inches)
 
@@ -148,8 +145,6 @@ class Mark:
 
 
 class _Series(NamedTuple):
-    """A column of stats.jsonl and its label."""
-
     key: str
     label: str
 
@@ -265,7 +260,6 @@ def _span(sessions: Sequence[Sequence[Line]]) -> float:
 
 
 def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> None:
-    """Line names below the chart, in colour and dashes."""
     handles = [
         Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
         for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
@@ -277,7 +271,6 @@ def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> No
 
 
 def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
-    """Grid, axis names and event marks."""
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_xlim(0, _span(sessions) * 1.005)
     axes.set_xlabel("kimg", loc="right", color=theme.quiet)

@@ -183,7 +183,6 @@ def _input_shape(model: "OperationModel") -> "Shape":
 
 
 def _check(model: "OperationModel", parameters: Mapping[str, Any]) -> None:
-    """Botocore's validation plus enumerations."""
     from botocore.exceptions import ParamValidationError
     from botocore.validate import validate_parameters
 

@@ -249,7 +249,6 @@ def _group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
-    """A request for each initial hook of the group."""
     return [
         aws.request(
             "autoscaling", "PutLifecycleHook", {"autoScalingGroupName": group_name, **hook}, name="LifecycleHookName"

@@ -72,7 +72,6 @@ def up(
 
 @contextmanager
 def _serve(cloud: Cloud, sdk_version: str) -> Iterator[int]:
-    """Serve a package's provider on localhost; yields its port. `sdk_version`: must match the SDK's."""
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(_CloudProvider(cloud, sdk_version), server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -43,8 +43,6 @@ def _default_security_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _rule(direction: str) -> Handler:
-    """The handler of one direction; EC2 wraps the rule in a permission and returns it with an id."""
-
     def handle(aws: Aws, wire: Wire) -> Applied:
         group_id = wire.take("securityGroupId")["securityGroupId"]
         cidr, peer = (wire.take(key).get(key) for key in ("cidrIpv4", "referencedSecurityGroupId"))

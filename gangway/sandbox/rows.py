@@ -32,8 +32,6 @@ class SandboxRow:
     """One resource as the sandbox applied it.
 
     Attributes:
-        type: Pulumi type token.
-        name: Pulumi name.
         calls: requests that built it, such as `ec2:CreateVpc`, without those that read it back.
         note: why it was only validated, which field differs (declared and held), what moto does not keep.
         fields_compared: paths of the fields read back, in the API's terms.
@@ -52,12 +50,10 @@ class Applied:
     """A built resource.
 
     Attributes:
-        id: the provider's.
         outputs: inputs and computed values, in camelCase.
         declared: the fields to find again, in the API's terms.
         read: reads those fields from moto; None if moto lacks the resource.
         unkept: paths (without indexes) that moto never returns.
-        note: details beside the status.
     """
 
     id: str

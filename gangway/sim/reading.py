@@ -72,7 +72,6 @@ def generated(jobs: int, gpus: int, load: float) -> Scenario:
 
 
 def _owned_cluster(gpus: int, *, trace: str | None = None, generate: GenerateConfig | None = None) -> ScenarioConfig:
-    """Owned GPUs: no price, no outages."""
     rung = RungConfig(kind="reserved", nodes=gpus)
     return ScenarioConfig(cluster=ClusterConfig(capacity=(rung,)), trace=trace, generate=generate)
 

@@ -48,5 +48,4 @@ def _pace(run: Mapping[str, Any]) -> Pace:
 
 
 def _get_place(images: int, curve: Sequence[Sequence[float]]) -> int:
-    """The first line with so many images."""
     return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

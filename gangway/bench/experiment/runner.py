@@ -194,7 +194,6 @@ def _training_sec(line: Mapping[str, Any]) -> float:
 
 
 def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Known quantities of run.json by the report's column names."""
     places = {
         "gpu_use": ("utilisation", "gpu_utilisation"),
         "cpu_use": ("utilisation", "cpu_utilisation"),

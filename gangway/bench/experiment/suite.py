@@ -58,20 +58,12 @@ class Scenario(Section):
     """A situation for every arm.
 
     Attributes:
-        what: a sentence.
         data: name of the suite's data set.
         kimg: maximum length of a run.
-        seeds: one run of every arm for each.
-        settings: fields of the trainer's configuration.
-        args: further arguments of `train`.
         treatment_args: of the treatment only, after its own: what only this scenario allows.
         static_args: of the suite's `static` arm only, after its own: the best fixed settings known in advance.
-        threads: OMP_NUM_THREADS of each process.
         static_threads: for the `static` arm; None for `threads`.
-        neighbour: busy processes.
-        stop: ends a run before its kimg.
         most_slower: share of the time by which the treatment may be slower; None if it should be faster.
-        small: in the small form.
     """
 
     name: _Label
@@ -111,7 +103,6 @@ class ExperimentConfig(Section):
     """Control against treatment.
 
     Attributes:
-        order_seed: of the draw that orders the arms.
         arms: the control first, then the treatments, of which one runs.
         static: an arm without a controller under each scenario's best fixed settings, if any.
     """
@@ -235,7 +226,6 @@ def _orders(arms: Sequence[ExperimentArm], draw: random.Random) -> list[tuple[Ex
 
 
 def _settings(suite: ExperimentConfig, scenario: Scenario, arm: ExperimentArm) -> tuple[tuple[str, ...], int]:
-    """An arm's arguments of `train` and threads in a scenario."""
     own, threads = scenario.treatment_args, scenario.threads
     if arm == suite.arms[0]:
         own = ()

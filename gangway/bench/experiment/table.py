@@ -100,7 +100,6 @@ class Findings:
     Attributes:
         static: the arm of the best fixed settings, if any.
         totals: per contrast over all scenarios and, if several, without the one with the slowest control.
-        results: of finished runs.
         missing: names of the others.
     """
 
@@ -171,7 +170,6 @@ def _changes(
 
 
 def _control_sec(results: Sequence[Mapping[str, Any]], scenario: str, control: str) -> float:
-    """The mean time of a scenario's control; 0 without a run."""
     times = [run["time_sec"] for run in results if run["scenario"] == scenario and run["arm"] == control]
     return fmean(times) if times else 0.0
 
@@ -199,7 +197,6 @@ def _scenario(
 
 
 def _cell(change: Comparison | None, factor: float) -> str:
-    """A change, with a star if it claims a difference."""
     return "-" if change is None else f"{change.short(factor)}{' *' if change.direction else ''}"
 
 

@@ -37,14 +37,10 @@ class Comparison:
     Attributes:
         images: of the newest common state; None without one.
         parts: whether hashes are equal there, by part of the state.
-        states: number of compared states.
         states_equal: number of states equal in every part.
-        windows: lines of statistics compared.
         left_out: lines of the record without a counterpart.
         max_relative_difference: of each series over all lines, |a - b| / max(|a|, |b|); None if nothing was comparable.
         worst_images: where the greatest of them is; None if all are 0.
-        quality: common metrics.
-        reasons: other differences between the runs.
     """
 
     images: int | None
@@ -115,7 +111,6 @@ def _states(run: Run) -> dict[int, dict[str, str]]:
 
 
 def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]]:
-    """Images and hashes of a checkpoint's manifest; no hashes if it is another run's."""
     try:
         manifest = json.loads(read_regular(folder, name))
     except (OSError, ValueError, RecursionError):
@@ -190,7 +185,6 @@ def _quality(then: RunRecord, now: RunRecord) -> Iterator[QualityDifference]:
 
 
 def _points(record: RunRecord) -> dict[tuple[str, float], float]:
-    """Finite values of metrics by name and thousands of images."""
     in_training = record.quality_in_training.points if record.quality_in_training else ()
     points = {(one.name, one.kimg): one.value for one in in_training}
     newest = {(one.name, one.protocol.kimg): one.trained.value for one in record.quality}

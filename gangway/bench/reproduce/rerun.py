@@ -119,11 +119,8 @@ class Rerun(NamedTuple):
 
     Attributes:
         config: the record's, up to the compared images.
-        workers: processes.
         threads: of each, on a CPU; None if not recorded.
         data_dir: the shards; None if the trainer prepares them.
-        dataset_sha256: their expected hash.
-        on_gpus: whether each worker has a GPU.
         changes: deviations from the record that this machine forces.
     """
 
@@ -264,7 +261,6 @@ def execute(
 
 
 def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
-    """Creates the run's folder with its configuration and the facts of this machine."""
     try:
         out.mkdir(parents=True)
     except OSError as error:

@@ -35,7 +35,6 @@ class Detail(NamedTuple):
 
 
 def _describe(client: Client, operation: str, key: str, filter_name: str, ids: Iterable[str]) -> Iterable[Any]:
-    """Page through an EC2 Describe call, filtered by id."""
     known = sorted(ids)
     for first in range(0, len(known), _MAX_FILTER_VALUES):
         filters = [{"Name": filter_name, "Values": known[first : first + _MAX_FILTER_VALUES]}]

@@ -20,8 +20,6 @@ class Billed:
     Attributes:
         what: machine type, TPU slice, or service of the catalogue.
         quantity: in the service's units.
-        kind: machines and slices have machine prices.
-        market: of machines.
     """
 
     what: str
@@ -37,8 +35,6 @@ class CloudResource:
     Attributes:
         id: the provider's full form: ARN, asset name, resource id.
         keys: names for it in the state or in another resource's `owners`.
-        kind: such as ec2:instance.
-        name: for display.
         region: or zone; empty for global resources.
         owners: keys of its creator or holder: the group of an instance, the instance of a disk.
         gone: why it does not count: deleted, or being deleted.

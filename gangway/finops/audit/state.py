@@ -72,7 +72,6 @@ def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
 
 
 def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
-    """Run `pulumi stack WORDS`. InputError: no such stack, not logged in."""
     argv = ["pulumi", "stack", *words.split(), "--stack", stack, "--cwd", str(project), "--non-interactive"]
     fix = fix.replace("STACK", stack)
     try:

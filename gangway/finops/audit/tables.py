@@ -32,10 +32,8 @@ class Audit:
 
     Attributes:
         asked: the regions, project or subscription.
-        state: where the state was read.
         judged: everything with the stack's tag.
         orphans: most expensive first.
-        kept: retained on purpose.
         notes: what may be missing.
     """
 

@@ -29,9 +29,6 @@ class Charge(NamedTuple):
         sub_account_id: who used it: an AWS account, an Azure subscription or a Google project.
         billing_period: first day of the billing period, ISO 8601.
         service_category: FOCUS's, such as `Compute` for machines.
-        service_name: as in the bill.
-        region_id: as in the bill.
-        charge_category: one of `CATEGORIES`.
         charge_class: `Correction` if it corrects an earlier bill, else empty.
         charge_period_start: UTC, inclusive.
         charge_period_end: UTC, exclusive.

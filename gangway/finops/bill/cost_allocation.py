@@ -51,10 +51,7 @@ class Sums:
     Attributes:
         compute_usd: of machines; None if a charge has no category.
         num_charges: parts of one count as one.
-        by_category: by ChargeCategory.
         first: start of the earliest; None without any.
-        last: end of the latest.
-        longest_sec: period of usage.
     """
 
     usd: float = 0.0

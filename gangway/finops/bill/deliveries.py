@@ -47,8 +47,6 @@ class Delivery:
 
     Attributes:
         export: identifies the export: its ARN or resource id, else its folder, else the file.
-        run_id: from its manifest; empty without one.
-        place: folder or file, for messages.
         paths: local files in order.
         days: first and last day covered, by manifest or folder name; None if unknown.
         delivered_at: UTC; None if unknown.
@@ -199,7 +197,6 @@ class _AzureManifest(_Model):
 
 
 def _read_manifest(path: Path) -> tuple[Path, Delivery] | None:
-    """The export's folder and the delivery; None for other manifests."""
     try:
         content = path.read_bytes()
         if b'"dataFiles"' in content:
@@ -299,7 +296,6 @@ def _group_by_folder(files: Sequence[Path], roots: dict[Path, str]) -> Iterator[
 
 
 def _pick_newest(group: Sequence[Delivery]) -> Deliveries:
-    """The newest delivery of one export for each period."""
     replaced = dict[Delivery, Delivery]()
     for older in group:
         newer = [each for each in group if each.replaces(older)]
@@ -339,7 +335,6 @@ def _last(parts: Sequence[str], name: str) -> int:
 
 
 def _stem(path: Path) -> str:
-    """The name without suffix and part number."""
     name = path.name.lower()
     suffix = next((each for each in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(each)), "")
     return _PART.sub("", path.name[: len(name) - len(suffix)].removesuffix(".snappy"))

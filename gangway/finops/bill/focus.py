@@ -335,5 +335,4 @@ def _next_month(moment: datetime) -> datetime:
 
 
 def _time(moment: datetime) -> str:
-    """FOCUS's format: whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -61,7 +61,6 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
 
 
 def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
-    """A nested field, or its flat column."""
     value = row.get(column)
     if isinstance(value, Mapping):
         return value.get(field)
@@ -71,7 +70,6 @@ def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
 
 
 def _credits(value: Any) -> float:
-    """The sum of the credits, negative."""
     items = json.loads(value) if isinstance(value, str) and value else value or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise ValueError("no list of credits")

@@ -91,7 +91,6 @@ def _head(path: Path) -> str:
 
 
 def _report_damage(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Turn read errors into InputError."""
     try:
         yield from rows
     except InputError:
@@ -158,7 +157,6 @@ class _BoundedRows:
 
 
 def _short_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """Lines; csv.Error: one exceeds the limit."""
     while line := text.readline(_MAX_ROW + 1):
         if len(line) > _MAX_ROW:
             raise csv.Error(_TOO_LONG)
@@ -357,7 +355,6 @@ def _key(charge: Charge) -> _Key:
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether the unpacked file is empty."""
     if path.name.lower().endswith(".parquet"):
         return not path.stat().st_size
     return not _head(path)

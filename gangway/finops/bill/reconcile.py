@@ -32,8 +32,6 @@ class RunLine:
     """One run, in USD.
 
     Attributes:
-        estimated: from the plan.
-        recorded: from the record.
         billed: its sums are 0 if the bill has nothing for the run.
         why_nothing: why the bill has nothing for it, else empty.
     """

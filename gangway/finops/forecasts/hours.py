@@ -172,6 +172,5 @@ def _sum(value: float) -> str:
 
 
 def _minute(moment: datetime) -> datetime:
-    """Rounded up to the minute."""
     whole = moment.replace(second=0, microsecond=0)
     return whole if whole == moment else whole + timedelta(minutes=1)

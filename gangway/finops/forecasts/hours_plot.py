@@ -41,5 +41,4 @@ def draw_hours(asked: Asked, kind: Literal["png", "svg"]) -> bytes:
 
 
 def _day(moment: datetime) -> float:
-    """Matplotlib's date number."""
     return float(date2num(moment))  # type: ignore[no-untyped-call]

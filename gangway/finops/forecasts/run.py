@@ -16,8 +16,6 @@ _MOST_BYTES = 2**20
 
 
 class _Length(BaseModel):
-    """The part of config.json needed here."""
-
     model_config = ConfigDict(extra="ignore")
     kimg: float = Field(gt=0, le=1e9)
 

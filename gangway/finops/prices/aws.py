@@ -164,7 +164,6 @@ class AwsSource:
             )
 
     def _spot(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
-        """The cheapest and the dearest zone, each by its newest price."""
         client = self._clients("ec2", region)
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}
         for start in range(0, len(types), SPOT_BATCH):
@@ -189,7 +188,6 @@ class AwsSource:
                 yield self._describe_region(type_, region, "spot_high", max(prices), description)
 
     def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
-        """The cheapest one-day block of one node. Repeated reasons for missing types are reported once."""
         client, reported = self._clients("ec2", region), set()
         for type_ in (name for name in types if name.startswith(BLOCK_FAMILIES)):
             try:
@@ -400,12 +398,10 @@ def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Produc
 
 
 def _is_about(answer: Answer, products: Mapping[str, Product]) -> bool:
-    """Whether a price is of `products`; gaps always matter."""
     return isinstance(answer, Gap) or answer.item in products
 
 
 def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
-    """Queries by machine type, of itself and as a service."""
     found: dict[str, list[Query]] = {}
     for query in queries:
         if not query.is_service or query.item.startswith(INSTANCE):
@@ -414,7 +410,6 @@ def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
 
 
 def _field(row: Mapping[str, str]) -> PriceField | None:
-    """The machine price in a row, if any."""
     if row["TermType"] == "OnDemand":
         return "on_demand"
     if (row.get("OfferingClass"), row.get("PurchaseOption")) != ("standard", "No Upfront"):

@@ -22,7 +22,6 @@ class Product:
 
     Attributes:
         code: of its price list, such as `AmazonEC2`.
-        family: its `productFamily`, if any.
         usage: its usage type after the region's prefix, which us-east-1 often lacks: `EUC1-EBS:VolumeUsage.gp3`, or
             `eu-west-1-KMS-Keys`. Empty if family and operation suffice.
         listed_unit: the list's unit; `Hrs` matches every spelling of an hour.

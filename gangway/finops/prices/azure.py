@@ -111,7 +111,6 @@ class AzureSource:
             page = self._web.json(following)
 
     def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
-        """The machine price in a meter, if any."""
         names = f"{meter['productName']} {meter['meterName']} {meter['skuName']}"
         if any(part in names for part in LEFT_OUT) or _effective(meter) > self._today:
             return None

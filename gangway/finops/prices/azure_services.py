@@ -22,9 +22,7 @@ class Meter:
 
     Attributes:
         field: `productName` or `serviceName`, matched against `named`.
-        meter: its `meterName`.
         sku: its `skuName`; empty if the meter suffices.
-        listed_unit: its `unitOfMeasure`.
         unit: the catalogue's unit.
         factor: converts a listed price to `unit`.
         amount: in listed units; selects the tier.

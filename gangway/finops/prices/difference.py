@@ -145,7 +145,6 @@ def _value(prices: Mapping[Key, Price], key: Key) -> float | None:
 
 
 def _files(state: str, place: str) -> list[Path]:
-    """The overlays of a state."""
     folder = overlay_folder()
     if state == NEWEST:
         newest = [newest_overlay(provider) for provider in PROVIDERS]

@@ -157,7 +157,6 @@ class GcpSource:
                     yield from self._machine(query, family, spot, self._read)
 
     def _walk(self) -> _Prices:
-        """All entries of Compute Engine, as parts with their prices."""
         found: dict[Part, tuple[PartPrice, ...]] = {}
         names, entries = _needed_parts(), _entries_in(COMPUTE_NAME)
         for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
@@ -171,7 +170,6 @@ class GcpSource:
         return found
 
     def _rows(self, path: str, key: str) -> Iterator[Any]:
-        """All pages of a list. SourceError: no such list."""
         query = {"currencyCode": "USD"} if key == "skus" else {}
         query |= {"pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
         while True:
@@ -195,7 +193,6 @@ class GcpSource:
             yield from (replace(each, region=query.region) for each in self._services.get((query.item, region), ()))
 
     def _walk_services(self) -> Iterator[Answer]:
-        """The lists of the services other than Compute Engine."""
         missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
         for row in self._rows("services", "services"):
             display_name = str(row.get("displayName"))

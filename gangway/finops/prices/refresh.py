@@ -40,12 +40,8 @@ class Report:
 
     Attributes:
         how: what was read, with which credentials.
-        regions: those that answered.
-        failed: reasons by region.
         changes: accepted prices that differ from the known ones.
         confirmed: number of accepted prices that do not differ.
-        gaps: what the source lacks.
-        overlay: to be written.
     """
 
     provider: Provider
@@ -76,7 +72,6 @@ def _units(catalog: Catalog) -> dict[str, str]:
 
 
 def _global_services(catalog: Catalog) -> frozenset[str]:
-    """Services with one price for all regions."""
     return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
 
 

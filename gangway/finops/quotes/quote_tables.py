@@ -26,9 +26,7 @@ class Answer:
 
     Attributes:
         max_intensity: gCO2e per kWh; None for no limit.
-        left_out: offers on other grids.
         top: offers printed with reasons; 0 for all. JSON has all.
-        advice: for a running job, if any.
         refused: offers excluded by each limit on regions.
     """
 
@@ -105,7 +103,6 @@ def _row(quoted: Quoted) -> dict[str, Any]:
 
 
 def _data(transfer: Carried) -> dict[str, Any]:
-    """The transfer of the job's data."""
     price, route = transfer.price, transfer.route
     return {
         "usd": transfer.usd,
@@ -118,7 +115,6 @@ def _data(transfer: Carried) -> dict[str, Any]:
 
 
 def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
-    """The rate used: published, the user's or assumed; None if never interrupted."""
     rate = quoted.rate
     if rate is None:
         return None
@@ -134,7 +130,6 @@ def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
 
 
 def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
-    """A node's failure rate, for any capacity."""
     if fact is None:
         return None
     return {
@@ -152,7 +147,6 @@ def _days(fact: Fact[Any]) -> dict[str, str | None]:
 
 
 def _range(offer: Offer) -> dict[str, Any]:
-    """The lowest and highest price seen, and their source."""
     quote = offer.quote
     low, high = (None, None) if quote is None else (quote.low, quote.high)
     return {"low": low, "high": high, "is_limit": bool(quote and quote.limit), "priced_in": _priced_in(offer)}
@@ -295,7 +289,6 @@ def show_answer(answer: Answer, console: "Console") -> None:
 
 
 def _print_paragraph(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style: str = "") -> None:
-    """A paragraph of the terminal's width with a hanging indent."""
     from rich.text import Text
 
     before, more = " " * indent, " " * (indent + hang)
@@ -352,7 +345,6 @@ def _show_ranked(answer: Answer, console: "Console") -> None:
 
 
 def _machine_paragraphs(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
-    """A paragraph per machine and capacity with each region's figure; kinds with equal figures share one."""
     regions: dict[tuple[str, str], dict[str, str]] = {}
     for quoted in ranked:
         offer = quoted.offer
@@ -419,7 +411,6 @@ def _number(value: float | None, spec: str) -> str:
 
 
 def _is_assumed(quoted: Quoted) -> bool:
-    """Whether the interruption rate is neither published nor stated."""
     return (
         quoted.rate is not None
         and quoted.rate.how == "assumed"
@@ -429,7 +420,6 @@ def _is_assumed(quoted: Quoted) -> bool:
 
 
 def _assumptions(ranking: Ranking) -> list[str]:
-    """A sentence per provider with an assumed interruption rate."""
     sentences = {}
     for quoted in (*(quoted for quoted, _ in ranking.ranked), *ranking.infeasible):
         rate = quoted.rate
@@ -459,7 +449,6 @@ def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:
 
 
 def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
-    """A paragraph per machine and reason: regions by kind, and the cost elsewhere."""
     found: dict[tuple[str, str], dict[str, list[Quoted]]] = {}
     for quoted in ranking.unknown:
         machine = f"{quoted.offer.provider} {quoted.offer.machine.name}"
@@ -480,7 +469,6 @@ def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
 
 
 def _gaps(ranking: Ranking) -> list[str]:
-    """A line per machine, reason and regions, with the known dollars: its own, or those elsewhere."""
     regions: dict[tuple[str, str, str], list[str]] = {}
     for quoted in ranking.unknown:
         offer, found = quoted.offer, _cheapest_elsewhere(quoted, ranking)

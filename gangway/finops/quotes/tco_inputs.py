@@ -159,7 +159,6 @@ def _given_fact(price: float) -> Fact[float | None]:
 
 
 def _resale(table: OnPremTable, years: float) -> Fact[float]:
-    """By the node's age at the end."""
     sold, decline = table.sold_share, table.resale_decline
     source = f"{sold.value:.0%} of the price can be sold, and lose {decline.value:.2%} a year: {decline.source}"
     return sold.model_copy(
@@ -168,7 +167,6 @@ def _resale(table: OnPremTable, years: float) -> Fact[float]:
 
 
 def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[float]:
-    """A node's share of the operators."""
     pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
     number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
     engineer_noun, node_noun = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)

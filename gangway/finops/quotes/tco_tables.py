@@ -57,9 +57,7 @@ class Commitment:
 
     Attributes:
         label: provider, region, machine type and term.
-        short: provider and term.
         price: US dollars per node-hour of the term.
-        on_demand: the same without commitment.
         usd: all nodes over the years, whole terms paid.
         paid_hours: of these terms.
         pays_above: the utilisation above which it beats on demand.
@@ -242,7 +240,6 @@ def show(answer: Tco, console: "Console") -> None:
 
 
 def _whole_terms(each: Commitment, inputs: Inputs) -> str:
-    """What is paid beyond the years."""
     return f" (whole terms: {each.paid_hours:,.0f} h)" if each.paid_hours > inputs.hours + 1 else ""
 
 

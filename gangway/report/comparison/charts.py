@@ -22,8 +22,6 @@ _LABEL_WIDTH = 48
 
 
 class _Panel(NamedTuple):
-    """One quantity over progress, with the curves of rows that have it."""
-
     title: str
     curves: tuple[Curve, ...]
 

@@ -123,7 +123,6 @@ def _line(member: Member) -> dict[str, Any]:
 
 
 def _controller(record: RunRecord) -> dict[str, Any]:
-    """Who decided, the count of decisions by outcome, and all of them."""
     if not record.has_controller:
         return {}
     fates = Counter(one.fate for one in record.decisions)

@@ -34,8 +34,6 @@ _MOST_NAMED = 3
 
 
 class _Item(BaseModel):
-    """A run in results.json; other fields belong to the bench."""
-
     model_config = ConfigDict(frozen=True)
 
     item: str
@@ -48,8 +46,6 @@ class _Item(BaseModel):
 
 
 class _Results(BaseModel):
-    """results.json of a suite."""
-
     model_config = ConfigDict(frozen=True)
 
     suite: str
@@ -72,13 +68,10 @@ class Member:
     """A run of the report.
 
     Attributes:
-        path: of its directory.
         stats: lines of its stats.jsonl; empty without one.
         stack: the suite's name for it, else the record's, else `local`.
         arm: of the suite; empty without one.
-        suite: the suite's name; empty without one.
         paper: whose table the suite reproduces; empty without one.
-        title: of the suite.
         stack_usd: of the whole stack, from its suite.
         control: the first arm in its suite for its stack, with or without a run; empty without one.
         signed: whether the record is signed, in a word or two.
@@ -198,8 +191,6 @@ class Group:
     """A row: runs that differ only in their seed.
 
     Attributes:
-        label: what distinguishes the row.
-        members: its runs, by seed.
         stack: of its first run, in the suite's words.
         arm: likewise; empty without one.
         remarks: other differences within the row.
@@ -302,7 +293,6 @@ def _distinguishing_keys(rows: Sequence[tuple[str, ...]], telling: Sequence[int]
 
 
 def _label(parts: Sequence[tuple[str, str]]) -> str:
-    """Places by their names, settings as key and value."""
     texts = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
     return ", ".join(part for part in texts if part) or "all runs"
 
@@ -324,7 +314,6 @@ def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
 
 
 def _value(member: Member, key: str) -> str:
-    """A run's value of a key, for labels."""
     record = member.record
     places = {
         "stack": member.stack,
@@ -360,7 +349,6 @@ def _group_by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[
 
 
 def _name_values(values: Mapping[str, Sequence[Member]]) -> str:
-    """Which runs have which value; the first few of many."""
     return "; ".join(
         f"{value}: {', '.join(one.name for one in members[:_MOST_NAMED])}"
         + (f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else "")

@@ -67,9 +67,6 @@ class Measure:
     """A column.
 
     Attributes:
-        key: its name in files.
-        label: its name for display.
-        of: returns a run's figure.
         better: the direction of improvement; empty for none.
         signed: values may be zero or less, so changes are differences, not per cent.
     """
@@ -83,7 +80,6 @@ class Measure:
 
 
 def _convert(figure: Quantity, factor: float, unit: str, source: str = "") -> Quantity:
-    """In another unit."""
     value = None if figure.value is None else figure.value * factor
     origin = f"{figure.source}{source}" if value is not None else figure.source
     return figure.model_copy(update={"value": value, "unit": unit, "source": origin})

@@ -45,8 +45,6 @@ class PaperRow(BaseModel):
     """A row of a paper's table.
 
     Attributes:
-        label: the paper's.
-        task: by name.
         change: whether its cells are per cent of another row.
         cells: by measure.
     """
@@ -64,14 +62,9 @@ class Paper(BaseModel):
 
     Attributes:
         title: of our table in its shape.
-        source: of its figures.
-        setting: what it trained, and on what.
-        tasks: by name.
-        columns: measures that it has.
         units: where they differ from ours.
         suite_only: shown only with runs of a suite that names it.
         epochs: of each run; None if unknown.
-        rows: in its order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,7 +90,6 @@ class Beside(NamedTuple):
     """A paper's rows beside some runs.
 
     Attributes:
-        rows: of their task.
         notes: caveats of the comparison.
         left_out: a sentence on hidden rows, and why; empty for none.
     """

@@ -160,7 +160,6 @@ def _unit(members: Sequence[Member]) -> tuple[str, float]:
 
 
 def _hours(member: Member, at: str) -> float:
-    """Hours since the run's start."""
     began = datetime.fromisoformat(member.record.sessions[0].start)
     return (datetime.fromisoformat(at) - began).total_seconds() / 3600
 

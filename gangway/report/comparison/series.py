@@ -28,13 +28,9 @@ class Spread:
     """One quantity over the runs of a row.
 
     Attributes:
-        value: mean; None without values.
         provenance: the weakest of the values'; absent without values.
         source: of the values; else why there are none.
         as_of: the oldest source's date; may be empty.
-        note: caveats of a comparison.
-        low: the least value.
-        high: the greatest.
         std: sample standard deviation (n - 1) of three values or more, else None.
         values: each run's, in the row's order, by name.
         compared: of a change, instead of `std`: its interval and the claim; else None.
@@ -146,7 +142,6 @@ def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, sign
 
 
 def _by_seed(spread: Spread, seeds: Mapping[str, int]) -> dict[int, float] | None:
-    """Values by seed; None if a seed occurs twice."""
     known = [(seeds[name], value) for name, value in spread.values if value is not None]
     found = dict(known)
     return found if len(found) == len(known) else None
@@ -166,7 +161,6 @@ def _reasons(figures: Sequence[Quantity]) -> list[str]:
 
 
 def _join_distinct(texts: Iterable[str]) -> str:
-    """The first few distinct texts in order."""
     different = list(dict.fromkeys(texts))
     more = len(different) - _MOST_SOURCES
     return "; ".join([*different[:_MOST_SOURCES], *([f"and {more} more"] if more > 0 else [])])
@@ -244,11 +238,8 @@ class Curve(NamedTuple):
     """Mean and band of a row's runs.
 
     Attributes:
-        label: the row's.
         kimg: thousands of images, ascending.
         mean: over the runs that reach so far.
-        low: the least of them.
-        high: the greatest.
     """
 
     label: str
@@ -304,7 +295,6 @@ def find_curve(group: Group, of: Callable[[Member], Points]) -> Curve | None:
 
 
 def _thin(places: Sequence[float]) -> Sequence[float]:
-    """At most so many, including the first and the last."""
     if len(places) <= _MOST_POINTS:
         return places
     step = (len(places) - 1) / (_MOST_POINTS - 1)

@@ -48,9 +48,7 @@ class Row:
     Attributes:
         kind: ours; change, of the row above against the control; or theirs, a paper's.
         runs: ids behind it.
-        seeds: of each run.
         cells: by column's key; a paper may lack some.
-        remarks: caveats.
         relative: whether its cells are changes of another row, in per cent or as a difference.
     """
 
@@ -69,12 +67,9 @@ class Table:
 
     Attributes:
         name: P2 or P3.
-        why: why this table.
         rows_are: heading of the first column.
-        title: what it compares.
         rows: ours first, theirs last.
         setting: of the paper's runs; empty without its rows.
-        notes: caveats of comparisons.
         left_out: a sentence on the paper's rows of other tasks; empty for none.
     """
 
@@ -96,7 +91,6 @@ class Report:
     Attributes:
         title: of the suite, or what was trained.
         members: finished runs.
-        groups: the same by row.
         settings: by row, the settings that differ.
         missing: runs without a record, and unfinished ones.
     """
@@ -242,7 +236,6 @@ def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
-    """Fields of the trainer's configuration that differ between rows."""
     firsts = [group.members[0] for group in groups]
     differ = differences(firsts)
     labels = {group.members[0].name: group.label for group in groups}

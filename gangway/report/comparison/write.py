@@ -48,11 +48,7 @@ class Grid(NamedTuple):
     """A row's sample grid, of its first seed: no run is picked for its looks.
 
     Attributes:
-        run: its id.
         kind: png, or jpeg if it was shrunk.
-        image: content of the file.
-        width: pixels.
-        height: pixels.
         remark: how it was shrunk; else empty.
     """
 
@@ -96,7 +92,6 @@ def _grid(group: Group, budget: int) -> Grid | None:
 
 
 def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
-    """A JPEG of at most `budget` bytes, shrunk as needed."""
     while True:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=85)
@@ -137,7 +132,6 @@ def _list_problems(report: Report) -> list[str]:
 
 
 def _lists(report: Report) -> list[str]:
-    """Lists after the table."""
     parts, table = [], report.table
     items = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
     items += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
@@ -155,7 +149,6 @@ def _lists(report: Report) -> list[str]:
 
 
 def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
-    """The ledgers' table, if any."""
     if not forecasts:
         return []
     rows = [
@@ -194,7 +187,6 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escaped for GitHub."""
     return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
 
 
@@ -203,12 +195,8 @@ class PageInputs:
     """The content of the page.
 
     Attributes:
-        report: the table and its runs.
-        drawings: in their order.
         not_drawn: a sentence for each drawing without data.
-        grids: samples of the generators.
         decided: decisions of each row with a controller.
-        forecasts: of ledgers; may be empty.
     """
 
     report: Report
@@ -284,7 +272,6 @@ def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = Fa
 
 
 def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
-    """Versions of software, and which differ."""
     facts = [
         ("Trainer code, SHA-256", [member.record.code_sha256[:16] for member in members]),
         ("Image", [member.record.image_digest or "none: the Python environment of a machine" for member in members]),

@@ -206,12 +206,10 @@ def _kinds(resources: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _decimal(value: float) -> Decimal:
-    """In the shortest form, 0.1 rather than the float's expansion."""
     return Decimal(repr(float(value)))
 
 
 def _total(rows: Sequence[Mapping[str, Any]], key: str) -> str | None:
-    """The sum of known values; null without any."""
     known = [Decimal(row[key]) for row in rows if row[key] is not None]
     return _text(sum(known, Decimal())) if known or not rows else None
 
@@ -221,6 +219,5 @@ def _minus(new: str | None, old: str | None) -> str | None:
 
 
 def _text(value: Decimal) -> str:
-    """Without exponent and trailing zeros."""
     rounded = round(value, _DIGITS).normalize()
     return f"{rounded + 0:f}"

@@ -22,12 +22,10 @@ class OnMachine:
 
     Attributes:
         needs_gib: per accelerator at a step's peak, estimated (stacks.estimates.worker_memory).
-        has_gib: None if unknown.
         images_per_second: of the whole machine, projected; None without data or memory.
         hours: of training alone, fast end first; None likewise.
         usd: of these hours, on demand at the list price of `offer`; None without hours or price.
         offer: the cheapest of all regions and clouds; empty without a price.
-        problem: why it cannot run; empty if it can.
         fitting: the largest micro-batch that fits if the preset's does not; else None.
     """
 
@@ -102,7 +100,6 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
 
 
 def _steps(config: TrainConfig) -> str:
-    """The images per step."""
     sizes = [values.batch_size for values, _ in zip(config.planned, config.bounds, strict=False)]
     if set(sizes) == {config.batch_size}:
         return f"steps of {config.batch_size}"

@@ -112,7 +112,6 @@ def explain(plan: Plan, code: str, console: Console) -> None:
 
 
 def _heading(plan: Plan) -> str:
-    """What is built, in a line, with the number of resources per component."""
     config, kinds = plan.config, Counter[str]()
     components = {resource.urn: resource.type for resource in plan.resources if not resource.custom}
     for resource in plan.resources:
@@ -164,7 +163,6 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
 
 
 def _queue_cost(plan: Plan) -> str:
-    """A queue cluster's cost by number of running nodes."""
     if plan.rung is None:
         return f"[bold]{_known(plan.cost, plan.cost.hourly)}[/] an hour; {_NO_NODE}"
     nodes, lines = plan.config.cluster.nodes, []
@@ -212,7 +210,6 @@ def _memory(plan: Plan, *, sources: bool) -> str:
 
 
 def _known(cost: CostEstimate, amount: float | None) -> str:
-    """An amount of a bill, marked if incomplete, foreign or a bound."""
     return marked(amount, cost.bound, cost.in_use)
 
 
@@ -235,7 +232,6 @@ def _star(cost: CostEstimate) -> str:
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
-    """The plan in a line, and where to find the rest."""
     counts = Counter(finding.severity for finding in plan.findings)
     numbers = ", ".join(
         f"[{colour}]{counts[severity]} {name}{'s' if counts[severity] != 1 else ''}[/]"
@@ -255,7 +251,6 @@ def _tally(plan: Plan, detail: Detail) -> str:
 
 
 def _maximum_text(plan: Plan) -> str:
-    """A run's maximum time and cost: all of max_hours on the dearest rung."""
     if plan.rung is None:
         return _NEVER
     on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
@@ -266,7 +261,6 @@ def _maximum_text(plan: Plan) -> str:
 
 
 def _energy(plan: Plan) -> str:
-    """Energy and emissions of a run, expected and at most."""
     energy, carbon = plan.energy, plan.carbon
     kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
     grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
@@ -293,7 +287,6 @@ def _grams(carbon: CarbonEstimate) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, or whole."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
@@ -309,7 +302,6 @@ def _other_intensities(carbon: CarbonEstimate) -> str:
 
 
 def _embodied(plan: Plan) -> str:
-    """The machines' share, and the total per 1,000 images."""
     made, sci = plan.embodied, plan.sci
     kilograms = (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
     share = f"making the machines: {_range('kg CO2e', *map(_kilo, kilograms))}"
@@ -450,7 +442,6 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
 
 
 def _ladder(plan: Plan, *, sources: bool) -> str:
-    """All rungs together: expectation and bounds."""
     found = plan.ladder
     names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
     star = "*" if any(rung.foreign_regions for rung in plan.rungs) else ""

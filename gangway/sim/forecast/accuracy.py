@@ -35,11 +35,9 @@ class Accuracy:
     """Means over all steps of all forecasts.
 
     Attributes:
-        forecasts: how many.
         mae: mean absolute error of the middle.
         pinball: mean pinball loss of low, middle and high, at their quantiles: lower is better.
         coverage: share of truths within the interval.
-        width: mean width of the interval.
     """
 
     forecasts: int

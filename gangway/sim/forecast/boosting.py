@@ -103,7 +103,6 @@ def _decay(values: Sequence[float], season: int) -> float:
 def _features(
     series: Series, at: "Integers", ahead: "Integers", season: int, fading: float, weekly: bool
 ) -> "tuple[Floats, Floats]":
-    """Features at each origin for a step ahead, and the anchor."""
     import numpy as np
 
     values = np.asarray(series.values, dtype=np.float64)
@@ -138,7 +137,6 @@ def _features(
 
 
 def _calendar(series: Series, index: "Integers") -> "tuple[Floats, Floats]":
-    """Hour of day and day of week, UTC."""
     seconds: Floats = series.start.timestamp() + index.astype("float64") * series.step.total_seconds()
     return seconds % _DAY_SEC / 3600, (seconds // _DAY_SEC + _THURSDAY) % _WEEK_DAYS
 

@@ -42,7 +42,6 @@ class Adaptive:
     """Offsets of one step ahead over time.
 
     Attributes:
-        level: nominal coverage.
         adaptation: change of the target level per truth.
     """
 

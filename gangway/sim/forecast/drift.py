@@ -43,7 +43,6 @@ class Drift:
         began: number of the error after which the sum was last zero: the likely start of the shift.
         upward: whether truths lie above the forecasts since.
         threshold: of the sum, in standard deviations.
-        seen: number of errors examined.
     """
 
     alarm: int | None

@@ -40,10 +40,8 @@ class Setting:
     """What to forecast, in steps of the series.
 
     Attributes:
-        horizon: steps ahead.
         season: period of the baseline.
         level: nominal coverage of the intervals.
-        season_reason: why this season.
     """
 
     horizon: int
@@ -107,9 +105,6 @@ class Backtest:
     """Model and baseline at earlier origins, compared with the truth.
 
     Attributes:
-        forecasts: the model's, at equally spaced origins.
-        baseline: the baseline's, at the same.
-        model: accuracy of the model.
         naive: accuracy of the baseline.
         gain: skill of the model; None if the baseline never errs.
         drift: of the model's one-step errors, against those that set its intervals.
@@ -141,7 +136,6 @@ def choose_setting(series: Series, horizon: int, season: int | None, level: floa
 
 
 def _longest_horizon(series: Series, setting: Setting) -> str | None:
-    """The longest horizon the history supports, if any."""
     for horizon in range(setting.horizon - 1, 0, -1):
         if Setting(horizon, setting.season, setting.level).fewest_values <= len(series.values):
             hours = horizon * series.step.total_seconds() / 3600

@@ -113,7 +113,6 @@ def demand(log: JobLog, place: str) -> Series:
 
 
 def _columns(text: str) -> list[str]:
-    """Of the first line; empty if not CSV."""
     try:
         return [cell.strip() for cell in next(csv.reader([text.partition("\n")[0]]), [])]
     except csv.Error:
@@ -121,7 +120,6 @@ def _columns(text: str) -> list[str]:
 
 
 def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
-    """Rows with their line numbers."""
     reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
     try:
         for row in reader:

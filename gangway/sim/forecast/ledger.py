@@ -33,8 +33,6 @@ class _Frozen(BaseModel):
 
 
 class _Quantiles(_Frozen):
-    """A value per step ahead."""
-
     low: Annotated[tuple[FiniteFloat, ...], Field(min_length=1, strict=False)]
     middle: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
     high: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]

@@ -72,8 +72,6 @@ class Series:
 
 @dataclass(frozen=True)
 class _Row:
-    """A value and the place of its row."""
-
     place: str
     moment: datetime
     value: float
@@ -251,7 +249,6 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
 
 
 def _get_step(rows: Sequence[_Row]) -> timedelta:
-    """The step of all rows. InputError: the clock goes back, values are missing, or steps differ."""
     steps = [later.moment - earlier.moment for earlier, later in itertools.pairwise(rows)]
     for index, step in enumerate(steps):
         if step <= timedelta(0):

@@ -18,9 +18,6 @@ class Standing:
     Attributes:
         of: subject of the series; empty in old ledgers.
         waiting: number of forecasts with unknown truth.
-        scored: those with known truth, in the order of their times.
-        model: accuracy; None without any.
-        baseline: the baseline's, for the same forecasts.
         gain: skill of the model; None without any, or if the baseline never errs.
         drift: of one-step errors, the later half against the earlier; None if too few.
     """

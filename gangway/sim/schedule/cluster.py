@@ -19,7 +19,6 @@ class Rung:
 
     Attributes:
         kind: reserved, spot, on-demand, as in a stack file.
-        nodes: at most.
         usd_per_gpu_hour: None if unknown.
         always_paid: used or not, such as reserved nodes; others are paid while a job is on them.
         gone_per_hour: rate of losing one node, interrupted or failed.
@@ -53,7 +52,6 @@ class Cluster:
     """A cluster.
 
     Attributes:
-        rungs: in the order of use.
         power: None if not published.
         start_sec: from getting GPUs to the first step, each time.
         save_sec: pause of training per checkpoint.

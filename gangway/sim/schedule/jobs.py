@@ -15,7 +15,6 @@ class Curve:
     """How fast a job trains.
 
     Attributes:
-        images_per_sec: of one GPU.
         batch_size: global, as submitted.
         batch_max: limit for policies that move batches.
         noise_batch: the gradient-noise scale (critical batch), above which images are worth less; None if not measured:
@@ -56,7 +55,6 @@ class Ask:
     """What the scheduler knows of a job.
 
     Attributes:
-        name: unique in a trace.
         submit_sec: from the trace's start.
         images: requested; it never trains on more.
         speeds: images per second on gpus_min, gpus_min + 1, ... gpus_max GPUs.

@@ -25,8 +25,6 @@ class Ended:
     """A finished job.
 
     Attributes:
-        first_sec: when it first had GPUs.
-        interruptions: lost nodes.
         moves: stops or changes of GPUs by the policy.
         kept_gpu_sec: of training that counted.
         lost_gpu_sec: starts, saves, and repeated training.

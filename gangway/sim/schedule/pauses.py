@@ -148,7 +148,6 @@ def _remaining_hours(key: tuple[bool, int, int], step: float, work: Work) -> flo
 
 
 def _final_paths(states: _States, step: float, work: Work, until: float) -> Iterator[tuple[_Path, float]]:
-    """Paths that end in the next step before `until`, the deadline, with the hours used of it."""
     for key, path in states.items():
         remaining = _remaining_hours(key, step, work) + (0.0 if key[0] else work.restart_hours)
         if remaining <= min(step, until) + _ROUNDING and (key[0] or work.may_start(key[2])):
@@ -156,7 +155,6 @@ def _final_paths(states: _States, step: float, work: Work, until: float) -> Iter
 
 
 def _next_states(states: _States, index: int, value: float, step: float, work: Work, until: float) -> _States:
-    """The states after one more step, trained in full or not at all."""
     found: _States = {}
     for (trains, used, starts), path in states.items():
         on, off = (True, used + 1, starts + (not trains)), (False, used, starts)

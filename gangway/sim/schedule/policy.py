@@ -29,8 +29,6 @@ class JobView(NamedTuple):
     Attributes:
         gpus: current; 0 while it waits.
         images_done: so far; work after the last checkpoint is lost with a node.
-        gpu_sec: service so far.
-        waited_sec: total time without GPUs.
         length_sec: from now to its end on so many GPUs by its request; includes starts and saves.
     """
 
@@ -72,8 +70,6 @@ class Policy(ABC):
     simulation and may keep state; it uses no clock and no unseeded randomness.
 
     Attributes:
-        name: on the command line.
-        says: a one-line description.
         moves_batch: whether jobs train with the best batch for their GPUs, not the submitted one.
         review_sec: period of reviews without events; None for never.
     """

@@ -34,12 +34,10 @@ class _Section(BaseModel):
 
 
 def _series(value: Any) -> Any:
-    """A constant price is a series of one."""
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _text(value: Any) -> Any:
-    """A number of GPUs may be an integer."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -290,7 +288,6 @@ def _generated(
 
 
 def _curve(training: TrainingConfig, job: JobConfig | None = None) -> Curve:
-    """The job's fields override the defaults."""
     own = {} if job is None else job.model_dump(exclude_none=True)
     values: Mapping[str, Any] = {**training.model_dump(), **own}
     batch = values["batch_size"]
@@ -339,7 +336,6 @@ def _check(jobs: Sequence[JobConfig], cluster: Cluster) -> None:
 
 
 def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Network, list[str]]:
-    """A machine's offers by kind, its network, and their source."""
     if machine is None:
         return {}, _ONE_NODE, ["assumed: all-reduces take no time; no machine is named"]
     catalog = load_provider(machine.provider)

@@ -46,7 +46,6 @@ class _Kind(IntEnum):
 
 
 def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: bool, moves_batch: bool) -> Stint:
-    """A stint that starts now."""
     overhead_sec = cluster.start_sec + (cluster.save_sec if owes_save else 0.0)
     rate = ask.rate(gpus, moves_batch=moves_batch)
     return Stint(now_sec, gpus, rate, overhead_sec, cluster.interval_for(gpus), cluster.save_sec)
@@ -54,8 +53,6 @@ def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: 
 
 @dataclass
 class _State:
-    """A simulated job; times in seconds."""
-
     job: Job
     images: float = 0.0
     stint: Stint | None = None
@@ -71,7 +68,6 @@ class _State:
     lost_gpu_sec: float = 0.0
 
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
-        """What policies may see."""
         stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
 
         def length_sec(gpus: int) -> float:
@@ -106,8 +102,6 @@ class _State:
 
 @dataclass
 class _Simulation:
-    """The simulation's state; `simulate` drives it."""
-
     cluster: Cluster
     policy: Policy
     seed: int

@@ -13,7 +13,6 @@ class Stint:
     Attributes:
         overhead_sec: before the first step: the start, and the save owed from a move.
         interval_sec: of training between saves; infinite for none.
-        save_sec: pause per save.
     """
 
     begun_sec: float
