@@ -1,3 +1,1 @@
-"""`gangway bench`: suites of training runs on temporary stacks or on this machine. Measures nothing itself: a run's
-figures are in its record.
-"""
+"""`gangway bench`: suites of training runs on temporary stacks or on this machine; figures are in the runs' records."""

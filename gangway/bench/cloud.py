@@ -1,6 +1,4 @@
-"""The cloud Environment: Pulumi's Automation API runs `pulumi up` on a project per item (`gangway.bench.pulumi_cli`),
-and destroys its stack.
-"""
+"""The cloud Environment: `pulumi up` by the Automation API, on a project and a stack per item."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -52,9 +50,7 @@ SIGNER = "signer.pub"
 
 
 class Cloud:
-    """Runs items on their own stacks. `env`: additional variables, such as PULUMI_BACKEND_URL; `poll_sec`: the first
-    and the longest pause between polls.
-    """
+    """Runs items on their own stacks. `env`: additional variables; `poll_sec`: first and longest pause of polling."""
 
     def __init__(
         self,
@@ -201,9 +197,7 @@ class _Log:
 
 
 def check_signer(folder: Path, public_key: str) -> None:
-    """Save the stack's public key (PEM) beside the run and compare it with the record's signer. RunFailedError: another
-    signer, or changed since.
-    """
+    """Save the stack's public key (PEM) and compare it with the record's signer. RunFailedError: another signer."""
     key, record = folder / SIGNER, folder / "run.json"
     key.write_text(public_key)
     try:
@@ -248,9 +242,7 @@ def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the backend of the state. `env`: additional variables, such as PULUMI_BACKEND_URL. InputError: not logged
-    in, no answer, or a missing passphrase.
-    """
+    """Return the state's backend. InputError: not logged in, no answer, or a missing passphrase."""
     try:
         user = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
     except CommandError as error:

@@ -1,6 +1,4 @@
-"""A suite's journal: one JSON line per change, on disk before the action: `up-begun` precedes the first resource, so
-that no crash leaves an unknown stack.
-"""
+"""A suite's journal. Lines are on disk before their action, so that no crash leaves an unknown stack."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

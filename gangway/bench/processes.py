@@ -1,6 +1,4 @@
-"""Handles Ctrl-C, SIGTERM and a closed terminal during a suite (once: stop in order, twice: leave at once), and
-processes left by an earlier one.
-"""
+"""Stop signals during a suite (once: stop in order, twice: leave at once), and processes left by an earlier one."""
 
 import os
 import signal
@@ -62,9 +60,7 @@ def process_facts(pid: int, word: str) -> dict[str, Any]:
 
 
 def end_left_over(facts: Mapping[str, Any], number: signal.Signals, grace_sec: float = _GRACE_SEC) -> bool:
-    """End the process in the facts if it lives, finally its whole session. `number`: the signal for an orderly stop.
-    Returns whether it lived.
-    """
+    """End the process in the facts with its session; return whether it lived. `number`: the first signal."""
     known = facts.get("process")
     if not known or known["host"] != socket.gethostname() or not _lives(known["pid"], known["word"]):
         return False

@@ -118,9 +118,7 @@ OnLine = Callable[[str], Any]
 
 
 def find_cli(*, install: bool) -> PulumiCommand:
-    """Return the CLI on PATH or, if allowed, install the SDK's version with Pulumi's installer. InputError: missing,
-    too old, or not installable.
-    """
+    """Return the CLI on PATH or, if allowed, install it. InputError: missing, too old, or not installable."""
     if shutil.which("pulumi") is None and not install:
         raise InputError("the Pulumi CLI", "not on PATH", allowed="pulumi 3 on PATH, or --install-cli", fix=_INSTALL)
     try:

@@ -1,5 +1,5 @@
-"""The loop over a suite's items: up, wait for the record, copy it, destroy, whatever happens. Every step is in the
-journal beforehand, so that the same loop finishes or cleans up after a crash.
+"""The loop over a suite's items: up, wait for the record, copy, destroy. Steps are in the journal beforehand, so that
+the same loop finishes or cleans up after a crash.
 """
 
 import traceback
@@ -41,9 +41,7 @@ class Environment(Protocol):
         ...
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
-        """Return the record of a finished run, else None. StoreFailedError: unreachable. RunFailedError: the run ended
-        and will not finish.
-        """
+        """The record of a finished run, or None. StoreFailedError: unreachable. RunFailedError: it will not finish."""
         ...
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:

@@ -1,6 +1,4 @@
-"""A scaling study: measurements of 1 to N trainer processes on this machine, and projections to machines of the
-catalogue.
-"""
+"""A scaling study: 1 to N trainer processes measured on this machine, and projections to machines of the catalogue."""
 
 import json
 import statistics

@@ -1,6 +1,4 @@
-"""One `gangway bench run` or `resume` from its arguments to its exit code. All checks run before the first stack exists
-and before anything is written under runs/.
-"""
+"""One `gangway bench run` or `resume`. All checks run before the first stack exists and runs/ is written."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""SuiteConfig: the format of `gangway/suites/*.yaml`, its items (one run of an arm and a seed on a stack), and names of
-runs and stacks.
-"""
+"""SuiteConfig: the format of `gangway/suites/*.yaml`, its items, and names of runs and stacks."""
 
 import hashlib
 from dataclasses import dataclass
@@ -176,8 +174,8 @@ class SuiteConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `name`: the journal's key: stack, arm and seed; `arm`: empty if there is only one; `settings`: the
-    suite's and the arm's, of the trainer's configuration.
+    """One run. `name`: stack, arm and seed; `arm`: empty if there is only one; `settings`: of the trainer's
+    configuration.
     """
 
     name: str
@@ -193,9 +191,7 @@ class Item:
 
 
 def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
-    """Find a suite's file by path, or by name in `stacks_dir`/suites and among Gangway's suites. InputError: none;
-    lists the existing ones.
-    """
+    """Find a suite's file by path or by name, in `stacks_dir`/suites and among Gangway's. InputError: none."""
     folders = [folder for parent in (stacks_dir / "suites", SUITES) for folder in (parent, parent / "experiments")]
     names = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
     for path in (*(each / f"{suite_or_file}.yaml" for each in folders), Path(suite_or_file)):
@@ -217,9 +213,7 @@ def load_suite(path: Path) -> SuiteConfig:
 
 
 def get_preset(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
-    """The table's one preset, with every arm's settings checked against it. InputError: an unknown stack, differing
-    presets, or invalid settings.
-    """
+    """The table's preset, checked with every arm's settings. InputError: unknown stack, different or invalid."""
     presets: dict[str, str] = {}
     for position, entry in enumerate(suite.stacks):
         if entry.stack == LOCAL:

@@ -21,9 +21,7 @@ _HERE = Path(__file__).parent
 
 
 def render_template(name: str, styles: tuple[str, ...], filters: Mapping[str, Any], context: Mapping[str, Any]) -> str:
-    """Render a self-contained HTML file. `styles`: CSS files, joined as `style`; `filters` and `context`: of the
-    template.
-    """
+    """Render a self-contained HTML file. `styles`: CSS files, joined as `style`."""
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

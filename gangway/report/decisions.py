@@ -1,6 +1,4 @@
-"""A controller's decisions: a drawing of images per second with a mark for each, and their table. Shared by the pages
-of one run, several runs and an experiment.
-"""
+"""A controller's decisions on the pages of one run, several runs and an experiment: a drawing and a table."""
 
 import math
 from bisect import bisect_right

@@ -1,6 +1,4 @@
-"""The charts of a run's report (hourly cost, curves, quality), each as a light and a dark PNG for the page and an SVG
-for papers.
-"""
+"""The charts of a run's report (hourly cost, curves, quality), as PNGs for the page and SVG for papers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""A declared resource on Pulumi's wire, its translation into a request of the AWS API, and the sandbox's connection to
-moto: through boto3, so that botocore validates each request.
-"""
+"""From Pulumi's wire to requests of the AWS API, and to moto through boto3, so that botocore validates each one."""
 
 import hashlib
 from collections.abc import Iterator, Mapping

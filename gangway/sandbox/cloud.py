@@ -138,9 +138,7 @@ class MotoCloud:
         return applied.id, applied.outputs
 
     def read_back(self) -> tuple[SandboxRow, ...]:
-        """Read every built resource from moto and compare it with its declaration. Returns a row per resource, by type
-        and name.
-        """
+        """Compare every built resource with its declaration. Returns a row per resource, by type and name."""
         rows = [self._row(wire, calls, result) for wire, calls, result in self._built]
         return tuple(sorted(rows, key=lambda row: (row.type, row.name)))
 

@@ -1,6 +1,4 @@
-"""Sandbox handlers: VPC, subnets, routes, endpoints, NAT gateway, security groups, flow logs, private DNS zone and DNS
-firewall.
-"""
+"""Sandbox handlers: VPC, subnets, routes, endpoints, NAT, security groups, flow logs, private DNS, DNS firewall."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,6 +1,4 @@
-"""The sandbox's row for each resource, and its comparison. Only declared fields are compared: values added by a service
-(defaults, timestamps) are no differences.
-"""
+"""The sandbox's row for each resource. Only declared fields are compared: a service's additions are no differences."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

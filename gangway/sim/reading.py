@@ -33,9 +33,7 @@ _BEYOND = "beyond the columns"
 
 
 def read_scenario(path: Path, gpus: int | None) -> Scenario:
-    """Read a scenario from YAML, or from a CSV of jobs on `gpus` permanent GPUs. ExceptionGroup: of InputError, one per
-    mistake; InputError: unreadable.
-    """
+    """Read a scenario from YAML, or from a CSV of jobs on `gpus` GPUs. InputError, or an ExceptionGroup of them."""
     if not path.is_file():
         raise InputError(
             str(path), "no such file",

@@ -18,9 +18,7 @@ while os.getppid() == parent:  # whoever began it may have been killed
 
 
 class BusyNeighbour:
-    """The neighbour of one run; a context that ends its processes. `spans`: when they lived, in the run's seconds of
-    training.
-    """
+    """The neighbour of one run; a context. `spans`: its lifetimes in the run's seconds of training."""
 
     def __init__(self, config: Neighbour | None) -> None:
         self._config = config

@@ -108,9 +108,7 @@ def get_job(item: Item, folder: Path) -> JobSpec:
 
 
 def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Run one item to its stopping rule; None if stopped by the user. `instead`: a command to replace the trainer's
-    launcher. FailedRunError: it ended unexpectedly.
-    """
+    """Run one item; None if stopped by the user. `instead`: replaces the trainer's launcher. Raises FailedRunError."""
     own = folder / item.name
     own.mkdir(exist_ok=True)
     context = local_context(LOCAL, item.name).model_copy(update={"machine_type": machine})
@@ -161,9 +159,7 @@ def get_result(
     spans: Sequence[Sequence[float]],
     reached: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """A run's result as JSON data. Time excludes quality metrics, and ends at the images of the metric that stopped the
-    run. FailedRunError: no line of statistics.
-    """
+    """A run's result. Time excludes metrics and ends at the images of the stopping metric. Raises FailedRunError."""
     until = reached["images"] if reached is not None else float("inf")
     ticks = [line for line in lines if "event" not in line and line["images"] <= until]
     if not ticks:

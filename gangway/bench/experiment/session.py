@@ -22,8 +22,8 @@ _ON_A_TERMINAL = ("time_sec", "quality", "joules")
 
 
 def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
-    """Run an experiment in a new folder below `out` and write its page. Returns 0: all runs finished; 1: some did not;
-    130: stopped. InputError or a group of them: invalid, before anything starts.
+    """Run an experiment below `out` and write its page. Returns 0: all runs finished; 1: some did not; 130: stopped.
+    InputError or a group of them: invalid, before anything starts.
     """
     suite = load_experiment(path)
     items = get_items(suite, treatment, small=small)

@@ -187,9 +187,7 @@ def load_experiment(path: Path) -> ExperimentConfig:
 
 
 def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
-    """Control, static arm if any, and treatment (the suite's second arm by default). InputError: no such arm, or the
-    control.
-    """
+    """Control, static arm if any, and treatment (default: the second arm). InputError: no such arm, or the control."""
     control, *others = suite.arms
     names = [arm.name for arm in others]
     if treatment and treatment not in names:

@@ -20,9 +20,7 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class QualityDifference:
-    """A quality metric at the same number of images. `kimg`: thousands of images at its computation; `recorded`: in the
-    record; `again`: in the repetition.
-    """
+    """A quality metric at the same number of images. `kimg`: thousands of images."""
 
     name: str
     kimg: float

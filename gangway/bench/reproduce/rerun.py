@@ -39,9 +39,7 @@ _THREADS = re.compile(r"cpu, (\d+) thread")
 
 
 class Container(NamedTuple):
-    """A container image and its runtime. `program`: path of docker or podman; `image`: with digest,
-    registry/gangway-trainer@sha256:...; `digest`: as recorded.
-    """
+    """A container image. `program`: path of docker or podman; `image`: registry/gangway-trainer@sha256:..."""
 
     program: Path
     image: str
@@ -101,9 +99,7 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
 
 
 def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) -> list[str]:
-    """The command that runs a job in its image; files in its folders belong to the caller. `on_gpus`: whether each
-    worker has a GPU.
-    """
+    """The command that runs a job in its image. Files in its folders belong to the caller."""
     podman = container.program.name == "podman"
     gpus = ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", "all"]
     # Rootless podman maps users, and SELinux would deny the mount.
@@ -284,9 +280,7 @@ def _start_command(rerun: Rerun, out: Path, run_id: str, container: Container | 
 
 
 def name_of_rerun(record_id: str, moment: datetime) -> str:
-    """The new run's name, used for a folder and a container. Record ids are untrusted: no path, no hidden name, limited
-    length.
-    """
+    """The name of the run's folder and container. Record ids are untrusted: no path, no hidden name, bounded."""
     readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
     return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"
 

@@ -293,9 +293,7 @@ def _is_key(name: str) -> bool:
 
 
 def _call_aws(call: Callable[[], Any], region: str) -> Any:
-    """Call AWS and turn its errors into InputError. Create clients inside `question`: an unknown profile or region
-    fails there.
-    """
+    """Turn AWS errors into InputError. Create clients inside `call`: an unknown profile or region fails there."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -43,9 +43,7 @@ _FREE = frozenset(
 
 
 def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:
-    """List all resources with the stack's tag that the caller may read. InputError: unreachable, or a missing
-    permission.
-    """
+    """List the resources with the stack's tag that the caller may read. InputError: unreachable, or no permission."""
     found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
     notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)
     return Listing(tuple(_bill_once(found)), f"subscription {subscription}", notes)

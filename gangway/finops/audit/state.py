@@ -1,6 +1,4 @@
-"""A stack's Pulumi state in the format of `pulumi stack export`: from a file, the CLI or, without the CLI, the backend.
-Secrets stay encrypted.
-"""
+"""A stack's Pulumi state from an export, the CLI or the backend. Secrets stay encrypted."""
 
 import json
 import subprocess
@@ -50,9 +48,7 @@ def read_state(path: Path) -> State:
 
 
 def export_state(stack: str, project: Path) -> State:
-    """Export the state by the CLI, or from the backend without one. InputError: no such stack, not logged in, or a
-    backend that only the CLI can read.
-    """
+    """Export the state by the CLI or, without it, from the backend. InputError: no such stack, or not logged in."""
     if which("pulumi") is None:
         return parse_state(*state_text(stack, project, _FIX.replace("STACK", stack)))
     return parse_state(_run_pulumi("export", stack, project, _FIX), f"pulumi stack export --stack {stack}")

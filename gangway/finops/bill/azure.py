@@ -31,8 +31,8 @@ _DAY = timedelta(days=1)
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """Yield the row's one charge, a day long. InputError: an invalid value, its place the column; or a row of amortized
-    cost, which counts prepayments twice.
+    """Yield the row's one charge, a day long. InputError: an invalid value, or amortized cost (counts prepayments
+    twice).
     """
     low = {column.lower(): value for column, value in row.items()}
     cost, kind = get_value(low, MARK, amount), str(low.get("chargetype") or "")

@@ -64,9 +64,7 @@ class Delivery:
     dataset: str = ""
 
     def is_newer(self, other: "Delivery") -> bool:
-        """Whether it was certainly written after `other`. A manifest comes last: if the export writes manifests, a
-        later run folder without one is incomplete.
-        """
+        """Whether it was certainly written after `other`. Manifests come last: a later folder without is incomplete."""
         if self.delivered_at is None or other.delivered_at is None or (other.run_id and not self.run_id):
             return False
         return self.delivered_at > other.delivered_at

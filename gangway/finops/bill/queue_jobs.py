@@ -86,9 +86,7 @@ class Share:
 
 
 def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
-    """Parse several `PROVIDER:STACK=FILE`, each with the latest output of `gangway job list --json`. InputError:
-    invalid.
-    """
+    """Parse `PROVIDER:STACK=FILE`, each the latest output of `gangway job list --json`. InputError: invalid."""
     found, seen = list[QueueJob](), set[str]()
     for word in words:
         match = _WORD.fullmatch(word)

@@ -34,9 +34,7 @@ OWN_MARK = "x_run_id"
 
 
 class Table(NamedTuple):
-    """An open table. `columns`: for JSON the keys of the first row, since rows omit nulls; `rows`: with their 1-based
-    numbers.
-    """
+    """An open table. `columns`: for JSON the keys of the first row; `rows`: with their 1-based numbers."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[int, dict[str, Any]]]
@@ -140,9 +138,7 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _BoundedRows:
-    """Lines for csv, which limits a field but not the fields of a row. `length`: of the current row; the consumer
-    resets it.
-    """
+    """Lines for csv, which does not limit the fields of a row. `length`: of the row; the consumer resets it."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines = _short_lines(text)
@@ -311,9 +307,7 @@ class Bills:
             raise mistake.within(place) from None
 
     def _newer(self, delivery: Delivery, key: _Key) -> Delivery | None:
-        """The newer delivery with this account and period; None if this one counts. InputError: another has it, in
-        unknown order.
-        """
+        """The newer delivery of this account and period, if any. InputError: another has it, in unknown order."""
         for other, keys in self._keys.items():
             if other is delivery:
                 continue

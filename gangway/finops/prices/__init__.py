@@ -1,3 +1,1 @@
-"""`gangway prices`: catalogue prices, the providers' current prices, and their differences. Fetched prices become an
-overlay, which plans read through `components.catalog`.
-"""
+"""`gangway prices`: catalogue prices, the providers' prices as overlays, and their differences."""

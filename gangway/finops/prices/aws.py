@@ -1,6 +1,4 @@
-"""AWS's prices, with the caller's credentials (Price List Query API, spot history, capacity blocks) or from the public
-offer files.
-"""
+"""AWS's prices, with the caller's credentials (Price List Query API, spot history, blocks) or from the offer files."""
 
 import csv
 import json
@@ -63,9 +61,7 @@ class AwsSource:
         self._pricing: Any = None
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """Fetch prices, see `PriceSource`. If EC2 fails in a region, that is a gap: its price list may still be
-        readable.
-        """
+        """Fetch prices, see `PriceSource`. If EC2 fails in a region, its price list may still be readable."""
         if self._pricing is None:
             self._pricing = self._clients("pricing", PRICING_REGION)
         machines = [query for query in queries if not query.is_service]
@@ -313,9 +309,7 @@ class AwsPublicSource:
     def _file(
         self, code: str, region: str, types: Mapping[str, list[Query]], products: Mapping[str, Product]
     ) -> Iterator[Answer]:
-        """One service's file; of all regions if `region` is empty. `types`: queries by machine type; `products`: by
-        service.
-        """
+        """One service's file; of all regions if `region` is empty. `types`: queries by machine type."""
         columns_needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
         lines, columns, published = self._open(code, region, columns_needed)
         # Nine in ten lines are irrelevant, and finding a name is much faster than parsing a line.

@@ -117,9 +117,7 @@ class Difference:
 
 
 def get_prices(state: str, place: str) -> dict[Key, Price]:
-    """The known prices of a state: `catalogue`, `overlay` (the newest per provider), a date, or an overlay's path.
-    InputError: no such state.
-    """
+    """Known prices of a state: `catalogue`, `overlay` (the newest), a date, or a path. InputError: no such state."""
     overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
     prices: dict[Key, Price] = {}
     for provider in PROVIDERS:

@@ -37,9 +37,7 @@ _FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A machine part in one region. `name`: from the description, such as `a3 instance core`; `spot`: of a spot
-    machine.
-    """
+    """A machine part in one region. `name`: from the description, such as `a3 instance core`."""
 
     name: str
     region: str

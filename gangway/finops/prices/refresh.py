@@ -1,6 +1,4 @@
-"""Turns a source's answers into a new overlay. Each value is checked (a refused price keeps the known one) and each
-region stands alone, so one failure costs only itself. Written atomically.
-"""
+"""Turns a source's answers into a new overlay. A refused price keeps the known one; regions fail independently."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,9 +83,7 @@ def _move_to_all_regions(answer: Answer, everywhere: Collection[str]) -> Answer:
 def refresh(
     source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
 ) -> Report:
-    """Query `source` for `regions` and check its answers against `provider`'s catalogue and last overlay. `on_region`:
-    called before each region.
-    """
+    """Query `source` and check its answers against catalogue and overlay. `on_region`: called before each region."""
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
     known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
     failed: dict[str, str] = {}

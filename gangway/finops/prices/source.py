@@ -60,9 +60,7 @@ def unread_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[
 
 
 class SourceError(Exception):
-    """A source cannot be read: no network, no credentials, refused, or an undocumented answer. `reason`: one sentence,
-    with the fix if known.
-    """
+    """A source cannot be read. `reason`: one sentence, with the fix if known."""
 
 
 class UnreachableError(SourceError):

@@ -237,9 +237,7 @@ def _grid_or_watts(quoted: Quoted) -> str:
 
 
 def show_answer(answer: Answer, console: "Console") -> None:
-    """Print the top offers with figures and reasons, the others by machine; then infeasible ones, and those that lack a
-    figure.
-    """
+    """Print the top offers with reasons, the others by machine, then those infeasible or without a figure."""
     job, ranking = answer.job, answer.ranking
     deadline = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
     _print_paragraph(

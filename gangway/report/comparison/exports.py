@@ -1,6 +1,4 @@
-"""Run records in the formats of other programs: FOCUS as CSV or Parquet, a CSV of figures, JSON. Files are written
-atomically.
-"""
+"""Run records for other programs: FOCUS as CSV or Parquet, a CSV of figures, JSON."""
 
 import csv
 import importlib
@@ -75,9 +73,7 @@ def report_json(
 
 
 def figures_csv(members: Sequence[Member], forecasts: Sequence[Kept] = ()) -> str:
-    """One line per run: description and figures, each with its provenance; unknown ones are empty. Every line repeats
-    the ledgers' figures.
-    """
+    """One line per run with figures and provenance; unknown ones are empty. Lines repeat the ledgers' figures."""
     rows = [{**_line(member), **as_columns(forecasts)} for member in members]
     return _csv(tuple(rows[0]), rows)
 

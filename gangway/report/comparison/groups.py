@@ -108,9 +108,7 @@ class Source(NamedTuple):
 
 
 def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
-    """Read the files around the runs. `half`: runs without a readable record, which no table has. InputError: an
-    unreadable results.json or stats.jsonl.
-    """
+    """Read the files around the runs. `half`: runs without a readable record. InputError: unreadable."""
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
     members = tuple(_member(run, suites[run.path.parent]) for run in _suite_order(runs, suites))
     present = {run.record.id for run in runs}

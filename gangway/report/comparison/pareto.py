@@ -20,9 +20,7 @@ _MOST_LABELS = 12
 
 
 def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
-    """Draw cost or energy against time with the Pareto front, or return why it cannot be drawn. `key`: of the measure
-    beside time.
-    """
+    """Draw the measure `key` against time with the Pareto front, or return why it cannot be drawn."""
     measure = MEASURES[key]
     if key in METERED and (note := meters_note(groups)):
         return f"{measure.label} against time: {note}."

@@ -182,9 +182,7 @@ def meters_note(groups: Sequence[Group]) -> str:
 
 
 def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
-    """The cell, or an absent one if it mixes metering methods. `key`: of the measure; `members`: the runs behind the
-    cell.
-    """
+    """The cell, or an absent one if it mixes metering methods. `key`: of the measure; `members`: behind the cell."""
     differing = _method_conflicts([(member.name, member) for member in members]) if key in METERED else ""
     if not differing or cell.value is None:
         return cell

@@ -316,9 +316,7 @@ class ComparisonReport:
         return as_markdown(self.report, self.forecasts)
 
     def write_page(self, folder: Path) -> Path:
-        """Write `folder/report.html` and return its path. InputError: a grid is not an image, or the folder cannot be
-        written.
-        """
+        """Write `folder/report.html` and return its path. InputError: a grid is no image, or not writable."""
         drawings, lacking = self._drawn
         grids = get_grids(self.report.groups)
         html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))

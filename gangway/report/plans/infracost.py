@@ -31,9 +31,7 @@ _COSTS = ("totalHourlyCost", "totalMonthlyCost", "totalMonthlyUsageCost")
 
 
 def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *, now: datetime | None = None) -> Any:
-    """The plan as JSON data. `past`: an earlier one of the same stack for comparison; `now`: for `timeGenerated`, the
-    current time by default.
-    """
+    """The plan as JSON data. `past`: an earlier one of the stack; `now`: for `timeGenerated`."""
     nothing = {**plan, "resources": [], "cost": {"components": []}}
     new, old = _breakdown(plan), _breakdown(past or nothing)
     difference, summary = _difference(old, new), _summary(plan, new)

@@ -414,9 +414,7 @@ def _small(cost: CostEstimate) -> list[CostComponent]:
 
 
 def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: bool = False) -> Table:
-    """A run's cost on each rung and the effect of interruptions, with rates and `sources`. `standing`: a month of a
-    queue cluster.
-    """
+    """A run's cost on each rung, interruptions included. `standing`: a month of a queue cluster."""
     rungs = list(rungs)
     forecast = all(rung.spot_if_trained is not None for rung in rungs)
     title = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
@@ -525,9 +523,7 @@ def _resources(difference: Difference) -> Tree:
 
 
 def _label(change: Change) -> str:
-    """A changed resource with its inputs grouped by effect: `restarts nodes: userData`. For a replaced one, only inputs
-    that replace it.
-    """
+    """A changed resource with its inputs by effect: `restarts nodes: userData`. If replaced, only the causes."""
     kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
     groups: dict[tuple[Effect, str], list[str]] = {}
     least = Effect.REPLACED if any(one.reason for one in change.properties) else Effect.IN_PLACE
@@ -568,9 +564,7 @@ def print_plan(
     difference: Difference | None,
     detail: Detail = Detail.SUMMARY,
 ) -> None:
-    """Print `plan`. `output`: text, json or infracost; `previous` and `difference`: an earlier plan from `read_plan`
-    and the changes since; None without comparison.
-    """
+    """Print `plan`. `output`: text, json or infracost; `previous`: an earlier plan from `read_plan`."""
     if output == "text":
         show_plan(plan, Console(), detail)
         if difference is not None:

@@ -21,9 +21,7 @@ from stacks.plan.plan import Plan, make_plan
 
 @dataclass(frozen=True)
 class StackSummary:
-    """The figures of one plan. Dollars exclude the `unpriced` parts. None: unknown, or not applicable to a stack with a
-    queue.
-    """
+    """The figures of one plan. Dollars exclude the `unpriced` parts. None: unknown or not applicable."""
 
     stack: str
     provider: str
@@ -123,9 +121,7 @@ def _usd(amount: float | None, bound: Bound, one: StackSummary) -> str:
 
 
 def print_side_by_side(stacks: Sequence[str], folder: Path, *, as_json: bool) -> bool:
-    """Plan each stack and print the comparison. Returns whether one has errors. ExceptionGroup of InputError: some
-    stacks cannot be planned.
-    """
+    """Plan and compare the stacks; return whether one has errors. ExceptionGroup of InputError: some fail to plan."""
     summaries, mistakes = list[StackSummary](), list[InputError]()
     for name in stacks:
         try:

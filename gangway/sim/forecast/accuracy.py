@@ -1,6 +1,4 @@
-"""Accuracy of forecasts with known truth: error, pinball loss, coverage, and skill against the baseline with an
-interval.
-"""
+"""Accuracy of forecasts: error, pinball loss, coverage, and skill against the baseline with an interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,9 +20,7 @@ def choose_season(step: timedelta) -> tuple[int, str]:
 
 
 def source_index(origin: int, step: int, season: int) -> int:
-    """The index of the value that forecasts `step` (from 1) after the first `origin` values: whole seasons earlier, the
-    latest known.
-    """
+    """The index of the latest value a whole number of seasons before `step` (from 1) after `origin` values."""
     seasons = -(-step // season)
     return origin - 1 + step - seasons * season
 

@@ -223,9 +223,7 @@ def _steps(setting: Setting) -> range:
 def _intervals(
     series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
-    """Forecasts from quantiles, each step's interval moved by the misses of earlier forecasts of that step. `floor`:
-    the lower bound of each origin's values.
-    """
+    """Moves each step's interval by the misses of earlier forecasts. `floor`: lower bound of each origin's values."""
     import numpy as np
 
     values, number = series.values, len(series.values)

@@ -1,6 +1,4 @@
-"""A forecast as Prometheus gauges for a node exporter's textfile collector, so that an autoscaler that queries
-Prometheus (KEDA, the adapter of Kubernetes' HPA) can scale ahead of demand.
-"""
+"""A forecast as Prometheus gauges for a textfile collector, so that autoscalers (KEDA, HPA) scale ahead of demand."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,9 +13,7 @@ __all__ = ["exposition"]
 def exposition(
     series: Series, setting: Setting, model: Forecast, baseline: Forecast, tested: Backtest, now: datetime
 ) -> str:
-    """Gauges `gangway_forecast_*`: values by series, its subject, seconds ahead and quantile, and the accuracy of such
-    forecasts. Unknown values are NaN.
-    """
+    """Gauges `gangway_forecast_*`: values by series, subject, seconds ahead and quantile; accuracy. NaN: unknown."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry = CollectorRegistry()

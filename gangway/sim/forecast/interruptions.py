@@ -27,7 +27,7 @@ def observed_rate(taken: int, node_hours: float, level: float = 0.9) -> Rate:
 
 
 def blended_rate(taken: int, node_hours: float, published: float, worth_hours: float, level: float = 0.9) -> Rate:
-    """Blend the observed rate with a published one that counts as `worth_hours` node-hours (a Gamma prior)."""
+    """Blend with a published rate that counts as `worth_hours` node-hours (a Gamma prior)."""
     from scipy.stats import gamma
 
     shape, hours = taken + published * worth_hours, node_hours + worth_hours

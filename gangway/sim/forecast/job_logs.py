@@ -92,9 +92,7 @@ def parse_job_log(text: str, place: str) -> JobLog:
 
 
 def demand(log: JobLog, place: str) -> Series:
-    """GPUs that jobs held or waited for, as hourly means from the first submission to the last. InputError: less than
-    two hours, or years.
-    """
+    """Hourly means of GPUs that jobs held or waited for. InputError: less than two hours, or years."""
     first, last = log.jobs[0].submitted, log.jobs[-1].submitted
     start = first.replace(minute=0, second=0, microsecond=0) + _HOUR
     number = (last - start) // _HOUR

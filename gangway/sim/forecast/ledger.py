@@ -215,9 +215,7 @@ class Ledger(Entries):
 
 @contextmanager
 def open_ledger(path: Path) -> Iterator[Ledger]:
-    """Open the ledger, creating the file. InputError: cannot be opened, damaged (with the line), or held by another
-    process.
-    """
+    """Open or create the ledger. InputError: cannot be opened, damaged (with the line), or held by another process."""
     try:
         file = path.open("a+b")
     except OSError as error:

@@ -41,9 +41,7 @@ class Interruptions:
 
 @dataclass(frozen=True)
 class Remaining:
-    """Seconds until a job is done; infinite if that many samples never end. `naive_sec`: at the mean pace, without
-    interruptions.
-    """
+    """Seconds until a job is done, possibly infinite. `naive_sec`: at the mean pace, without interruptions."""
 
     low_sec: float
     middle_sec: float

@@ -143,9 +143,7 @@ def check_number(values: int, place: str) -> None:
 
 
 def in_years(moment: datetime) -> datetime:
-    """Return the moment if it leaves room for time zones, steps and seasons. ValueError: too close to the calendar's
-    ends.
-    """
+    """Return the moment. ValueError: too close to the calendar's ends for time zones, steps and seasons."""
     if moment.year not in _YEARS:
         raise ValueError(f"no time {YEARS}")
     return moment

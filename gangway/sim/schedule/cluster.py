@@ -1,6 +1,4 @@
-"""A simulated cluster: rungs of capacity in order of use, their prices and outages, power, and the cost of restarts and
-checkpoints.
-"""
+"""A simulated cluster: rungs of capacity with prices and outages, power, and the cost of restarts and checkpoints."""
 
 import math
 import random

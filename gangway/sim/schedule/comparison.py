@@ -40,9 +40,7 @@ class Arm:
 
 
 def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
-    """Compare each policy with the first, by policy and figure of COMPARED: pairs by seed, one family of claims. None
-    if a figure is unknown.
-    """
+    """Compare each policy with the first, by policy and figure: pairs by seed, one family of claims. None: unknown."""
     first, *others = arms
     found = {}
     for arm in others:
@@ -54,7 +52,7 @@ def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
 
 
 def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
-    """Simulate each policy on the same jobs and outages; without and with controllers if the scenario has them. Raises
+    """Simulate each policy on the same jobs and outages, without and with controllers if configured. Raises
     EndlessError.
     """
     plain = [scenario.jobs(seed) for seed in seeds]

@@ -1,6 +1,4 @@
-"""Jobs with wrong settings, unchanged or fixed during training by the trainer's controller. Simulated: the controller's
-gain is an assumption, stated with every result.
-"""
+"""Jobs with wrong settings, unchanged or fixed by the trainer's controller, whose gain is a stated assumption."""
 
 import random
 from collections.abc import Sequence
@@ -50,9 +48,7 @@ class Run:
         return self.curve.speed(gpus, network, batch) * self.curve.efficiency(batch) * self.speed
 
     def best(self, gpus: int, network: Network) -> float:
-        """The rate with right settings: the better of the best and the submitted batch, as small batches may win on few
-        GPUs.
-        """
+        """The rate with right settings: of the best or the submitted batch (small batches may win on few GPUs)."""
         undisturbed = self.rate(gpus, network) / self.speed
         return undisturbed if self.batch_size is None else max(undisturbed, self.curve.goodput(gpus, network))
 

@@ -1,6 +1,4 @@
-"""Jobs of a cluster: what the scheduler knows (`Ask`), what really happens (`Job`), and speed by GPUs from the
-trainer's scaling model (`components.estimate.scaling`).
-"""
+"""Jobs: what the scheduler knows (`Ask`), what happens (`Job`), and speed by GPUs (`components.estimate.scaling`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -41,9 +41,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One policy's simulation, summed from second 0 until the last job ends. `there`: available GPUs from each second
-    on.
-    """
+    """One policy's simulation, summed until the last job ends. `there`: available GPUs from each second on."""
 
     policy: str
     num_gpus: int
@@ -59,9 +57,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Figures:
-    """Times are in hours, from submission to the end, waits to the first GPUs; shares are of the paid GPU-hours; None
-    without a price or power.
-    """
+    """Times in hours, from submission; shares are of the paid GPU-hours; None without a price or power."""
 
     makespan_hours: float
     job_hours_mean: float

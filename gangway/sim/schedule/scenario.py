@@ -214,9 +214,7 @@ Jobs = Callable[[int], Sequence[Job]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A simulation's inputs. `jobs`: by seed; `notes`: assumptions and sources; `controlled`: the same jobs with
-    controllers, if configured.
-    """
+    """A simulation's inputs. `jobs`: by seed; `controlled`: the same jobs with controllers, if configured."""
 
     title: str
     cluster: Cluster

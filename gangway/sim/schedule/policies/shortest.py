@@ -22,9 +22,7 @@ class Shortest(Policy):
 
 
 def in_order(view: View, key_sec: Callable[[JobView], float], first: Sequence[JobView] = ()) -> Grants:
-    """GPUs for `first`, then by ascending key; jobs that do not fit are skipped, or stopped if running. Nothing starts
-    behind one of `first` that does not fit.
-    """
+    """GPUs for `first`, then by ascending key; jobs that do not fit are skipped. `first` is never overtaken."""
 
     def key(job: JobView) -> float:
         return max(0.0, key_sec(job) - view.pause_sec) * STAYS if job.gpus else key_sec(job)
