@@ -138,13 +138,13 @@ def render_page(inputs: ReportInputs) -> str:
         "versions": _versions(record.versions, plan["versions"]),
     }
     filters = {
-        "data_uri": _data_uri,
+        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "duration": duration,
-        "json": _json,
+        "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         "kimg": kimg_text,
         "moment": moment,
         "number": number,
-        "picture": _chart_picture,
+        "picture": lambda chart: picture(chart.light, chart.name),
     }
     return render_template("report.html.j2", ("report.css",), filters, context)
 
@@ -189,18 +189,6 @@ def _quality_warning(metric: QualityRecord) -> str:
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):
         return ""
     return f"training has not made it better: {number(before)} untrained, {number(after)} trained"
-
-
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _chart_picture(chart: Chart) -> Picture:
-    return picture(chart.light, chart.name)
 
 
 def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:

@@ -82,12 +82,12 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
     )
 
 
-def _row_text(row: Mapping[str, Any], currency: str) -> str:
-    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
-
-
 def _hourly_text(hourly: float | None, currency: str) -> str:
     return "unknown" if hourly is None else number(hourly, currency)
+
+
+def _row_text(row: Mapping[str, Any], currency: str) -> str:
+    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
 
 
 def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
@@ -196,10 +196,6 @@ def _values(lines: Sequence[Line], key: str) -> list[float]:
     return [math.nan if line[key] is None else float(line[key]) for line in lines]
 
 
-def _last(sessions: Sequence[Sequence[Line]], key: str) -> float:
-    return _values(sessions[-1], key)[-1]
-
-
 def _line_chart(
     name: str,
     axis: str,
@@ -216,7 +212,7 @@ def _line_chart(
         _dress(axes, theme, axis, sessions, events)
         _name_lines(axes, theme, series)
 
-    ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
+    ends = " and ".join(f"{label} {number(_values(sessions[-1], key)[-1])}" for key, label in series)
     return _chart(
         name,
         f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",

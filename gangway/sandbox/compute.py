@@ -129,7 +129,9 @@ UNKEPT = (
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
     wire.skip("userDataReplaceOnChange")
-    labels = {"instance": wire.tags(), "volume": {"Tags": _tag_list(wire.take("volumeTags").get("volumeTags", {}))}}
+    volume_tags = wire.take("volumeTags").get("volumeTags", {})
+    tag_list = [{"Key": key, "Value": value} for key, value in volume_tags.items()]
+    labels = {"instance": wire.tags(), "volume": {"Tags": tag_list}}
     network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
     inputs = {
         **wire.rest(),
@@ -166,10 +168,6 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
     }
     outputs = wire.outputs(privateIp=made["PrivateIpAddress"])
     return Applied(id_, outputs, declared, read_back, unkept=UNKEPT, note="its AMI stays unresolved")
-
-
-def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def _record(aws: Aws, wire: Wire) -> Applied:

@@ -122,7 +122,8 @@ def verdict(
     checks = list(compare(applied.declared, read_back))
     hidden = {check.place for check in checks if check.read_back is None and _is_under(check.place, applied.unkept)}
     wrong = [check for check in checks if not check.equal and check.place not in hidden]
-    notes = [f"{check.path}: declared {check.declared!r}, held {_shown(check.read_back)}" for check in wrong]
+    held = ["nothing" if check.read_back is None else repr(check.read_back) for check in wrong]
+    notes = [f"{check.path}: declared {check.declared!r}, held {text}" for check, text in zip(wrong, held, strict=True)]
     if hidden:
         notes.append(f"not to be read back from moto: {', '.join(sorted(hidden))}")
     if unsent:
@@ -138,7 +139,3 @@ def verdict(
 
 def _is_under(place: str, prefixes: Sequence[str]) -> bool:
     return any(place == prefix or place.startswith(f"{prefix}.") for prefix in prefixes)
-
-
-def _shown(read_back: Any) -> str:
-    return "nothing" if read_back is None else repr(read_back)

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from components.estimate.cost import foreign_note
-from components.estimate.statistics import FEWEST_PAIRS, Comparison
+from components.estimate.statistics import FEWEST_PAIRS
 from gangway.sim.schedule.comparison import COMPARED, Arm, changes
 from gangway.sim.schedule.scenario import Scenario
 
@@ -109,9 +109,7 @@ def _changes(arms: Sequence[Arm]) -> Table:
     for arm in others:
         table.add_column(arm.policy, justify="right")
     for name in COMPARED:
-        table.add_row(_ROWS[name][0], *(_cell(found[arm.policy, name]) for arm in others))
+        cells = [found[arm.policy, name] for arm in others]
+        texts = ["-" if one is None else f"{one.short()}{' *' if one.direction else ''}" for one in cells]
+        table.add_row(_ROWS[name][0], *texts)
     return table
-
-
-def _cell(change: Comparison | None) -> str:
-    return "-" if change is None else f"{change.short()}{' *' if change.direction else ''}"

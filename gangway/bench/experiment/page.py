@@ -1,6 +1,6 @@
 """An experiment as a page: the table, and a pair's images per second with decisions and reasons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,10 @@ def _pace(run: Mapping[str, Any]) -> Pace:
         label=run["arm"],
         seconds=[point[0] for point in curve],
         images_per_sec=[point[2] for point in curve],
-        places=[_get_place(one.images, curve) for one in decided],
+        places=[
+            next((place for place, point in enumerate(curve) if point[1] >= one.images), len(curve) - 1)
+            for one in decided
+        ],
         decisions=decided,
         neighbour_sec=run["neighbour_sec"],
     )
-
-
-def _get_place(images: int, curve: Sequence[Sequence[float]]) -> int:
-    return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

@@ -165,15 +165,12 @@ def _losses(
         for name in SERIES:
             if old.get(name) is None or new.get(name) is None:
                 continue
-            difference = _relative(old[name], new[name])
+            a, b = old[name], new[name]
+            difference = 0.0 if a == b else abs(a - b) / max(abs(a), abs(b))
             worst[name] = max(worst[name] or 0.0, difference)
             if difference > greatest:
                 greatest, worst_images = difference, images
     return worst, worst_images
-
-
-def _relative(a: float, b: float) -> float:
-    return 0.0 if a == b else abs(a - b) / max(abs(a), abs(b))
 
 
 def _quality(then: RunRecord, now: RunRecord) -> Iterator[QualityDifference]:

@@ -136,7 +136,10 @@ def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | Non
     record = run.record
     changes: list[str] = []
     images = _images(record, kimg)
-    config = record.config if images == record.config.total_images else _shorter(record.config, images)
+    # The length does not affect a step's results.
+    config = record.config
+    if images != config.total_images:
+        config = config.model_copy(update={"kimg": images / 1000})
     session = record.sessions[-1]
     needs_gpus = not session.device.startswith("cpu")
     gpus, room = len(machine["gpus"]), machine["cores"] * _WORKERS_PER_CORE
@@ -179,11 +182,6 @@ def _images(record: RunRecord, kimg: float | None) -> int:
             fix="leave --kimg out for the whole record",
         )
     return images
-
-
-def _shorter(config: TrainConfig, images: int) -> TrainConfig:
-    """Stops earlier: the length does not affect a step's results."""
-    return config.model_copy(update={"kimg": images / 1000})
 
 
 def _data_dir(run: Run, data: Path | None) -> Path | None:

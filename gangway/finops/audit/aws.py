@@ -243,12 +243,12 @@ def _add_details(clients: Clients, region: str, chosen: Sequence[CloudResource],
     client = clients(detail.service, region)
     answers = detail.look({_last(each.id): each.id for each in chosen}, client)
     return [
-        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merged(each, more)
+        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merge(each, more)
         for each in chosen
     ]
 
 
-def _merged(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
+def _merge(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
     return replace(resource, **{**more, "owners": resource.owners | more.get("owners", frozenset())})
 
 

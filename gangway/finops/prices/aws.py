@@ -287,7 +287,9 @@ class AwsPublicSource:
                 yield from self._service_file(code, region, _select_code(regional, code))
             for code in dict.fromkeys(product.code for product in products.values() if product.is_global):
                 answers = self._global_file(code)
-                yield from (replace(each, region=region) for each in answers if _is_about(each, products))
+                yield from (
+                    replace(each, region=region) for each in answers if isinstance(each, Gap) or each.item in products
+                )
         yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
 
     def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
@@ -389,10 +391,6 @@ class AwsPublicSource:
 
 def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
     return {name: product for name, product in products.items() if product.code == code}
-
-
-def _is_about(answer: Answer, products: Mapping[str, Product]) -> bool:
-    return isinstance(answer, Gap) or answer.item in products
 
 
 def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:

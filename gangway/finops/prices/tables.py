@@ -10,7 +10,7 @@ from rich.table import Table
 
 from components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.finops.prices.difference import FIELD_NAMES, Difference, Price
-from gangway.finops.prices.refresh import Change, Report
+from gangway.finops.prices.refresh import Report
 
 MOST_ROWS = 40
 """Changes listed one by one; the rest is counted."""
@@ -62,7 +62,8 @@ def difference_table(differences: Sequence[Difference], title: str) -> Table:
 def show_report(report: Report, console: Console, written: Path | None) -> None:
     """Print changes, refusals, gaps, failed regions, and where the overlay was written."""
     if report.changes:
-        rows = [_difference(change) for change in report.changes]
+        changes = [(change.observed, change.before) for change in report.changes]
+        rows = [Difference(one.item, one.region, one.field, before, one.value) for one, before in changes]
         console.print(difference_table(rows[:MOST_ROWS], "changed"))
         if len(rows) > MOST_ROWS:
             console.print(f"{len(rows) - MOST_ROWS} more: gangway prices diff")
@@ -106,11 +107,6 @@ def _observed(each: Observed) -> dict[str, Any]:
         "url": each.url,
         "as_of": each.as_of.isoformat(),
     }
-
-
-def _difference(change: Change) -> Difference:
-    each = change.observed
-    return Difference(each.item, each.region, each.field, change.before, each.value)
 
 
 def _usd(value: float | None) -> str:

@@ -71,10 +71,11 @@ def advice_lines(given: AdviceGiven) -> Iterator[str]:
         + _transfer_text(best, luggage, _route(here.offer, best.to.offer))
     )
     if advice.go:
+        offer = best.to.offer
         yield (
             f"to move: see that there is capacity, stop the job (it saves), copy its run folder to a bucket there, set "
-            f"region {best.to.offer.region} and {_rung(best.to.offer)} in a stack file of provider "
-            f"{best.to.offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
+            f"region {offer.region} and capacity kind {offer.kind} of {offer.machine.name} in a stack file of provider "
+            f"{offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
         )
 
 
@@ -116,10 +117,6 @@ def _transfer_text(move: Move, luggage: Luggage, route: Route | None) -> str:
 
 def _route(origin: Offer, target: Offer) -> Route | None:
     return load_routes().route(f"{origin.provider}:{origin.region}", f"{target.provider}:{target.region}")
-
-
-def _rung(offer: Offer) -> str:
-    return f"capacity kind {offer.kind} of {offer.machine.name}"
 
 
 def _finite(band: Band) -> dict[str, float | None]:

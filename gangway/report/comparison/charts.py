@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
     candidates = (
         ("losses", "Losses", [("Loss of the generator", _of("loss_g")), ("Loss of the discriminator", _of("loss_d"))],
          "measured: stats.jsonl of the runs"),
-        ("quality", "Quality over images", [(name, _quality(name)) for name in metrics],
+        ("quality", "Quality over images", [(name, partial(quality_points, name=name)) for name in metrics],
          "measured while training: records of the runs"),
         ("throughput", "Throughput", [("Images per second", _of("images_per_sec"))],
          "measured: stats.jsonl of the runs, without the time of quality metrics"),
@@ -62,10 +63,6 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
 
 def _of(key: str) -> Callable[[Member], Points]:
     return lambda member: column(member, key)
-
-
-def _quality(name: str) -> Callable[[Member], Points]:
-    return lambda member: quality_points(member, name)
 
 
 def _meters(member: Member) -> set[str]:

@@ -153,7 +153,8 @@ def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> l
 
 
 def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequence[str]) -> Measure:
-    protocols = {_protocol(record) for record in records}
+    # The latents' seed is the run's own.
+    protocols = {record.protocol.model_copy(update={"seed": 0}).model_dump_json() for record in records}
     instead = f"; {', '.join(there)} is another measure" if there else ""
     better: Better = records[0].better if records else "higher" if name == "IS" else "lower"
 
@@ -167,11 +168,6 @@ def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequenc
 
     # KID is unbiased, so it may be negative for equal sets.
     return Measure(name, name, "", figure, better, signed=name.startswith("KID"))
-
-
-def _protocol(record: QualityRecord) -> str:
-    """All that must be equal; the latents' seed is the run's own."""
-    return record.protocol.model_copy(update={"seed": 0}).model_dump_json()
 
 
 def scaling(members: Sequence[Member]) -> Measure:

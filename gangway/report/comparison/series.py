@@ -74,9 +74,8 @@ def get_spread(figures: Mapping[str, Quantity]) -> Spread:
         return Spread(None, unit, "absent", _join_distinct(figure.source for figure in quantities), values=values)
     known = [float(figure.value) for figure in with_value if figure.value is not None]
     missing = len(quantities) - len(with_value)
-    lacking = (
-        f"{missing} of {len(quantities)} runs have no value: {_join_distinct(_reasons(quantities))}" if missing else ""
-    )
+    reasons = _join_distinct(figure.source for figure in quantities if figure.value is None)
+    lacking = f"{missing} of {len(quantities)} runs have no value: {reasons}" if missing else ""
     notes = [note for note in dict.fromkeys(figure.note for figure in with_value) if note]
     return Spread(
         value=_mean(known),
@@ -87,7 +86,7 @@ def get_spread(figures: Mapping[str, Quantity]) -> Spread:
         note="; ".join([*([lacking] if lacking else []), *([_join_distinct(notes)] if notes else [])]),
         low=min(known),
         high=max(known),
-        std=_std(known),
+        std=statistics.stdev(known) if len(known) >= _FEW else None,
         values=values,
     )
 
@@ -150,14 +149,6 @@ def _by_seed(spread: Spread, seeds: Mapping[str, int]) -> dict[int, float] | Non
 def _mean(values: Sequence[float]) -> float:
     """Clamped to the values' range against rounding: the mean of equal values is that value."""
     return min(max(math.fsum(values) / len(values), min(values)), max(values))
-
-
-def _std(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) >= _FEW else None
-
-
-def _reasons(figures: Sequence[Quantity]) -> list[str]:
-    return [figure.source for figure in figures if figure.value is None]
 
 
 def _join_distinct(texts: Iterable[str]) -> str:
