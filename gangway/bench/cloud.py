@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
@@ -117,7 +117,7 @@ class Cloud:
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment. First ends what an earlier process started on this stack."""
-        end_left_over(facts, signal.SIGINT, _GRACE_SEC)
+        end_leftover(facts, signal.SIGINT, _GRACE_SEC)
         self._command.began = _noting(note)
         name = stack_name(item, self._stamp)
         try:

@@ -64,13 +64,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Progress:
-    """An item in the journal.
-
-    Attributes:
-        state: of its last line; None before the first.
-        reason: of a failure, else empty.
-        stopped: whether a user stopped it, so that it may be retried.
-        facts: other fields of its lines.
+    """An item in the journal. `state`: of its last line, None before the first; `reason`: of a failure, else empty;
+    `stopped`: whether a user stopped it, so that it may be retried; `facts`: other fields of its lines.
     """
 
     state: State | None = None

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from components.core.findings import InputError, nearest_hint
 from components.core.job import JobSpec, Rendezvous
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.jobs.local.run import LocalRun, StatsTail
@@ -167,7 +167,7 @@ class Local:
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """See Environment. Two launchers must not write one folder; the second resumes."""
-        end_left_over(facts, signal.SIGTERM)
+        end_leftover(facts, signal.SIGTERM)
         return self.up(item, note, str)
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
@@ -204,7 +204,7 @@ class Local:
         if item.name in self._running:
             self._running.pop(item.name).cleanup.close()
         else:
-            end_left_over(facts, signal.SIGTERM)
+            end_leftover(facts, signal.SIGTERM)
         return []
 
     def doing(self, item: Item) -> str:

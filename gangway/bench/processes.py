@@ -55,11 +55,11 @@ class Stop:
 
 
 def process_facts(pid: int, word: str) -> dict[str, Any]:
-    """Facts for the journal, so that `end_left_over` finds the process by a word of its command line."""
+    """Facts for the journal, so that `end_leftover` finds the process by a word of its command line."""
     return {"process": {"pid": pid, "host": socket.gethostname(), "word": word}}
 
 
-def end_left_over(facts: Mapping[str, Any], number: signal.Signals, grace_sec: float = _GRACE_SEC) -> bool:
+def end_leftover(facts: Mapping[str, Any], number: signal.Signals, grace_sec: float = _GRACE_SEC) -> bool:
     """End the process in the facts with its session; return whether it lived. `number`: the first signal."""
     known = facts.get("process")
     if not known or known["host"] != socket.gethostname() or not _lives(known["pid"], known["word"]):

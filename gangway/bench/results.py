@@ -108,7 +108,7 @@ class Caps:
         limits = {entry.name: entry.usd_limit or default for entry in suite.stacks}
         return cls(budget.usd if budget else None, {name: usd for name, usd in limits.items() if usd is not None})
 
-    def too_dear(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
+    def unaffordable_reason(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
         """Why `item` may not start: its possible cost exceeds the rest; else empty."""
         for account, limit, spent in self._accounts(item, all_items, now):
             if rate.usd_run > limit - spent:

@@ -59,14 +59,9 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class Runner:
-    """One suite in one run directory.
-
-    Attributes:
-        rates: by stack name; stacks without one are free.
-        get_hours: from `up` to the record.
-        say: prints an event: the item, a word, and details.
-        show: shows ongoing work, repeatedly.
-        log_dir: for tracebacks of unexpected failures.
+    """One suite in one run directory. `rates`: by stack name, stacks without one are free; `get_hours`: from `up` to
+    the record; `say`: prints an event: the item, a word, and details; `show`: shows ongoing work, repeatedly;
+    `log_dir`: for tracebacks of unexpected failures.
     """
 
     items: Sequence[Item]
@@ -117,7 +112,7 @@ class Runner:
             self.journal.enter(item.name, State.PLANNED)
         rate = self.rates.get(item.stack.name, FREE)
         accounts = [(other, self._progress(other)) for other in self.items]
-        if refused := self.caps.too_dear(rate, item, accounts, self.journal.now()):
+        if refused := self.caps.unaffordable_reason(rate, item, accounts, self.journal.now()):
             self._failed(item, refused)
             return
         costs = {"usd_per_hour": rate.usd_per_hour, "usd_at_once": rate.usd_at_once}

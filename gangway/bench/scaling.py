@@ -94,13 +94,9 @@ def _slices(name: str, generation: str, most_chips: int) -> Target:
 
 
 class Sample(NamedTuple):
-    """A measured run.
-
-    Attributes:
-        step_sec: of one step, median.
-        all_reduce: seconds of one all-reduce by its bytes; empty for one process, or if not timed.
-        gradient_bytes: averaged by all workers per step.
-        untimed: why several processes' all-reduces were not timed; else empty.
+    """A measured run. `step_sec`: of one step, median; `all_reduce`: seconds of one all-reduce by its bytes, empty for
+    one process, or if not timed; `gradient_bytes`: averaged by all workers per step; `untimed`: why several processes'
+    all-reduces were not timed, else empty.
     """
 
     step_sec: float
@@ -194,11 +190,8 @@ Mode = Literal["weak", "strong"]
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of processes.
-
-    Attributes:
-        step_sec: seconds of a step, over the rounds.
-        all_reduce_sec: of a step's gradients, median over the rounds; None if not timed.
+    """One number of processes. `step_sec`: seconds of a step, over the rounds; `all_reduce_sec`: of a step's gradients,
+    median over the rounds, None if not timed.
     """
 
     mode: Mode
@@ -211,11 +204,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Projection:
-    """Machines of one type, by the model alone.
-
-    Attributes:
-        machine_type: of the catalogue, or a TPU generation or slice.
-        points: workers, seconds of a step, efficiency.
+    """Machines of one type, by the model alone. `machine_type`: of the catalogue, or a TPU generation or slice;
+    `points`: workers, seconds of a step, efficiency.
     """
 
     machine_type: str
@@ -227,14 +217,9 @@ class Projection:
 
 @dataclass(frozen=True)
 class Study:
-    """The result.
-
-    Attributes:
-        fit: of strong scaling; None if not measured.
-        device: of the measurements, by the trainer's name.
-        untimed: why no all-reduce was timed; else empty.
-        step: of one accelerator, for the projections; None if unknown.
-        step_source: of its compute time, or why there is none.
+    """The result. `fit`: of strong scaling, None if not measured; `device`: of the measurements, by the trainer's name;
+    `untimed`: why no all-reduce was timed, else empty; `step`: of one accelerator, for the projections, None if
+    unknown; `step_source`: of its compute time, or why there is none.
     """
 
     measured: tuple[Measured, ...]

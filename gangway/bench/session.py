@@ -35,12 +35,8 @@ EXIT_STOPPED = 130
 
 @dataclass(frozen=True)
 class Options:
-    """How to run a suite.
-
-    Attributes:
-        data: the shards for local runs; in the suite's folder by default.
-        backend_url: of Pulumi's state; the user's login if empty.
-        as_json: print results.json, and everything else on standard error.
+    """How to run a suite. `data`: the shards for local runs, in the suite's folder by default; `backend_url`: of
+    Pulumi's state, the user's login if empty; `as_json`: print results.json, and everything else on standard error.
     """
 
     local: bool = False

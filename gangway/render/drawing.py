@@ -157,13 +157,9 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing for the page or as a file.
-
-    Attributes:
-        name: of its files, without the suffix; unique on the page.
-        alt: its content in words and values.
-        caption: the sentences below, with the source of its numbers.
-        legend_inches: height above the panels.
+    """A drawing for the page or as a file. `name`: of its files, without the suffix, unique on the page; `alt`: its
+    content in words and values; `caption`: the sentences below, with the source of its numbers; `legend_inches`: height
+    above the panels.
     """
 
     name: str

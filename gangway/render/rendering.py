@@ -47,13 +47,8 @@ class Source(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A figure on the page.
-
-    Attributes:
-        text: the number, `unknown`, or `absent`.
-        hint: in readable units, such as `4 min 12 s`; often empty.
-        reason: why there is no number; else empty.
-        footnote: number of its source, from 1.
+    """A figure on the page. `text`: the number, `unknown`, or `absent`; `hint`: in readable units, such as `4 min 12
+    s`, often empty; `reason`: why there is no number, else empty; `footnote`: number of its source, from 1.
     """
 
     text: str

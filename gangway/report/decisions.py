@@ -48,13 +48,8 @@ _LOOKS: Mapping[Fate, _Look] = MappingProxyType(
 
 
 class Pace(NamedTuple):
-    """A run over its training.
-
-    Attributes:
-        seconds: of training, at each line of statistics.
-        images_per_sec: there; NaN leaves a gap.
-        places: the line before each decision.
-        neighbour_sec: spans in which other processes took cores.
+    """A run over its training. `seconds`: of training, at each line of statistics; `images_per_sec`: there, NaN leaves
+    a gap; `places`: the line before each decision; `neighbour_sec`: spans in which other processes took cores.
     """
 
     label: str
@@ -82,12 +77,8 @@ class DecisionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """A controller on a page.
-
-    Attributes:
-        name: of its ids, unique on the page.
-        choice: who decided, in words; empty if unknown.
-        drawing: None without lines of statistics.
+    """A controller on a page. `name`: of its ids, unique on the page; `choice`: who decided, in words, empty if
+    unknown; `drawing`: None without lines of statistics.
     """
 
     name: str
@@ -101,7 +92,7 @@ class Decided:
         return Markup("" if self.drawing is None else self.drawing.for_page())
 
 
-def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
+def find_decided(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
     """A run's controller with the lines of its stats.jsonl; None without one."""
     if not record.has_controller:
         return None

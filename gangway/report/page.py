@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from components.core.whole_files import make_folder, write_whole
 from components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
-from gangway.report.decisions import Decided, decided_of
+from gangway.report.decisions import Decided, find_decided
 from gangway.report.plots import Chart
 from gangway.runs.run_folders import not_sealed
 from gangway.runs.signatures import UNSIGNED
@@ -82,13 +82,8 @@ class ReportInputs:
 
 
 class _Problem(NamedTuple):
-    """A problem of the run or its plan, for the head of the page.
-
-    Attributes:
-        severity: error or warning.
-        what: the run, a finding's path, or a resource.
-        fix: may be empty.
-        anchor: of the section with the details.
+    """A problem of the run or its plan, for the head of the page. `severity`: error or warning; `what`: the run, a
+    finding's path, or a resource; `fix`: may be empty; `anchor`: of the section with the details.
     """
 
     severity: str
@@ -342,7 +337,7 @@ def write_report(
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
-    decided = decided_of(record, stats, "decisions")
+    decided = find_decided(record, stats, "decisions")
     html = render_page(
         ReportInputs(
             plan=plan,

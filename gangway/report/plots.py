@@ -25,12 +25,7 @@ _ROOM_FOR_WORDS = 0.25
 
 @dataclass(frozen=True)
 class Chart:
-    """A finished chart.
-
-    Attributes:
-        name: of its files, without the suffix.
-        alt: its content in words and values.
-    """
+    """A finished chart. `name`: of its files, without the suffix; `alt`: its content in words and values."""
 
     name: str
     alt: str

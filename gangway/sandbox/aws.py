@@ -51,15 +51,15 @@ class Wire:
         return {**self.inputs, **computed}
 
 
-def shaped(value: Any, shape: "Shape", renames: Mapping[str, str]) -> Any:
+def to_shape(value: Any, shape: "Shape", renames: Mapping[str, str]) -> Any:
     """Convert `value` (camelCase, Pulumi's types) to `shape`; `renames` maps wire names to the API's."""
     model: Any = shape  # botocore's stubs do not tell the kinds of shapes apart
     if shape.type_name == "structure" and isinstance(value, Mapping):
         return _structure(value, model, renames)
     if shape.type_name == "map" and isinstance(value, Mapping):
-        return {key: shaped(item, model.value, renames) for key, item in value.items()}
+        return {key: to_shape(item, model.value, renames) for key, item in value.items()}
     if shape.type_name == "list":
-        return [shaped(item, model.member, renames) for item in _items(value, model.member)]
+        return [to_shape(item, model.member, renames) for item in _items(value, model.member)]
     if shape.type_name == "boolean" and value in ("true", "false"):
         return value == "true"
     if shape.type_name in ("integer", "long", "float", "double"):
@@ -73,7 +73,7 @@ def _structure(value: Mapping[str, Any], model: Any, renames: Mapping[str, str])
     for key, item in value.items():
         wanted = renames.get(key, key)
         member = members.get(wanted.lower(), wanted)
-        request[member] = shaped(item, model.members[member], renames) if member in model.members else item
+        request[member] = to_shape(item, model.members[member], renames) if member in model.members else item
     return request
 
 
@@ -135,7 +135,7 @@ class Aws:
 
     def request(self, service: str, operation: str, inputs: Mapping[str, Any], **renames: str) -> dict[str, Any]:
         """Pulumi's `inputs` as parameters of `operation`; `renames` maps wire names to the API's."""
-        parameters: dict[str, Any] = shaped(inputs, _input_shape(self._operation(service, operation)), renames)
+        parameters: dict[str, Any] = to_shape(inputs, _input_shape(self._operation(service, operation)), renames)
         return parameters
 
     def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Any:

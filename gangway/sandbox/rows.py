@@ -27,12 +27,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class SandboxRow:
-    """One resource as the sandbox applied it.
-
-    Attributes:
-        calls: requests that built it, such as `ec2:CreateVpc`, without those that read it back.
-        note: why it was only validated, which field differs (declared and held), what moto does not keep.
-        fields_compared: paths of the fields read back, in the API's terms.
+    """One resource as the sandbox applied it. `calls`: requests that built it, such as `ec2:CreateVpc`, without those
+    that read it back; `note`: why it was only validated, which field differs (declared and held), what moto does not
+    keep; `fields_compared`: paths of the fields read back, in the API's terms.
     """
 
     type: str
@@ -45,13 +42,9 @@ class SandboxRow:
 
 @dataclass(frozen=True)
 class Applied:
-    """A built resource.
-
-    Attributes:
-        outputs: inputs and computed values, in camelCase.
-        declared: the fields to find again, in the API's terms.
-        read: reads those fields from moto; None if moto lacks the resource.
-        unkept: paths (without indexes) that moto never returns.
+    """A built resource. `outputs`: inputs and computed values, in camelCase; `declared`: the fields to find again, in
+    the API's terms; `read`: reads those fields from moto, None if moto lacks the resource; `unkept`: paths (without
+    indexes) that moto never returns.
     """
 
     id: str

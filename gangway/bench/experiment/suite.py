@@ -20,11 +20,8 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Neighbour(Section):
-    """Processes that occupy cores during a part of the run.
-
-    Attributes:
-        cores: number of processes.
-        between: start and end as shares of the run's images.
+    """Processes that occupy cores during a part of the run. `cores`: number of processes; `between`: start and end as
+    shares of the run's images.
     """
 
     cores: PositiveWhole = 1
@@ -100,11 +97,8 @@ class ExperimentData(Section):
 
 
 class ExperimentConfig(Section):
-    """Control against treatment.
-
-    Attributes:
-        arms: the control first, then the treatments, of which one runs.
-        static: an arm without a controller under each scenario's best fixed settings, if any.
+    """Control against treatment. `arms`: the control first, then the treatments, of which one runs; `static`: an arm
+    without a controller under each scenario's best fixed settings, if any.
     """
 
     name: _Label
@@ -152,12 +146,8 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run.
-
-    Attributes:
-        position: in the order, from 0.
-        args: arguments of `train` by scenario and arm; the last duplicate counts.
-        threads: OMP_NUM_THREADS of each process.
+    """One run. `position`: in the order, from 0; `args`: arguments of `train` by scenario and arm, the last duplicate
+    counts; `threads`: OMP_NUM_THREADS of each process.
     """
 
     scenario: Scenario

@@ -95,12 +95,8 @@ class Total:
 
 @dataclass(frozen=True)
 class Findings:
-    """A whole experiment.
-
-    Attributes:
-        static: the arm of the best fixed settings, if any.
-        totals: per contrast over all scenarios and, if several, without the one with the slowest control.
-        missing: names of the others.
+    """A whole experiment. `static`: the arm of the best fixed settings, if any; `totals`: per contrast over all
+    scenarios and, if several, without the one with the slowest control; `missing`: names of the others.
     """
 
     title: str

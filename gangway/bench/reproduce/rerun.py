@@ -111,13 +111,9 @@ def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) 
 
 
 class Rerun(NamedTuple):
-    """What to run.
-
-    Attributes:
-        config: the record's, up to the compared images.
-        threads: of each, on a CPU; None if not recorded.
-        data_dir: the shards; None if the trainer prepares them.
-        changes: deviations from the record that this machine forces.
+    """What to run. `config`: the record's, up to the compared images; `threads`: of each, on a CPU, None if not
+    recorded; `data_dir`: the shards, None if the trainer prepares them; `changes`: deviations from the record that this
+    machine forces.
     """
 
     config: TrainConfig

@@ -15,11 +15,8 @@ Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
 @dataclass(frozen=True)
 class Billed:
-    """One line of a resource's bill.
-
-    Attributes:
-        what: machine type, TPU slice, or service of the catalogue.
-        quantity: in the service's units.
+    """One line of a resource's bill. `what`: machine type, TPU slice, or service of the catalogue; `quantity`: in the
+    service's units.
     """
 
     what: str

@@ -28,13 +28,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result.
-
-    Attributes:
-        asked: the regions, project or subscription.
-        judged: everything with the stack's tag.
-        orphans: most expensive first.
-        notes: what may be missing.
+    """The result. `asked`: the regions, project or subscription; `judged`: everything with the stack's tag; `orphans`:
+    most expensive first; `notes`: what may be missing.
     """
 
     stack: str

@@ -46,12 +46,8 @@ class Window:
 
 @dataclass
 class Sums:
-    """US dollars of some charges.
-
-    Attributes:
-        compute_usd: of machines; None if a charge has no category.
-        num_charges: parts of one count as one.
-        first: start of the earliest; None without any.
+    """US dollars of some charges. `compute_usd`: of machines, None if a charge has no category; `num_charges`: parts of
+    one count as one; `first`: start of the earliest, None without any.
     """
 
     usd: float = 0.0

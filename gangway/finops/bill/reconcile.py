@@ -29,11 +29,8 @@ _ALL_HOURS = "all of max_hours"
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run, in USD.
-
-    Attributes:
-        billed: its sums are 0 if the bill has nothing for the run.
-        why_nothing: why the bill has nothing for it, else empty.
+    """One run, in USD. `billed`: its sums are 0 if the bill has nothing for the run; `why_nothing`: why the bill has
+    nothing for it, else empty.
     """
 
     run_id: str

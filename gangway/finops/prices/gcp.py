@@ -86,12 +86,9 @@ def _usd_per_hour(sku: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class Family:
-    """The parts of a machine family.
-
-    Attributes:
-        cards: past and current names of the accelerator; the first with a price counts.
-        instance: of cores and memory; empty if the card's price includes them.
-        ssd: whether local SSDs are included in the machine.
+    """The parts of a machine family. `cards`: past and current names of the accelerator, the first with a price counts;
+    `instance`: of cores and memory, empty if the card's price includes them; `ssd`: whether local SSDs are included in
+    the machine.
     """
 
     cards: tuple[str, ...]

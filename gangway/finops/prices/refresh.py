@@ -34,12 +34,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome for one source.
-
-    Attributes:
-        how: what was read, with which credentials.
-        changes: accepted prices that differ from the known ones.
-        confirmed: number of accepted prices that do not differ.
+    """The outcome for one source. `how`: what was read, with which credentials; `changes`: accepted prices that differ
+    from the known ones; `confirmed`: number of accepted prices that do not differ.
     """
 
     provider: Provider

@@ -46,13 +46,9 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison.
-
-    Attributes:
-        facts: by the names of UNITS; `resale` is at the end of the years.
-        rented: the compared offer; None if the price was given.
-        reserved: commitments with a known price, and the on-demand price.
-        unpriced: commitments, and providers, without a known price.
+    """One comparison. `facts`: by the names of UNITS, `resale` is at the end of the years; `rented`: the compared
+    offer, None if the price was given; `reserved`: commitments with a known price, and the on-demand price; `unpriced`:
+    commitments, and providers, without a known price.
     """
 
     accelerator: str

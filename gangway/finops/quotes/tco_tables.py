@@ -53,15 +53,9 @@ _KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 @dataclass(frozen=True)
 class Commitment:
-    """A reservation, paid whether used or not.
-
-    Attributes:
-        label: provider, region, machine type and term.
-        price: US dollars per node-hour of the term.
-        usd: all nodes over the years, whole terms paid.
-        paid_hours: of these terms.
-        pays_above: the utilisation above which it beats on demand.
-        onprem_months: months until owning beats it.
+    """A reservation, paid whether used or not. `label`: provider, region, machine type and term; `price`: US dollars
+    per node-hour of the term; `usd`: all nodes over the years, whole terms paid; `paid_hours`: of these terms;
+    `pays_above`: the utilisation above which it beats on demand; `onprem_months`: months until owning beats it.
     """
 
     label: str

@@ -70,14 +70,9 @@ def _exponent(value: float, digits: int) -> int:
 
 
 class CellWords(NamedTuple):
-    """A cell as text.
-
-    Attributes:
-        text: the number, `absent`, or a dash if a paper has none.
-        unit: only if it is not the column's.
-        spread: of the runs, such as `± 0.3`; empty for a single one.
-        values: each run's, as a sentence; empty for a single one.
-        hint: in readable units, such as `1 min 5 s`; often empty.
+    """A cell as text. `text`: the number, `absent`, or a dash if a paper has none; `unit`: only if it is not the
+    column's; `spread`: of the runs, such as `± 0.3`, empty for a single one; `values`: each run's, as a sentence, empty
+    for a single one; `hint`: in readable units, such as `1 min 5 s`, often empty.
     """
 
     text: str
@@ -87,7 +82,7 @@ class CellWords(NamedTuple):
     hint: str = ""
 
 
-def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> CellWords:
+def format_cell(cell: Spread | None, column: Column, *, relative: bool = False) -> CellWords:
     """Format a cell. `cell`: None if a paper has none; `relative`: a change, with its sign and always its unit."""
     if cell is None:
         return CellWords(_NOTHING)

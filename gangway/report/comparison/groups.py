@@ -186,12 +186,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Group:
-    """A row: runs that differ only in their seed.
-
-    Attributes:
-        stack: of its first run, in the suite's words.
-        arm: likewise; empty without one.
-        remarks: other differences within the row.
+    """A row: runs that differ only in their seed. `stack`: of its first run, in the suite's words; `arm`: likewise,
+    empty without one; `remarks`: other differences within the row.
     """
 
     label: str

@@ -64,11 +64,8 @@ HOLDS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """A column.
-
-    Attributes:
-        better: the direction of improvement; empty for none.
-        signed: values may be zero or less, so changes are differences, not per cent.
+    """A column. `better`: the direction of improvement, empty for none; `signed`: values may be zero or less, so
+    changes are differences, not per cent.
     """
 
     key: str

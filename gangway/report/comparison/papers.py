@@ -17,13 +17,9 @@ _SAME_LENGTH = 0.1
 
 
 class Task(BaseModel):
-    """What a row trained.
-
-    Attributes:
-        said: in the paper's words.
-        architectures: networks of the same family, by the trainer's names.
-        datasets: data sets with the resolutions that count as equal; empty: any.
-        remark: what is assumed where the paper does not say.
+    """What a row trained. `said`: in the paper's words; `architectures`: networks of the same family, by the trainer's
+    names; `datasets`: data sets with the resolutions that count as equal, empty: any; `remark`: what is assumed where
+    the paper does not say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,12 +38,7 @@ class Task(BaseModel):
 
 
 class PaperRow(BaseModel):
-    """A row of a paper's table.
-
-    Attributes:
-        change: whether its cells are per cent of another row.
-        cells: by measure.
-    """
+    """A row of a paper's table. `change`: whether its cells are per cent of another row; `cells`: by measure."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,13 +49,8 @@ class PaperRow(BaseModel):
 
 
 class Paper(BaseModel):
-    """A paper's table.
-
-    Attributes:
-        title: of our table in its shape.
-        units: where they differ from ours.
-        suite_only: shown only with runs of a suite that names it.
-        epochs: of each run; None if unknown.
+    """A paper's table. `title`: of our table in its shape; `units`: where they differ from ours; `suite_only`: shown
+    only with runs of a suite that names it; `epochs`: of each run, None if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,11 +73,8 @@ def get_paper(name: Name) -> Paper:
 
 
 class Beside(NamedTuple):
-    """A paper's rows beside some runs.
-
-    Attributes:
-        notes: caveats of the comparison.
-        left_out: a sentence on hidden rows, and why; empty for none.
+    """A paper's rows beside some runs. `notes`: caveats of the comparison; `left_out`: a sentence on hidden rows, and
+    why, empty for none.
     """
 
     rows: tuple[PaperRow, ...]

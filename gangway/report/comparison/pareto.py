@@ -13,7 +13,15 @@ from gangway.render.rendering import number
 from gangway.report.comparison.charts import legend, legend_inches, look
 from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.measures import HOLDS, MEASURES
-from gangway.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, get_spread, meters_note
+from gangway.report.comparison.series import (
+    METERED,
+    Range,
+    Spread,
+    find_clear_dominator,
+    find_dominators,
+    get_spread,
+    meters_note,
+)
 
 _MOST_RUNS = 24
 _MOST_LABELS = 12
@@ -33,9 +41,11 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
     lacking = {label: price.source for label, (_, price) in cells.items() if label not in points}
     if not points:
         return f"{measure.label} against time: {'; '.join(dict.fromkeys(lacking.values()))}."
-    dominators = dominated_by(points)
+    dominators = find_dominators(points)
     ranges = {label: (_range(cells[label][0]), _range(cells[label][1])) for label in points}
-    clear_dominators = {label: apart_from(label, ranges) for label, by in dominators.items() if by is not None}
+    clear_dominators = {
+        label: find_clear_dominator(label, ranges) for label, by in dominators.items() if by is not None
+    }
     dominated = _verdicts(dominators, clear_dominators)
     front = [label for label, by in dominators.items() if by is None]
     without = "".join(f" No point for {label}: {reason}." for label, reason in lacking.items())

@@ -172,7 +172,7 @@ def meters_note(groups: Sequence[Group]) -> str:
     return f"metered in different ways, so not to be compared: {differing}" if differing else ""
 
 
-def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
+def check_meters(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
     """The cell, or an absent one if it mixes metering methods. `key`: of the measure; `members`: behind the cell."""
     differing = _method_conflicts([(member.name, member) for member in members]) if key in METERED else ""
     if not differing or cell.value is None:
@@ -181,7 +181,7 @@ def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
     return replace(Spread.absent(cell.unit, reason), values=cell.values)
 
 
-def noted(key: str, cell: Spread, note: str) -> Spread:
+def add_note(key: str, cell: Spread, note: str) -> Spread:
     """The cell with the note of `meters_note` if it depends on a meter."""
     if not note or key not in METERED or cell.value is None:
         return cell
@@ -224,12 +224,7 @@ Range = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """Mean and band of a row's runs.
-
-    Attributes:
-        kimg: thousands of images, ascending.
-        mean: over the runs that reach so far.
-    """
+    """Mean and band of a row's runs. `kimg`: thousands, ascending; `mean`: over the runs that reach so far."""
 
     label: str
     kimg: tuple[float, ...]
@@ -302,11 +297,11 @@ def _interpolate(points: Points, kimg: float) -> float | None:
     return below + (above - below) * (kimg - left_kimg) / (right_kimg - left_kimg)
 
 
-def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
+def find_dominators(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
     """A dominating row for each: at least as good in both costs, and better in one. None on the front. `points`: two
     costs by name, lower is better.
 
-    >>> dominated_by({"a": (1, 3), "b": (2, 2), "c": (2, 4)})
+    >>> find_dominators({"a": (1, 3), "b": (2, 2), "c": (2, 4)})
     {'a': None, 'b': None, 'c': 'a'}
     """
 
@@ -320,11 +315,11 @@ def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | N
     }
 
 
-def apart_from(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
+def find_clear_dominator(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
     """A row better in both costs without overlapping ranges, if any. `ranges`: of two costs by name, lower is better.
 
     >>> ranges = {"a": ((1, 3), (1, 1)), "b": ((4, 5), (2, 2)), "c": ((2, 5), (3, 3))}
-    >>> apart_from("b", ranges), apart_from("c", ranges)
+    >>> find_clear_dominator("b", ranges), find_clear_dominator("c", ranges)
     ('a', None)
     """
     clear = [

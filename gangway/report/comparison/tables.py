@@ -9,7 +9,7 @@ from components.estimate.statistics import correct
 from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from gangway.report.comparison.papers import Beside, Name, Paper, beside, get_paper
-from gangway.report.comparison.series import Spread, alike, change, get_spread, meters_note, noted
+from gangway.report.comparison.series import Spread, add_note, change, check_meters, get_spread, meters_note
 
 PUBLISHED = "published"
 """The provenance of a paper's figure."""
@@ -63,14 +63,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One of the papers' tables with our figures.
-
-    Attributes:
-        name: P2 or P3.
-        rows_are: heading of the first column.
-        rows: ours first, theirs last.
-        setting: of the paper's runs; empty without its rows.
-        left_out: a sentence on the paper's rows of other tasks; empty for none.
+    """One of the papers' tables with our figures. `name`: P2 or P3; `rows_are`: heading of the first column; `rows`:
+    ours first, theirs last; `setting`: of the paper's runs, empty without its rows; `left_out`: a sentence on the
+    paper's rows of other tasks, empty for none.
     """
 
     name: Name
@@ -86,13 +81,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """A report on several runs, without its drawings.
-
-    Attributes:
-        title: of the suite, or what was trained.
-        members: finished runs.
-        settings: by row, the settings that differ.
-        missing: runs without a record, and unfinished ones.
+    """A report on several runs, without its drawings. `title`: of the suite, or what was trained; `members`: finished
+    runs; `settings`: by row, the settings that differ; `missing`: runs without a record, and unfinished ones.
     """
 
     title: str
@@ -175,7 +165,7 @@ def _measure(key: str, members: Sequence[Member]) -> Measure:
 
 def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
     spreads = {one.key: get_spread({member.name: one.of(member) for member in group.members}) for one in measures}
-    cells = {key: noted(key, alike(key, spread, group.members), note) for key, spread in spreads.items()}
+    cells = {key: add_note(key, check_meters(key, spread, group.members), note) for key, spread in spreads.items()}
     return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
 
 
@@ -203,7 +193,7 @@ def _add_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collectio
             changes = {
                 key: change(control.cells[key], cell, seeds, signed=key in signed) for key, cell in row.cells.items()
             }
-            cells = {key: alike(key, cell, both) for key, cell in changes.items()}
+            cells = {key: check_meters(key, cell, both) for key, cell in changes.items()}
             found.append(Row("change", f"change against {control.label}", cells, relative=True))
     return _correct_claims(found)
 

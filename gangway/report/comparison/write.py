@@ -17,14 +17,14 @@ from components.core.whole_files import make_folder, write_whole
 from gangway.render.drawing import Drawing
 from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.comparison.charts import curve_drawings
-from gangway.report.comparison.formatting import CellText, heading, worded
+from gangway.report.comparison.formatting import CellText, format_cell, heading
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
 from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
 from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
 from gangway.report.comparison.pareto import front_drawing, timeline_drawing
-from gangway.report.comparison.series import Spread, get_spread, meters_note, noted
+from gangway.report.comparison.series import Spread, add_note, get_spread, meters_note
 from gangway.report.comparison.tables import Column, Report, Row, get_report
-from gangway.report.decisions import Decided, decided_of
+from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
 from trainer.core.program import program
 from trainer.core.regular_files import read_regular
@@ -45,11 +45,8 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's sample grid, of its first seed: no run is picked for its looks.
-
-    Attributes:
-        kind: png, or jpeg if it was shrunk.
-        remark: how it was shrunk; else empty.
+    """A row's sample grid, of its first seed: no run is picked for its looks. `kind`: png, or jpeg if it was shrunk;
+    `remark`: how it was shrunk, else empty.
     """
 
     label: str
@@ -172,7 +169,7 @@ def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
 
 
 def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
-    words = worded(cell, column, relative=row.relative)
+    words = format_cell(cell, column, relative=row.relative)
     if cell is None:
         return words.text
     place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
@@ -192,11 +189,8 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class PageInputs:
-    """The content of the page.
-
-    Attributes:
-        not_drawn: a sentence for each drawing without data.
-        decided: decisions of each row with a controller.
+    """The content of the page. `not_drawn`: a sentence for each drawing without data; `decided`: decisions of each row
+    with a controller.
     """
 
     report: Report
@@ -215,13 +209,13 @@ def comparison_page(inputs: PageInputs) -> str:
 
     def told(row: Row, column: Column) -> CellText | None:
         cell = row.cells.get(column.key)
-        return None if cell is None else _told(cell, column, sources, relative=row.relative)
+        return None if cell is None else _table_cell(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
     def of_run(member: Member, column: Column) -> CellText:
         cell = get_spread({member.name: MEASURES[column.key].of(member)})
-        return _told(noted(column.key, cell, note), column, sources)
+        return _table_cell(add_note(column.key, cell, note), column, sources)
 
     context = {
         "i": inputs,
@@ -257,14 +251,14 @@ def comparison_page(inputs: PageInputs) -> str:
     return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
-    said = worded(cell, column, relative=relative)
+def _table_cell(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
+    words = format_cell(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
-    lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
+    lines = [f"{words.text} {unit_text(cell.unit)}".strip(), words.hint, words.values, entry.source.text]
     return CellText(
-        said.text,
-        said.unit,
-        said.spread,
+        words.text,
+        words.unit,
+        words.spread,
         cell.provenance,
         "\n".join(line for line in lines if line),
         entry.footnote,
@@ -307,7 +301,9 @@ class ComparisonReport:
     def _decided(self) -> list[tuple[str, str, Decided]]:
         found = []
         for place, group in enumerate(self.report.groups, 1):
-            candidates = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
+            candidates = (
+                (one.name, find_decided(one.record, one.stats, f"decisions-{place}")) for one in group.members
+            )
             found += [(group.label, name, decided) for name, decided in candidates if decided is not None][:1]
         return found
 

@@ -30,12 +30,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Means over all steps of all forecasts.
-
-    Attributes:
-        mae: mean absolute error of the middle.
-        pinball: mean pinball loss of low, middle and high, at their quantiles: lower is better.
-        coverage: share of truths within the interval.
+    """Means over all steps of all forecasts. `mae`: mean absolute error of the middle; `pinball`: mean pinball loss of
+    low, middle and high, at their quantiles: lower is better; `coverage`: share of truths within the interval.
     """
 
     forecasts: int
@@ -47,11 +43,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Skill:
-    """1 - error / error of the baseline: above 0 beats it, 1 is perfect.
-
-    Attributes:
-        compared: mean absolute errors of blocks of forecasts, the baseline's and the model's, in units of the
-            baseline's mean: minus the skill.
+    """1 - error / error of the baseline: above 0 beats it, 1 is perfect. `compared`: mean absolute errors of blocks of
+    forecasts, the baseline's and the model's, in units of the baseline's mean: minus the skill.
     """
 
     value: float

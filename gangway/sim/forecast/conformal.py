@@ -39,11 +39,7 @@ def get_offset(scores: Sequence[float], level: float) -> float:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Offsets of one step ahead over time.
-
-    Attributes:
-        adaptation: change of the target level per truth.
-    """
+    """Offsets of one step ahead over time. `adaptation`: change of the target level per truth."""
 
     level: float
     adaptation: float = ADAPTATION

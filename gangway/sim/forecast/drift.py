@@ -36,13 +36,9 @@ _OVERSHOOT = 1.166
 
 @dataclass(frozen=True)
 class Drift:
-    """The result.
-
-    Attributes:
-        alarm: number of the error whose sum passed the threshold; None for never.
-        began: number of the error after which the sum was last zero: the likely start of the shift.
-        upward: whether truths lie above the forecasts since.
-        threshold: of the sum, in standard deviations.
+    """The result. `alarm`: number of the error whose sum passed the threshold, None for never; `began`: number of the
+    error after which the sum was last zero: the likely start of the shift; `upward`: whether truths lie above the
+    forecasts since; `threshold`: of the sum, in standard deviations.
     """
 
     alarm: int | None

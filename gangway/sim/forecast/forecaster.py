@@ -37,11 +37,8 @@ _REFITS: Final = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What to forecast, in steps of the series.
-
-    Attributes:
-        season: period of the baseline.
-        level: nominal coverage of the intervals.
+    """What to forecast, in steps of the series. `season`: period of the baseline; `level`: nominal coverage of the
+    intervals.
     """
 
     horizon: int
@@ -102,12 +99,9 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Backtest:
-    """Model and baseline at earlier origins, compared with the truth.
-
-    Attributes:
-        naive: accuracy of the baseline.
-        gain: skill of the model; None if the baseline never errs.
-        drift: of the model's one-step errors, against those that set its intervals.
+    """Model and baseline at earlier origins, compared with the truth. `naive`: accuracy of the baseline; `gain`: skill
+    of the model, None if the baseline never errs; `drift`: of the model's one-step errors, against those that set its
+    intervals.
     """
 
     forecasts: tuple[Forecast, ...]

@@ -47,14 +47,9 @@ class Power:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster.
-
-    Attributes:
-        power: None if not published.
-        start_sec: from getting GPUs to the first step, each time.
-        save_sec: pause of training per checkpoint.
-        interval_sec: of training between checkpoints; None for the optimum by the rungs' rates (Young, Daly), or none
-            if no node is ever lost.
+    """A cluster. `power`: None if not published; `start_sec`: from getting GPUs to the first step, each time;
+    `save_sec`: pause of training per checkpoint; `interval_sec`: of training between checkpoints, None for the optimum
+    by the rungs' rates (Young, Daly), or none if no node is ever lost.
     """
 
     rungs: tuple[Rung, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from components.estimate.scaling import Network
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
-__all__ = ["Gain", "Misfit", "Run", "as_controlled", "as_fixed", "drawn"]
+__all__ = ["Gain", "Misfit", "Run", "controlled_job", "drawn", "submitted_job"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: in
     return runs
 
 
-def as_fixed(run: Run, network: Network) -> Job:
+def submitted_job(run: Run, network: Network) -> Job:
     """The job as submitted. A batch-moving scheduler fixes the batch but not the data."""
     counts = _counts(run.job.ask)
     speeds = tuple(run.rate(gpus, network) for gpus in counts)
@@ -71,11 +71,11 @@ def as_fixed(run: Run, network: Network) -> Job:
     return replace(run.job, ask=replace(run.job.ask, speeds=speeds, goodputs=goodputs))
 
 
-def as_controlled(run: Run, network: Network, gain: Gain) -> Job:
+def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
     """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
     once, since the settings survive restarts.
     """
-    before, counts = as_fixed(run, network), _counts(run.job.ask)
+    before, counts = submitted_job(run, network), _counts(run.job.ask)
 
     def mended(was: float, best: float) -> float:
         return (was + gain.regained * max(0.0, best - was)) * (1 - gain.overhead)

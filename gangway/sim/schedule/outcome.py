@@ -22,12 +22,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished job.
-
-    Attributes:
-        moves: stops or changes of GPUs by the policy.
-        kept_gpu_sec: of training that counted.
-        lost_gpu_sec: starts, saves, and repeated training.
+    """A finished job. `moves`: stops or changes of GPUs by the policy; `kept_gpu_sec`: of training that counted;
+    `lost_gpu_sec`: starts, saves, and repeated training.
     """
 
     ask: Ask

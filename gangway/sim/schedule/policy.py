@@ -24,12 +24,9 @@ Grants = dict[str, int]
 
 
 class JobView(NamedTuple):
-    """A submitted, unfinished job.
-
-    Attributes:
-        gpus: current; 0 while it waits.
-        images_done: so far; work after the last checkpoint is lost with a node.
-        length_sec: from now to its end on so many GPUs by its request; includes starts and saves.
+    """A submitted, unfinished job. `gpus`: current, 0 while it waits; `images_done`: so far, work after the last
+    checkpoint is lost with a node; `length_sec`: from now to its end on so many GPUs by its request, includes starts
+    and saves.
     """
 
     ask: Ask

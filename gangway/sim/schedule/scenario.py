@@ -18,7 +18,7 @@ from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Power, Rung
 from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.hourly import Hourly
-from gangway.sim.schedule.job_controller import Gain, Misfit, as_controlled, as_fixed, drawn
+from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
@@ -123,13 +123,9 @@ class ControllerConfig(_Section):
 
 
 class JobConfig(_Section):
-    """A job, or a line of a CSV file.
-
-    Attributes:
-        gpus: required, or fewest and most, as 2-8.
-        hours: requested undisturbed training on its fewest GPUs.
-        kimg: requested thousands of images; exclusive with `hours`.
-        ends_at: share of that after which it really ends, 1 if nothing stops it.
+    """A job, or a line of a CSV file. `gpus`: required, or fewest and most, as 2-8; `hours`: requested undisturbed
+    training on its fewest GPUs; `kimg`: requested thousands of images, exclusive with `hours`; `ends_at`: share of that
+    after which it really ends, 1 if nothing stops it.
     """
 
     name: str = Field(min_length=1, max_length=100)
@@ -253,10 +249,10 @@ def _with_controller(
     gain = Gain(controller.regained, controller.settle_sec, controller.overhead)
 
     def fixed(seed: int) -> Sequence[Job]:
-        return [as_fixed(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        return [submitted_job(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
 
     def controlled(seed: int) -> Sequence[Job]:
-        return [as_controlled(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        return [controlled_job(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
 
     return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, controller.in_words()))
 

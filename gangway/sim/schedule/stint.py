@@ -8,11 +8,8 @@ __all__ = ["Stint"]
 
 @dataclass(frozen=True)
 class Stint:
-    """Times in seconds; the methods' count from `begun_sec`.
-
-    Attributes:
-        overhead_sec: before the first step: the start, and the save owed from a move.
-        interval_sec: of training between saves; infinite for none.
+    """Times in seconds; the methods' count from `begun_sec`. `overhead_sec`: before the first step: the start, and the
+    save owed from a move; `interval_sec`: of training between saves, infinite for none.
     """
 
     begun_sec: float

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from gangway.sim.schedule.jobs import Ask
-from gangway.sim.schedule.policies.shortest import in_order
+from gangway.sim.schedule.policies.shortest import grant_in_order
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 
 __all__ = ["Learned", "LengthModel"]
@@ -20,11 +20,8 @@ LEAST_PATIENCE_SEC = 24 * 3600.0
 @dataclass
 class LengthModel:
     """Share of the requested images after which a job ends: its logarithm by ridge regression on the logarithms of
-    length and GPUs (recursive least squares), plus the group's mean residual, shrunk to 0 for few jobs.
-
-    Attributes:
-        ridge: of the weights, which start at 0: full length.
-        shrink: prior jobs with residual 0 in a group's mean.
+    length and GPUs (recursive least squares), plus the group's mean residual, shrunk to 0 for few jobs. `ridge`: of the
+    weights, which start at 0: full length; `shrink`: prior jobs with residual 0 in a group's mean.
     """
 
     ridge: float = 1.0
@@ -79,7 +76,7 @@ class Learned(Policy):
         """GPUs by predicted remaining time; jobs that waited too long go first."""
         overdue = [job for job in view.jobs if _overdue(job)]
         running = [job for job in overdue if job.gpus]
-        return in_order(view, self._remaining_sec, running + [job for job in overdue if not job.gpus][:1])
+        return grant_in_order(view, self._remaining_sec, running + [job for job in overdue if not job.gpus][:1])
 
     def ended(self, ask: Ask, images: float) -> None:
         """Learn its length."""

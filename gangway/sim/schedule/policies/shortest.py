@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 
-__all__ = ["Shortest", "in_order"]
+__all__ = ["Shortest", "grant_in_order"]
 
 STAYS = 0.5
 """Factor on a running job's time: moving it for less would cost more restarts than it saves."""
@@ -18,10 +18,10 @@ class Shortest(Policy):
 
     def decide(self, view: View) -> Grants:
         """GPUs by remaining time."""
-        return in_order(view, lambda job: job.images_left / job.ask.rate(job.ask.gpus_min))
+        return grant_in_order(view, lambda job: job.images_left / job.ask.rate(job.ask.gpus_min))
 
 
-def in_order(view: View, key_sec: Callable[[JobView], float], first: Sequence[JobView] = ()) -> Grants:
+def grant_in_order(view: View, key_sec: Callable[[JobView], float], first: Sequence[JobView] = ()) -> Grants:
     """GPUs for `first`, then by ascending key; jobs that do not fit are skipped. `first` is never overtaken."""
 
     def key(job: JobView) -> float:
