@@ -62,7 +62,7 @@ class Spread:
 def get_spread(figures: Mapping[str, Quantity]) -> Spread:
     """Mean and spread over runs. `figures`: by the run's name, at least one, in one unit.
 
-    >>> spread = get_spread({"a": Figure.measured(1, "h", "clock"), "b": Figure.measured(3, "h", "clock")})
+    >>> spread = get_spread({"a": Quantity.measured(1, "h", "clock"), "b": Quantity.measured(3, "h", "clock")})
     >>> spread.value, spread.low, spread.high, spread.std
     (2.0, 1.0, 3.0, None)
     """
