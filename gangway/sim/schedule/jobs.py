@@ -13,6 +13,7 @@ class Curve:
     """How fast a job trains.
 
     Attributes:
+        images_per_sec: of one GPU.
         batch_size: global, as submitted.
         batch_max: limit for policies that move batches.
         noise_batch: the gradient-noise scale (critical batch), above which images are worth less; None if not measured:

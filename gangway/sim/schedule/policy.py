@@ -44,7 +44,7 @@ class JobView(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """The state at one time. `jobs`: by submission; `pause_sec`: a job's loss when it moves."""
+    """The state at one time. `gpus`: present, free or not; `jobs`: by submission; `pause_sec`: lost per move."""
 
     now_sec: float
     gpus: int
