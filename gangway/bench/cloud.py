@@ -1,6 +1,4 @@
-"""The Environment that is a cloud: Pulumi's Automation API runs the program of `pulumi up` on a project of the item's
-own (`gangway.bench.pulumi_cli`), and takes its stack away again.
-"""
+"""The cloud Environment: `pulumi up` by the Automation API, on a project and a stack per item."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -22,7 +20,7 @@ from pydantic import ValidationError
 
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, project_dir, read_project
 from gangway.bench.runner import Guard
 from gangway.bench.suite import Item, get_run_id, stack_name
@@ -45,16 +43,14 @@ _LOST = (
     "than it was begun with has its state; clean up from there. If you have destroyed and removed it yourself, run "
     "`pulumi stack init {name}` in {folder}, and clean up again"
 )
-# How long what another process has begun may take to stop: a file system is waited for.
+# How long another process's operation may take to stop: it waits for file systems.
 _GRACE_SEC = 1200.0
 SIGNER = "signer.pub"
-"""In a run's folder: the public key of its stack, which goes with the stack."""
+"""In a run's folder: the public key of its stack, which is destroyed with the stack."""
 
 
 class Cloud:
-    """Items on stacks of their own. `env`: beside this process's own environment, such as PULUMI_BACKEND_URL;
-    `poll_sec`: the first pause between two looks for a record, and the longest.
-    """
+    """Runs items on their own stacks. `env`: additional variables; `poll_sec`: first and longest pause of polling."""
 
     def __init__(
         self,
@@ -93,7 +89,7 @@ class Cloud:
         return {**place, "signer": signer, "began": began.isoformat()}
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
-        """See Environment. The run does not need us, and the journal knows where it reports."""
+        """See Environment. The run does not need this process, and the journal has its store."""
         return {}
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
@@ -105,7 +101,7 @@ class Cloud:
             self._doing[item.name] = f"{record.status}, {record.images:,} images of {record.config.total_images:,}"
             if record.status == "done":
                 return record
-        # A journal of an older version does not say when.
+        # Journals of older versions lack it.
         check_goes_on(store, run_id, datetime.fromisoformat(facts["began"]) if "began" in facts else None)
         return None
 
@@ -120,31 +116,31 @@ class Cloud:
             check_signer(folder, facts["signer"])
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
-        """See Environment. What an earlier process has begun on this stack is ended first."""
-        end_left_over(facts, signal.SIGINT, _GRACE_SEC)
+        """See Environment. First ends what an earlier process started on this stack."""
+        end_leftover(facts, signal.SIGINT, _GRACE_SEC)
         self._command.began = _noting(note)
         name = stack_name(item, self._stamp)
         try:
             stack = Stack.select(name, self._workspace(item))
-            left = _get_leftovers(stack.export_stack().deployment or {})
+            leftovers = _get_leftovers(stack.export_stack().deployment or {})
             with self._log(item) as log:
                 on_event = self._event_listener(item, "destroy")
                 stack.destroy(color="never", continue_on_error=True, on_output=log, on_event=on_event)
             note(stack_emptied=name)
-            # With its settings kept: they are this run's.
+            # Keep its settings: they belong to this run.
             stack.workspace.remove_stack(name, preserve_config=True)
         except StackNotFoundError:
             if ("stack_made" in facts or "runs_url" in facts) and "stack_emptied" not in facts:
                 raise RunFailedError(_LOST.format(name=name, folder=project_dir(self._run_dir, item))) from None
             return []  # it was never made, or an earlier destroy has taken it away
         except ConcurrentUpdateError:
-            # Nobody else knows this stack, and who began its last update is gone.
+            # Only this process knows the stack, and the process of its last update is gone.
             with suppress(CommandError):
                 stack.cancel()
             raise RunFailedError("an update that had not ended held the stack's lock, which is taken away") from None
         except CommandError as error:
             raise RunFailedError(self._reason(error)) from None
-        return left
+        return leftovers
 
     def doing(self, item: Item) -> str:
         """See Environment."""
@@ -160,33 +156,30 @@ class Cloud:
     def _log(self, item: Item) -> "_Log":
         return _Log(project_dir(self._run_dir, item) / "pulumi.log")
 
-    def _event_listener(self, item: Item, what: str) -> Callable[[EngineEvent], None]:
-        """Counts what is done, for people, and keeps what went wrong. Called from a thread of the API's."""
+    def _event_listener(self, item: Item, operation: str) -> Callable[[EngineEvent], None]:
+        """Counts operations and keeps errors. Called from a thread of the API."""
         count, self._errors = 0, []
 
         def on_event(event: EngineEvent) -> None:
             nonlocal count
             if event.res_outputs_event is not None:
                 count += 1
-                self._doing[item.name] = f"{what}: {count} done, {event.res_outputs_event.metadata.type}"
-            said = event.diagnostic_event
-            if said is not None and said.severity == "error" and said.message.strip():
-                self._errors.append(" ".join(said.message.split()))
+                self._doing[item.name] = f"{operation}: {count} done, {event.res_outputs_event.metadata.type}"
+            diagnostic = event.diagnostic_event
+            if diagnostic is not None and diagnostic.severity == "error" and diagnostic.message.strip():
+                self._errors.append(" ".join(diagnostic.message.split()))
 
         return on_event
 
     def _reason(self, error: CommandError) -> str:
-        """Why a command failed: what the engine called an error; else its last words."""
         if self._errors:
             return "; ".join(self._errors[:_SHOWN_ERRORS])
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
-        return f"{said}; {_TORN}" if "failed to load checkpoint" in said else said
+        reason = next((line for line in lines if "error:" in line), " ".join(lines[-_SHOWN_ERRORS:]))
+        return f"{reason}; {_TORN}" if "failed to load checkpoint" in reason else reason
 
 
 class _Log:
-    """A file that takes lines; a context manager."""
-
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
 
@@ -198,15 +191,13 @@ class _Log:
             self._file.close()
 
     def _write(self, line: str) -> None:
-        with suppress(OSError):  # a full disk is no reason to stop reading what the engine says
+        with suppress(OSError):  # a full disk must not stop the engine's output
             self._file.write(line + "\n")
             self._file.flush()
 
 
 def check_signer(folder: Path, public_key: str) -> None:
-    """Keeps the stack's public key, PEM, beside the run, and compares what the record is signed with. RunFailedError:
-    somebody else signed it, or it was changed since.
-    """
+    """Save the stack's public key (PEM) and compare it with the record's signer. RunFailedError: another signer."""
     key, record = folder / SIGNER, folder / "run.json"
     key.write_text(public_key)
     try:
@@ -224,7 +215,7 @@ def _noting(note: Callable[..., None]) -> Callable[[int], None]:
 
 
 def _record_in(store: RunStore) -> RunRecord | None:
-    """The record that is there, done or not; None for none. Raises StoreFailedError."""
+    """The record, finished or not, if any. Raises StoreFailedError."""
     content = store.read("run.json")
     if content is None:
         return None
@@ -235,8 +226,8 @@ def _record_in(store: RunStore) -> RunRecord | None:
 
 
 def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
-    """What `destroy` leaves by the program's wish; and what may exist although the state does not know it."""
-    kept = [
+    """What `destroy` retains on purpose, and what may exist outside the state."""
+    retained = [
         f"{resource['type']} {resource.get('id', '')}"
         for resource in deployment.get("resources") or []
         if resource.get("retainOnDelete")
@@ -247,15 +238,13 @@ def _get_leftovers(deployment: Mapping[str, Any]) -> list[str]:
         for cut in deployment.get("pending_operations") or []
         if cut["type"] == "creating"
     ]
-    return [*kept, *unsure]
+    return [*retained, *unsure]
 
 
 def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, environ: Mapping[str, str]) -> str:
-    """Where the state goes, before anything is begun. InputError: nobody is logged in, the backend does not answer, or
-    it needs a passphrase and has none. `env`: beside the environment, such as PULUMI_BACKEND_URL.
-    """
+    """Return the state's backend. InputError: not logged in, no answer, or a missing passphrase."""
     try:
-        who = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
+        user = LocalWorkspace(work_dir=str(folder), env_vars=env, pulumi_command=command).who_am_i()
     except CommandError as error:
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line]
         raise InputError(
@@ -264,7 +253,7 @@ def check_login(command: PulumiCommand, env: Mapping[str, str], folder: Path, en
             allowed="a login of this user's, or --backend-url",
             fix="run `pulumi login`, or give --backend-url file://~/.gangway-bench",
         ) from None
-    url = who.url or env.get("PULUMI_BACKEND_URL", "")
+    url = user.url or env.get("PULUMI_BACKEND_URL", "")
     is_service = url.startswith(("https://", "http://"))
     if not is_service and not any(name in environ for name in _PASSPHRASES):
         raise InputError(

@@ -1,6 +1,4 @@
-"""The journal of a suite: what has begun and what is over, one JSON line each, on disk before the deed: `up-begun`
-stands there before the first resource does, so that no crash leaves a stack that nobody knows of.
-"""
+"""A suite's journal. Lines are on disk before their action, so that no crash leaves an unknown stack."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +19,7 @@ JOURNAL_FILE = "journal.jsonl"
 
 
 class State(StrEnum):
-    """Where an item stands."""
+    """The state of an item."""
 
     PLANNED = "planned"
     UP_BEGUN = "up-begun"
@@ -47,9 +45,8 @@ _NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that an item's stack stood, or may have stood. `began`: when `up` began; `ended`: when it was gone; None
-    while it is not; `usd_per_hour`: what an hour of it costs; None where that is not known; `usd_at_once`: what its
-    start costs.
+    """One lifetime of an item's stack, possibly failed. `began`: when `up` started; `ended`: None while it exists;
+    `usd_per_hour`: None if unknown; `usd_at_once`: fixed cost of the start.
     """
 
     began: datetime
@@ -58,25 +55,18 @@ class Attempt:
     usd_at_once: float
 
     def hours(self, now: datetime) -> float:
-        """How long it stood until now."""
+        """Hours of its existence."""
         return ((self.ended or now) - self.began).total_seconds() / 3600
 
     def usd(self, now: datetime) -> float:
-        """What that cost; hours of unknown price count as nothing, and are refused before they begin."""
+        """Its cost; hours of unknown price count as 0 (they are refused before the start)."""
         return self.usd_at_once + self.hours(now) * (self.usd_per_hour or 0.0)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What the journal says of one item.
-
-    Attributes:
-        state: of its last line; None before the first.
-        recorded: whether its record is here.
-        reason: why it failed; empty where it did not.
-        stopped: whether that was somebody's wish, so that it may be tried again.
-        facts: what its lines told beside the state.
-        attempts: each time that its stack stood.
+    """An item in the journal. `state`: of its last line, None before the first; `reason`: of a failure, else empty;
+    `stopped`: whether a user stopped it, so that it may be retried; `facts`: other fields of its lines.
     """
 
     state: State | None = None
@@ -93,11 +83,11 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to do for it: recorded, or failed by itself, and nothing stands."""
+        """Whether nothing is left to do: recorded or failed by itself, and nothing exists."""
         return not self.standing and (self.recorded or (bool(self.reason) and not self.stopped))
 
     def after(self, line: Mapping[str, Any]) -> "Progress":
-        """What is so after one more line."""
+        """The progress after one more line."""
         facts = {**self.facts, **line.get("facts", {})}
         if "state" not in line:
             return replace(self, facts=facts)
@@ -112,7 +102,7 @@ class Progress:
             case State.RECORDED:
                 return replace(changed, recorded=True)
             case State.FAILED:
-                # The first reason is the cause; what follows from it is less interesting.
+                # The first reason is the cause; later ones follow from it.
                 first = {} if self.reason else {"reason": line["reason"], "stopped": line.get("stopped", False)}
                 return replace(changed, **first)
             case State.DESTROYED:
@@ -122,7 +112,7 @@ class Progress:
 
 
 class Journal:
-    """The open journal of one suite; held by one process at a time. Use `create` or `open`."""
+    """The open journal of one suite, held by one process at a time. Use `create` or `open`."""
 
     def __init__(self, path: Path, file: IO[bytes], now: Callable[[], datetime]) -> None:
         self.path, self._file, self._now = path, file, now
@@ -134,7 +124,7 @@ class Journal:
     def create(
         cls, run_dir: Path, header: Mapping[str, Any], now: Callable[[], datetime] | None = None
     ) -> Iterator["Journal"]:
-        """Begins the journal of a new run directory."""
+        """Create the journal of a new run directory."""
         with _open_locked(run_dir / JOURNAL_FILE, "x+b") as file:
             journal = cls(run_dir / JOURNAL_FILE, file, now or _utc_now)
             journal.header = dict(header)
@@ -144,10 +134,7 @@ class Journal:
     @classmethod
     @contextmanager
     def open(cls, run_dir: Path, now: Callable[[], datetime] | None = None) -> Iterator["Journal"]:
-        """Goes on with the journal of a run directory. InputError: there is none, it is damaged, or another process
-        holds
-        it.
-        """
+        """Continue the journal of a run directory. InputError: none, damaged, or held by another process."""
         path = run_dir / JOURNAL_FILE
         with _open_locked(path, "r+b") as file:
             journal = cls(path, file, now or _utc_now)
@@ -163,9 +150,8 @@ class Journal:
         return self.items.get(item, Progress())
 
     def enter(self, item: str, state: State, **more: Any) -> None:
-        """Writes that an item is in a state now. When this returns, it is on disk. `state`: has to be one that may
-        follow; `more`: `facts` to remember; `reason` and `stopped` of a failure; `usd_per_hour` and `usd_at_once`
-        of a start.
+        """Write an item's new state; on disk on return. `state`: must be a valid successor; `more`: `facts`, `reason`
+        and `stopped` of a failure, `usd_per_hour` and `usd_at_once` of a start.
         """
         before = self[item].state
         allowed = {State.PLANNED} if before is None else _NEXT[before]
@@ -173,15 +159,15 @@ class Journal:
         self._write({"item": item, "state": state.value, **more}, needed=state in (State.PLANNED, State.UP_BEGUN))
 
     def note(self, item: str, **facts: Any) -> None:
-        """Writes facts of an item that are no change of state, such as the process that works on it."""
+        """Write facts that do not change the state, such as a process id."""
         self._write({"item": item, "facts": facts}, needed=False)
 
     def now(self) -> datetime:
-        """The time, as the next line would have it."""
+        """The time of the next line."""
         return self._now()
 
     def _write(self, line: Mapping[str, Any], *, needed: bool) -> None:
-        """Nothing is begun without its line on disk; but a full disk must not keep anything standing."""
+        """Nothing starts without its line on disk, but a full disk must not prevent a destroy."""
         try:
             self._take(self._append(line))
         except OSError:
@@ -204,7 +190,7 @@ def _utc_now() -> datetime:
 
 @contextmanager
 def _open_locked(path: Path, mode: str) -> Iterator[IO[bytes]]:
-    """The file, locked for as long as this process lives and no longer."""
+    """The file, locked for the lifetime of the process."""
     try:
         file = open_file(path, mode)
     except FileNotFoundError:

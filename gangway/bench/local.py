@@ -1,4 +1,4 @@
-"""Runs of a suite on this machine: its devices shared out, a process for each run."""
+"""Runs a suite on this machine: shares its devices, one launcher per run."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from components.core.findings import InputError, nearest_hint
 from components.core.job import JobSpec, Rendezvous
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.jobs.local.run import LocalRun, StatsTail
@@ -31,11 +31,11 @@ _WORDS = {EXIT_BAD_INPUT: "bad input", EXIT_INTERRUPTED: "interrupted"}
 
 
 class Hardware(dict[str, Any]):
-    """Plain JSON data: `cpu`, `cores`, `memory_gib`, `gpus`, `system`."""
+    """Plain JSON data."""
 
 
 def hardware(cpuinfo: Path = _CPUINFO) -> Hardware:
-    """This machine."""
+    """Detect this machine."""
     return Hardware(
         cpu=_cpu(cpuinfo),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -52,7 +52,7 @@ def describe(machine: Hardware) -> str:
 
 
 def _cpu(cpuinfo: Path) -> str:
-    """The model; Linux alone tells it, and not on every architecture."""
+    """The model; only Linux has it, and not on every architecture."""
     if cpuinfo.exists():
         for line in cpuinfo.read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
@@ -62,7 +62,6 @@ def _cpu(cpuinfo: Path) -> str:
 
 
 def _gpus() -> list[str]:
-    """NVIDIA's, by their names; none where there is no driver."""
     import pynvml
 
     try:
@@ -78,8 +77,8 @@ def _gpus() -> list[str]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where all processes of a study run. `device`: cpu or cuda; `threads`: of each process (OMP_NUM_THREADS), the same
-    for every number of processes; `reason`: why there.
+    """Where all processes of a study run. `device`: cpu or cuda; `threads`: OMP_NUM_THREADS, the same for every number
+    of processes; `reason`: why there.
     """
 
     device: Literal["cpu", "cuda"]
@@ -88,53 +87,52 @@ class Placement:
 
     @property
     def backend(self) -> Literal["gloo", "nccl"]:
-        """The collectives that go with it, and that make the trainer take that device."""
+        """The collectives, by which the trainer picks the device."""
         return "nccl" if self.device == "cuda" else "gloo"
 
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
-    """GPUs where there are enough of them, else the CPU; what is asked for counts before. InputError: no such word, or
-    `cuda` with fewer GPUs than processes. `asked`: auto, cpu or cuda; `visible`: CUDA_VISIBLE_DEVICES; None where it is
-    not set.
+    """Use GPUs if there are enough, else the CPU, unless requested. `asked`: auto, cpu or cuda; `visible`:
+    CUDA_VISIBLE_DEVICES or None. InputError: unknown, or `cuda` with fewer GPUs than processes.
     """
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
         raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
     gpus = _number_visible(len(machine["gpus"]), visible)
-    here = f"{gpus} GPU(s) here" if gpus else "no GPU here"
+    available = f"{gpus} GPU(s) here" if gpus else "no GPU here"
     if machine["gpus"] and visible is not None:
-        here += f" (CUDA_VISIBLE_DEVICES={visible})"
+        available += f" (CUDA_VISIBLE_DEVICES={visible})"
     if asked == "cpu":
         return Placement("cpu", 1, "asked for: --device cpu")
     if gpus and gpus >= largest:
-        # torchrun would give one thread to several processes and all of them to one: that is no fair comparison.
-        return Placement("cuda", max(1, machine["cores"] // largest), f"{here}, one for each of {largest} process(es)")
+        # torchrun would give one thread to each of several processes, but all threads to one: an unfair comparison.
+        return Placement(
+            "cuda", max(1, machine["cores"] // largest), f"{available}, one for each of {largest} process(es)"
+        )
     if asked == "cuda" and not gpus:
-        raise InputError("--device", here, value=asked, allowed="auto or cpu here", fix="leave --device out")
+        raise InputError("--device", available, value=asked, allowed="auto or cpu here", fix="leave --device out")
     if asked == "cuda":
         raise InputError(
             "--processes",
-            f"{here}, and each process takes one",
+            f"{available}, and each process takes one",
             value=largest,
             allowed=f"1 to {gpus} with --device cuda",
             fix=f"name no number above {gpus}, or write --device cpu",
         )
-    few = f"{here}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
-    return Placement("cpu", 1, few if gpus else here)
+    few = f"{available}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
+    return Placement("cpu", 1, few if gpus else available)
 
 
 def _number_visible(gpus: int, visible: str | None) -> int:
-    """CUDA's own rule: what stands behind the first -1 does not count, and an empty list hides all."""
+    """CUDA's rule: devices after the first -1 do not count, and an empty list hides all."""
     if visible is None:
         return gpus
     devices = [word.strip() for word in visible.split(",")]
-    shown = devices[: devices.index("-1")] if "-1" in devices else devices
-    return min(gpus, sum(1 for word in shown if word))
+    visible_devices = devices[: devices.index("-1")] if "-1" in devices else devices
+    return min(gpus, sum(1 for word in visible_devices if word))
 
 
 class _Running(NamedTuple):
-    """A launcher of ours: its lines as they come, what ends it, and where facts are kept."""
-
     run: LocalRun
     tail: StatsTail
     cleanup: ExitStack
@@ -142,7 +140,7 @@ class _Running(NamedTuple):
 
 
 class Local:
-    """Items on this machine. `data_dir`: the shards, prepared there when missing."""
+    """Runs items on this machine. `data_dir`: the shards, prepared there if missing."""
 
     poll_sec = (0.5, 2.0)
 
@@ -170,7 +168,7 @@ class Local:
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
         """See Environment. Two launchers must not write one folder; the second resumes."""
-        end_left_over(facts, signal.SIGTERM)
+        end_leftover(facts, signal.SIGTERM)
         return self.up(item, note, str)
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
@@ -185,30 +183,29 @@ class Local:
         record = self._read(item)
         if code != 0:
             last = running.run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-            said = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
+            reason = f"the trainer ended with {code} ({_WORDS.get(code, 'failed')}): {' | '.join(last)}"
             if record is None or record.status != "done":
-                raise RunFailedError(said)
-            running.note(remark=f"after its record was complete, {said}")
+                raise RunFailedError(reason)
+            running.note(remark=f"after its record was complete, {reason}")
         if record is None:
             raise RunFailedError(f"{self._folder(item) / 'run.json'}: no record, although the trainer ended well")
         return record
 
     def _read(self, item: Item) -> RunRecord | None:
-        """The record that the trainer has left; None where it has left none."""
         try:
             return RunRecord.model_validate_json(read_file(self._folder(item) / "run.json"))
         except (OSError, ValidationError):
             return None
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
-        """See Environment. The run's folder is the suite's already."""
+        """See Environment. The run's folder is already the suite's."""
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
         """See Environment."""
         if item.name in self._running:
             self._running.pop(item.name).cleanup.close()
         else:
-            end_left_over(facts, signal.SIGTERM)
+            end_leftover(facts, signal.SIGTERM)
         return []
 
     def doing(self, item: Item) -> str:
@@ -219,7 +216,7 @@ class Local:
         return self._run_dir / get_run_id(item, self._stamp)
 
     def _job(self, item: Item) -> JobSpec:
-        """The job of a node, with this machine in it: no container, one thread a process."""
+        """The job of a node on this machine: no container, one thread per process."""
         suite, folder = self._suite, self._folder(item)
         overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
         gpus = len(self._machine["gpus"])

@@ -1,4 +1,4 @@
-"""The pulumi command as bench uses it: a project of its own for each session, up, destroy, outputs."""
+"""The pulumi command for bench: a project per session, up, destroy, outputs."""
 
 import os
 import shutil
@@ -24,22 +24,22 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.yaml_file import read_yaml
 from stacks.loading.loader import find_stack_file, from_file, read_settings
 
-# What a stack file holds beside `config:`, without which nobody can read its secrets.
+# Keys of a stack file beside `config:`, without which its secrets are unreadable.
 _SECRETS = ("encryptedkey", "encryptionsalt", "secretsprovider")
 _LOOK_SEC = 0.5
 _INSTALL = "curl -fsSL https://get.pulumi.com | sh, or let `gangway bench run SUITE --install-cli` do it"
-# A resource that is being made is waited for, which may take as long as a file system; then it is left unfinished.
+# Pulumi waits for a resource in creation, up to a file system's time, and then leaves it unfinished.
 _GRACES_SEC = (0.0, 1200.0, 1260.0)
 _SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGKILL)
 
 
 def project_dir(run_dir: Path, item: Item) -> Path:
-    """Where the item's project is."""
+    """The item's project folder."""
     return run_dir / "work" / item.name
 
 
 def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, stamp: str, stacks_dir: Path) -> None:
-    """Writes Pulumi.yaml and the stack file. `folder`: of the project; has to be new."""
+    """Write Pulumi.yaml and the stack file into the new `folder`."""
     folder.mkdir(parents=True)
     declared = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
     del declared["stackConfigDir"]
@@ -51,19 +51,19 @@ def write_project(folder: Path, item: Item, suite: SuiteConfig, preset: str, sta
     for path, value in item.stack.set.items():
         _set(settings, path, value)
     _set_job(settings, item, suite, preset, stamp)
-    kept = {key: value for key, value in read_yaml(source).items() if key in _SECRETS}
-    _dump({**kept, "config": settings}, folder / f"Pulumi.{stack_name(item, stamp)}.yaml")
+    secrets = {key: value for key, value in read_yaml(source).items() if key in _SECRETS}
+    _dump({**secrets, "config": settings}, folder / f"Pulumi.{stack_name(item, stamp)}.yaml")
 
 
 def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: str, stamp: str) -> None:
     hours = item.stack.deadline_hours or suite.deadline_hours
     every, name = suite.checkpoint_kimg, settings.get("gangway:provider", "aws")
-    # The file has not been checked yet: of a name that nobody knows the loader speaks.
+    # The file is unchecked here: the loader reports unknown names.
     provider = get_provider(name).settings if name in provider_names() else ProviderSettings()
     own = settings.get("gangway:job")
     job = {
-        # Should nobody be left to destroy the stack, its nodes go by themselves when the job has ended; the record is
-        # put before. Machines of one's own would refuse it; where file or suite says something else, that counts.
+        # If no process is left to destroy the stack, its nodes go when the job has ended, after the
+        # record is saved. Owned machines would refuse the setting; the file or suite may override it.
         **({"terminate_when_done": True} if provider.nodes_can_leave else {}),
         **(own if isinstance(own, dict) else {}),
         "preset": preset,
@@ -73,14 +73,13 @@ def _set_job(settings: dict[str, Any], item: Item, suite: SuiteConfig, preset: s
         "run_id": get_run_id(item, stamp),
         "max_hours": hours,
         **({"checkpoint_kimg": every} if every else {}),
-        # Records are copied before the stack goes; a bucket that is not empty would keep it from going.
+        # Records are copied before the stack is destroyed, which a non-empty bucket would prevent.
         **({"keep_runs": False} if provider.deletes_runs else {}),
     }
     settings["gangway:job"] = job
 
 
 def _set(settings: dict[str, Any], path: str, value: Any) -> None:
-    """Sets `a.b.c` in the gangway namespace; null removes it."""
     first, *rest = path.split(".")
     *parents, last = (f"gangway:{first}", *rest)
     place: Any = settings
@@ -100,28 +99,26 @@ def _dump(data: Mapping[str, Any], path: Path) -> None:
 
 
 def read_project(folder: Path, item: Item, place: str) -> StackConfig:
-    """The item's stack as the program will read it. ExceptionGroup: of InputError, one for each mistake."""
+    """Read the item's stack as the program will. ExceptionGroup: of InputError, one per mistake."""
     (path,) = folder.glob("Pulumi.*.yaml")
-    where = f"{place}: stack {item.stack.name}"
+    location = f"{place}: stack {item.stack.name}"
     own: list[InputError] = []
     try:
         return from_file(path)
     except* InputError as mistakes:
         own = [
-            InputError(f"{where}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
+            InputError(f"{location}: {m.place.removeprefix(f'{path}: ')}", m.problem, value=m.value,
                        allowed=m.allowed, fix=m.fix)
             for m in mistakes.exceptions if isinstance(m, InputError)
         ]  # fmt: skip
-    raise ExceptionGroup(f"{where} is not valid", own)
+    raise ExceptionGroup(f"{location} is not valid", own)
 
 
 OnLine = Callable[[str], Any]
 
 
 def find_cli(*, install: bool) -> PulumiCommand:
-    """The CLI on PATH; else, where that is allowed, the one that fits the SDK, from Pulumi's own installer.
-    InputError: there is none, it is too old, or it cannot be installed.
-    """
+    """Return the CLI on PATH or, if allowed, install it. InputError: missing, too old, or not installable."""
     if shutil.which("pulumi") is None and not install:
         raise InputError("the Pulumi CLI", "not on PATH", allowed="pulumi 3 on PATH, or --install-cli", fix=_INSTALL)
     try:
@@ -129,16 +126,15 @@ def find_cli(*, install: bool) -> PulumiCommand:
     except InvalidVersionError as error:
         raise InputError("the Pulumi CLI", str(error), value=shutil.which("pulumi"), fix=_INSTALL) from None
     except (OSError, subprocess.CalledProcessError) as error:
-        said = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
+        output = error.output.decode("utf-8", "replace") if isinstance(error, subprocess.CalledProcessError) else error
         raise InputError(
-            "--install-cli", f"the Pulumi CLI cannot be installed: {said}", fix=f"install it by hand: {_INSTALL}"
+            "--install-cli", f"the Pulumi CLI cannot be installed: {output}", fix=f"install it by hand: {_INSTALL}"
         ) from None
 
 
 class WatchedCommand(PulumiCommand):
-    """A PulumiCommand that can be stopped. `why_stop`: asked while a command runs; what it says is the reason to stop
-    it, nothing to go on; `stopped_by`: the reason why the last command was stopped; empty where it was not;
-    `began`: told the process's id of each command.
+    """A PulumiCommand that can be stopped. `why_stop`: polled while a command runs, returns the reason to stop it, or
+    nothing; `stopped_by`: the reason of the last stop, else empty; `began`: called with each command's process id.
     """
 
     def __init__(self, found: PulumiCommand) -> None:
@@ -155,9 +151,9 @@ class WatchedCommand(PulumiCommand):
         on_output: OnLine | None = None,
         on_error: OnLine | None = None,
     ) -> CommandResult:
-        """Runs a command as PulumiCommand does. CommandError: it ended with another code than 0."""
+        """Run a command as PulumiCommand does. CommandError: its exit code is not 0."""
         self.stopped_by = ""
-        # Files and no pipes: when we are killed, a pipe would kill the CLI while it writes a stack's state.
+        # Files instead of pipes: if this process dies, a pipe would kill the CLI while it writes a stack's state.
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             out, err = _Follower(stdout.fileno(), on_output), _Follower(stderr.fileno(), on_error)
             process = subprocess.Popen(
@@ -169,7 +165,7 @@ class WatchedCommand(PulumiCommand):
                 stderr=stderr,
                 start_new_session=True,
             )
-            # Whoever leaves at once leaves it as it is: it outlives us, and `resume` ends it in order.
+            # On an immediate exit the CLI outlives this process, and `resume` ends it in order.
             self.began(process.pid)
             self._wait(process, (out, err))
             result = CommandResult(out.text(), err.text(), process.returncode)
@@ -180,7 +176,7 @@ class WatchedCommand(PulumiCommand):
     def _env(self, additional: Mapping[str, str]) -> dict[str, str]:
         env = {**os.environ, **additional, "PULUMI_AUTOMATION_API": "true", "PULUMI_SKIP_UPDATE_CHECK": "true"}
         if Path(self.command).is_absolute():
-            # Its language hosts lie beside it.
+            # Its language hosts are in its folder.
             env["PATH"] = os.pathsep.join([str(Path(self.command).parent), env.get("PATH", "")])
         return env
 
@@ -191,7 +187,7 @@ class WatchedCommand(PulumiCommand):
                 process.wait(_LOOK_SEC)
             except subprocess.TimeoutExpired:
                 for follower in followers:
-                    follower.tell_new()
+                    follower.report_new_lines()
                 if not self.stopped_by and (reason := self.why_stop()):
                     self.stopped_by, asked_at = reason, time.monotonic()
                 overdue = signals_sent < len(_SIGNALS) and time.monotonic() >= asked_at + _GRACES_SEC[signals_sent]
@@ -200,18 +196,16 @@ class WatchedCommand(PulumiCommand):
                     signals_sent += 1
             else:
                 for follower in followers:
-                    follower.tell_new()
+                    follower.report_new_lines()
                 return
 
 
 class _Follower:
-    """Tells the lines of a file that another process writes, each once."""
-
     def __init__(self, descriptor: int, on_line: OnLine | None) -> None:
         self._descriptor, self._on_line, self._offset = descriptor, on_line, 0
 
-    def tell_new(self) -> None:
-        """Tells what is complete since the last call."""
+    def report_new_lines(self) -> None:
+        """Report lines completed since the last call."""
         if self._on_line is not None:
             whole = self._read(self._offset).rpartition(b"\n")[0]
             if whole:
@@ -220,9 +214,9 @@ class _Follower:
                     self._on_line(line)
 
     def text(self) -> str:
-        """Everything, without blanks at the ends of lines, as the API has it."""
+        """All output without trailing blanks, as the API has it."""
         return "\n".join(line.rstrip() for line in self._read(0).decode("utf-8", "replace").splitlines())
 
     def _read(self, start: int) -> bytes:
-        """From a place on; the writer's own place in the file, which is shared, stays where it is."""
+        """Uses its own position: the writer's, which is shared, must not move."""
         return os.pread(self._descriptor, os.fstat(self._descriptor).st_size - start, start)

@@ -1,4 +1,4 @@
-"""A suite's results: each run's figures with their intervals, and what it cost."""
+"""A suite's results: each run's figures with intervals, and its cost."""
 
 import json
 import shlex
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from stacks.plan.plan import Plan
 
 _ON_PAPER_SEC = 30.0
-"""A log file shows no moving line: there, a line each so many seconds."""
+"""Seconds between lines in a log file, which has no live line."""
 RESULTS_FILE = "results.json"
 _COLOURS = {"recorded": "green", "failed": "red", "stopped": "yellow", "planned": "dim"}
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What a stack costs. `usd_per_hour`: while it stands; `usd_at_once`: by its start; `usd_run`: a run that takes
-    all of its hours; `source`: where the figures are from.
+    """A stack's cost. `usd_per_hour`: while it exists; `usd_at_once`: of its start; `usd_run`: of a run that takes all
+    its hours; `source`: of the figures.
     """
 
     usd_per_hour: float
@@ -48,36 +48,35 @@ class Rate:
 
 
 Accounts = Sequence[tuple[Item, Progress]]
-"""Every item of the suite with what the journal says of it."""
+"""Every item of the suite with its progress in the journal."""
 
 FREE = Rate(0.0, 0.0, 0.0, "this machine: nobody bills it")
 
 
 def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
-    """The rate of a planned stack: of its dearest rung, for nobody knows beforehand which one has room. InputError: a
-    part has a price neither in the plan nor in the suite, so that no cap could be kept; or the suite says a price
-    that the plan knows, or one below that of the parts which the plan does know. `plan`: of the stack, as the item
-    has it.
+    """The rate of a planned stack on its dearest rung, as the one with capacity is unknown beforehand. `plan`: of the
+    item's stack. InputError: a part has no price in plan or suite, so that no cap would hold; or the suite overrides a
+    known price, or is below the known parts.
     """
-    where, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
+    location, own = f"{place}: stack {item.stack.name}", item.stack.usd_per_hour
     at_once = plan.cost.upfront + sum(line.once for line in plan.cost.components)
     dearest = max(plan.rungs, key=lambda rung: rung.hourly or 0.0)
     known, missing = dearest.hourly or 0.0, _unpriced(plan)
     if own is None and missing:
         raise InputError(
-            where,
+            location,
             f"its price is not known, so no cap can be kept: without {'; '.join(missing)}",
             allowed="a stack that `gangway plan` can price, or usd_per_hour beside it in the suite",
             fix="add usd_per_hour: what an hour of the whole stack costs you",
         )
     if own is not None and not missing:
         raise InputError(
-            f"{where}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
+            f"{location}: usd_per_hour", "the plan knows the price, and caps are kept by that", value=own,
             allowed=f"usd_per_hour only where a part has no price; the plan says {known:.2f}", fix="leave it out",
         )  # fmt: skip
     if own is not None and own < known:
         raise InputError(
-            f"{where}: usd_per_hour", "below what the parts with a price cost already", value=own,
+            f"{location}: usd_per_hour", "below what the parts with a price cost already", value=own,
             allowed=f"{known:.2f} or more, since {'; '.join(missing)} come on top",
             fix="write what an hour of the whole stack costs you",
         )  # fmt: skip
@@ -89,41 +88,41 @@ def get_rate(plan: "Plan", item: Item, hours: float, place: str) -> Rate:
 
 
 def _unpriced(plan: "Plan") -> list[str]:
-    """What has no price: a cap over some of the rungs, or some of the parts, would be none."""
+    """Parts without a price: a cap over the others would be none."""
     rungs = [f"rung {rung.position} ({rung.kind})" for rung in plan.rungs if rung.in_reach and rung.hourly is None]
     return [*rungs, *plan.cost.unknown]
 
 
 @dataclass(frozen=True)
 class Caps:
-    """What may be spent: on the whole suite, and on each stack; None for no limit."""
+    """Spending limits of the suite and of each stack; None for no limit."""
 
     usd: float | None
     by_stack: dict[str, float]
 
     @classmethod
     def of(cls, suite: SuiteConfig) -> "Caps":
-        """The suite's own."""
+        """The suite's limits."""
         budget = suite.budget
         default = budget.stack_usd if budget else None
         limits = {entry.name: entry.usd_limit or default for entry in suite.stacks}
         return cls(budget.usd if budget else None, {name: usd for name, usd in limits.items() if usd is not None})
 
-    def too_dear(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
-        """Why `item` is not begun: what a run may cost is more than what is left; empty where it is not."""
-        for what, limit, spent in self._accounts(item, all_items, now):
+    def unaffordable_reason(self, rate: Rate, item: Item, all_items: Accounts, now: datetime) -> str:
+        """Why `item` may not start: its possible cost exceeds the rest; else empty."""
+        for account, limit, spent in self._accounts(item, all_items, now):
             if rate.usd_run > limit - spent:
                 return (
                     f"refused: a run may cost ${rate.usd_run:,.2f} by {rate.source}, and of the ${limit:,.2f} "
-                    f"for {what} ${max(limit - spent, 0):,.2f} are left"
+                    f"for {account} ${max(limit - spent, 0):,.2f} are left"
                 )
         return ""
 
     def exceeded(self, item: Item, all_items: Accounts, now: datetime) -> str:
-        """Why `item`, which stands, has to go; empty where there is room."""
-        for what, limit, spent in self._accounts(item, all_items, now):
+        """Why `item` must be destroyed; else empty."""
+        for account, limit, spent in self._accounts(item, all_items, now):
             if spent > limit:
-                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {what} are spent"
+                return f"over the cap: ${spent:,.2f} of the ${limit:,.2f} for {account} are spent"
         return ""
 
     def _accounts(self, item: Item, all_items: Accounts, now: datetime) -> Iterable[tuple[str, float, float]]:
@@ -149,7 +148,7 @@ _EVENT_COLOURS = {
 
 
 class Screen:
-    """A console that tells of items; a context manager."""
+    """A console for items' progress; a context manager."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -168,13 +167,13 @@ class Screen:
                 self._status.stop()
 
     def say(self, item: str, word: str, more: str = "") -> None:
-        """Something happened."""
+        """Print an event."""
         colour = _EVENT_COLOURS.get(word, "bold")
         text = f"{time.strftime('%H:%M:%S')} {escape(item)}: [{colour}]{word}[/]{': ' if more else ''}{escape(more)}"
         self._print(text)
 
     def show(self, item: str, doing: str) -> None:
-        """Something goes on."""
+        """Show ongoing work."""
         text = f"{escape(item)}: {escape(doing)}"
         if self._status is not None:
             with suppress(OSError):
@@ -184,7 +183,7 @@ class Screen:
             self._print(text)
 
     def _print(self, text: str) -> None:
-        """Nobody reads any more (a closed terminal, a pipe's end): no reason to leave something standing."""
+        """A closed terminal or pipe must not leave stacks behind."""
         with suppress(OSError, SystemExit):
             self.console.print(text, soft_wrap=True)
 
@@ -192,7 +191,7 @@ class Screen:
 def get_results(
     suite: SuiteConfig, preset: str, items: Sequence[Item], journal: Journal, run_dir: Path
 ) -> dict[str, Any]:
-    """The results as plain JSON data: each item with its status, its cost and where its record is."""
+    """The results as JSON data: each item's status, cost and record."""
     now, stamp = journal.now(), str(journal.header["stamp"])
     rows = [_row(item, journal[item.name], stamp, run_dir, now, journal.header["rates"]) for item in items]
     known = [row["usd"]["value"] for row in rows if row["usd"]["value"] is not None]
@@ -249,19 +248,19 @@ def _status(progress: Progress) -> str:
 
 
 def write_results(results: Mapping[str, Any], run_dir: Path) -> Path:
-    """Writes results.json whole or not at all."""
+    """Write results.json atomically."""
     return write_whole(run_dir / RESULTS_FILE, (json.dumps(results, indent=2) + "\n").encode())
 
 
 def show_results(results: Mapping[str, Any], run_dir: Path, console: Console) -> None:
-    """The table; then what is left and remarked; and last, where it is seen, what failed and what to do about it."""
+    """Print the table, then leftovers and remarks, and last failures with their fixes, where readers look."""
     rows = results["items"]
     console.print(_table(results, run_dir))
     for row in rows:
         if row["remark"]:
             console.print(f"{escape(row['item'])}: {escape(row['remark'])}", soft_wrap=True)
-        for left in row["left"]:
-            console.print(f"{escape(row['item'])}: left in the cloud: {escape(left)}", soft_wrap=True)
+        for leftover in row["left"]:
+            console.print(f"{escape(row['item'])}: left in the cloud: {escape(leftover)}", soft_wrap=True)
     console.print(f"results: {run_dir / RESULTS_FILE}", markup=False, soft_wrap=True)
     recorded = [row for row in rows if row["status"] == "recorded"]
     if recorded:
@@ -296,7 +295,6 @@ def _table(results: Mapping[str, Any], run_dir: Path) -> Table:
 
 
 def _measured(row: Mapping[str, Any], run_dir: Path) -> tuple[str, str]:
-    """Speed and the newest quality of a run that has a record."""
     if row["record"] is None:
         return "-", "-"
     try:

@@ -1,5 +1,5 @@
-"""The loop over a suite's items: up, wait for the record, copy it, destroy. Whatever happens, destroy. Every step is in
-the journal before it is taken, so that the same loop finishes or cleans up after a crash.
+"""The loop over a suite's items: up, wait for the record, copy, destroy. Steps are in the journal beforehand, so that
+the same loop finishes or cleans up after a crash.
 """
 
 import traceback
@@ -19,63 +19,49 @@ from trainer.records.run_record import RunRecord
 
 DESTROY_TRIES = 3
 STORE_TRIES = 5
-"""Failures of the run bucket in a row that are no hiccup any more."""
+"""Consecutive failures of the run bucket that count as permanent."""
 BACKOFF = 1.5
 
 Guard = Callable[[], str]
-"""Why an item should not go on; empty while it may."""
+"""Returns why an item should stop; empty to continue."""
 
 
 class Environment(Protocol):
-    """Where an item runs. Each call may raise RunFailedError; facts are what the item's journal lines have told."""
+    """Where an item runs. Calls may raise RunFailedError; `facts` come from the item's journal lines."""
 
     poll_sec: tuple[float, float]
-    """The first pause between two looks for a record, and the longest."""
+    """The first and the longest pause between polls for a record."""
 
     def up(self, item: Item, note: Callable[..., None], guard: Guard) -> Mapping[str, Any]:
-        """Starts the run and returns facts; gives up when `guard` says so. `note` keeps facts at once."""
+        """Start the run and return facts; give up once `guard` returns a reason. `note` saves facts at once."""
         ...
 
     def attach(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> Mapping[str, Any]:
-        """Goes on with what another process has started; returns new facts."""
+        """Continue what another process started; return new facts."""
         ...
 
     def record(self, item: Item, facts: Mapping[str, Any]) -> RunRecord | None:
-        """The record of a run that is done; None before. Raises StoreFailedError where it cannot look.
-
-        RunFailedError where the run has ended, and will not be done.
-        """
+        """The record of a finished run, or None. StoreFailedError: unreachable. RunFailedError: it will not finish."""
         ...
 
     def collect(self, item: Item, facts: Mapping[str, Any]) -> None:
-        """Brings the run's files into the suite's folder. Raises StoreFailedError."""
+        """Copy the run's files into the suite's folder. Raises StoreFailedError."""
         ...
 
     def destroy(self, item: Item, facts: Mapping[str, Any], note: Callable[..., None]) -> list[str]:
-        """Ends the run and all that was made for it; returns what is left on purpose, in words."""
+        """End the run and all its resources; return what remains on purpose, in words."""
         ...
 
     def doing(self, item: Item) -> str:
-        """A few words on what goes on, for people."""
+        """The current activity in a few words."""
         ...
 
 
 @dataclass(frozen=True)
 class Runner:
-    """One suite in one run directory.
-
-    Attributes:
-        items: in their order.
-        journal: of the run directory.
-        get_environment: where an item runs.
-        rates: by stack's name; one that costs nothing where it is missing.
-        caps: of the suite.
-        get_hours: from `up` to the record.
-        stop: whether somebody has asked to.
-        pause: sleeps so many seconds, or less when somebody asks to stop.
-        say: tells a person what happened: the item, a word, and more words.
-        show: tells a person what goes on with an item, again and again.
-        log_dir: where the traceback of an unforeseen failure goes.
+    """One suite in one run directory. `rates`: by stack name, stacks without one are free; `get_hours`: from `up` to
+    the record; `say`: prints an event: the item, a word, and details; `show`: shows ongoing work, repeatedly;
+    `log_dir`: for tracebacks of unexpected failures.
     """
 
     items: Sequence[Item]
@@ -91,7 +77,7 @@ class Runner:
     log_dir: Path
 
     def run(self, *, clean_only: bool = False) -> None:
-        """Settles what stands, then runs what is not over. With `clean_only` nothing is begun or waited for."""
+        """Settle existing stacks, then run unfinished items. `clean_only`: start and wait for nothing."""
         for item in self.items:
             if self._progress(item).standing:
                 self._settle(item, clean_only=clean_only)
@@ -99,7 +85,7 @@ class Runner:
             if clean_only or self.stop.asked:
                 return
             progress = self._progress(item)
-            # What could not be destroyed just now is somebody's to mend first.
+            # A user must first fix what could not be destroyed.
             if not progress.over and not progress.standing:
                 self._begin(item)
 
@@ -107,7 +93,7 @@ class Runner:
         return self.journal[item.name]
 
     def _settle(self, item: Item, *, clean_only: bool) -> None:
-        """An item that another process has left: its run may still be going on, and is not thrown away."""
+        """Another process left this item: its run may still be going, and is kept."""
         if self._progress(item).state is State.UP and not clean_only:
             self.say(item.name, "attached", "still up from before")
 
@@ -116,9 +102,9 @@ class Runner:
                 if item.is_local:  # it costs nothing, and was not going on all the while
                     note(attached=self.journal.now().isoformat())
                 note(**self.get_environment(item).attach(item, self._progress(item).facts, note))
-                self._until_recorded(item)
+                self._wait_for_record(item)
 
-            self._guarded(item, go_on)
+            self._contain_failure(item, go_on)
         self._destroy(item)
 
     def _begin(self, item: Item) -> None:
@@ -126,7 +112,7 @@ class Runner:
             self.journal.enter(item.name, State.PLANNED)
         rate = self.rates.get(item.stack.name, FREE)
         accounts = [(other, self._progress(other)) for other in self.items]
-        if refused := self.caps.too_dear(rate, item, accounts, self.journal.now()):
+        if refused := self.caps.unaffordable_reason(rate, item, accounts, self.journal.now()):
             self._failed(item, refused)
             return
         costs = {"usd_per_hour": rate.usd_per_hour, "usd_at_once": rate.usd_at_once}
@@ -135,22 +121,22 @@ class Runner:
 
         def look() -> str:
             self.show(item.name, self.get_environment(item).doing(item))
-            return self._why_not(item)
+            return self._stop_reason(item)
 
         def start() -> None:
             environment = self.get_environment(item)
             facts = environment.up(item, self._find_note(item), look)
             self.journal.enter(item.name, State.UP, facts=dict(facts))
-            self._until_recorded(item)
+            self._wait_for_record(item)
 
-        self._guarded(item, start)
+        self._contain_failure(item, start)
         self._destroy(item)
 
     def _find_note(self, item: Item) -> Callable[..., None]:
         return lambda **facts: self.journal.note(item.name, **facts)
 
-    def _guarded(self, item: Item, work: Callable[[], None]) -> None:
-        """Does the work; a failure of any kind is this item's, and is no reason to leave something standing."""
+    def _contain_failure(self, item: Item, work: Callable[[], None]) -> None:
+        """A failure of any kind belongs to this item and must not leave a stack behind."""
         try:
             work()
         except RunFailedError as failure:
@@ -164,8 +150,8 @@ class Runner:
         self.journal.enter(item.name, State.FAILED, reason=reason, stopped=bool(self.stop.asked))
         self.say(item.name, "failed", reason)
 
-    def _why_not(self, item: Item) -> str:
-        """Why an item that stands should not go on: somebody's wish, its deadline, or money."""
+    def _stop_reason(self, item: Item) -> str:
+        """Why an existing item should stop: a user, its deadline, or money."""
         if self.stop.asked:
             return f"stopped by {self.stop.asked}"
         now, hours = self.journal.now(), self.get_hours(item)
@@ -177,16 +163,15 @@ class Runner:
             return f"no record within its {hours:g} h"
         return self.caps.exceeded(item, [(other, self._progress(other)) for other in self.items], now)
 
-    def _until_recorded(self, item: Item) -> None:
-        """Looks for the record, less and less often, until it is there or there is a reason to give up.
+    def _wait_for_record(self, item: Item) -> None:
+        """Poll for the record at growing intervals until it appears or there is a reason to give up.
 
-        At least once: what was left by another process may be done long since. A bucket that refuses ends the run; an
-        outage of the network, or a login that has ended, is told and waited for until the deadline. RunFailedError:
-        that reason.
+        At least once: a run left by another process may be finished. A refusing bucket ends the run; network outages
+        and expired logins are reported and waited out until the deadline. RunFailedError: the reason.
         """
         environment, facts = self.get_environment(item), self._progress(item).facts
         wait_sec, longest_sec = environment.poll_sec
-        failures, answered, said = 0, "answered" in facts, ""
+        failures, answered, message = 0, "answered" in facts, ""
         while True:
             try:
                 found = environment.record(item, facts)
@@ -198,49 +183,49 @@ class Runner:
                     self.journal.enter(item.name, State.RECORDED)
                     self.say(item.name, "recorded")
                     return
-                failures, said = 0, ""
+                failures, message = 0, ""
             except StoreFailedError as failure:
-                failures, said = failures + 1, str(failure)
+                failures, message = failures + 1, str(failure)
                 if failure.kind is Failure.ODD:
-                    failures, answered = 0, self._warned(item, said)
+                    failures, answered = 0, self._warn(item, message)
                 passes = failure.kind is Failure.OUTAGE or (failure.kind is Failure.LOGIN and answered)
                 if failures >= STORE_TRIES and not passes:
-                    raise RunFailedError(said) from None
+                    raise RunFailedError(message) from None
                 if failures == STORE_TRIES:
-                    self.say(item.name, "waiting", f"{said}; the run is left going until its deadline")
-            if why_not := self._why_not(item):
-                raise RunFailedError(f"{why_not}; {said}" if said else why_not)
-            self.show(item.name, f"no answer: {said}" if failures else environment.doing(item))
+                    self.say(item.name, "waiting", f"{message}; the run is left going until its deadline")
+            if why_not := self._stop_reason(item):
+                raise RunFailedError(f"{why_not}; {message}" if message else why_not)
+            self.show(item.name, f"no answer: {message}" if failures else environment.doing(item))
             self.pause(wait_sec)
             wait_sec = min(wait_sec * BACKOFF, longest_sec)
 
-    def _warned(self, item: Item, said: str) -> bool:
-        """Tells once, on screen and in the journal, of what is odd in a bucket, which has answered."""
-        if self._progress(item).facts.get("warned") != said:
-            self.journal.note(item.name, answered=True, warned=said)
-            self.say(item.name, "warning", f"{said}; the run is left going until its deadline")
+    def _warn(self, item: Item, message: str) -> bool:
+        """Report an odd bucket once, on screen and in the journal; the bucket has answered."""
+        if self._progress(item).facts.get("warned") != message:
+            self.journal.note(item.name, answered=True, warned=message)
+            self.say(item.name, "warning", f"{message}; the run is left going until its deadline")
         return True
 
     def _destroy(self, item: Item) -> None:
-        """Ends what stands, in several tries; what the run has left behind until then is saved first."""
+        """Destroy with several tries; first save what the run has produced."""
         environment, progress = self.get_environment(item), self._progress(item)
         if not progress.recorded:
             try:
                 environment.collect(item, progress.facts)
             except Exception as failure:  # a full disk, say: that must not keep anything standing
                 self.say(item.name, "nothing saved", str(failure))
-        for left in reversed(range(DESTROY_TRIES)):
+        for tries_left in reversed(range(DESTROY_TRIES)):
             self.journal.enter(item.name, State.DESTROY_BEGUN)
             self.say(item.name, "destroy")
             try:
-                kept = environment.destroy(item, self._progress(item).facts, self._find_note(item))
+                retained = environment.destroy(item, self._progress(item).facts, self._find_note(item))
             except Exception as failure:
-                if left:
+                if tries_left:
                     self.say(item.name, "destroy failed", f"{failure}; once more")
                     self.pause(environment.poll_sec[1])
                 else:
                     self._failed(item, f"destroy: {failure}")
                 continue
-            self.journal.enter(item.name, State.DESTROYED, facts={"left": kept})
+            self.journal.enter(item.name, State.DESTROYED, facts={"left": retained})
             return
         self.say(item.name, "still standing")

@@ -1,6 +1,4 @@
-"""A scaling study: what 1 to N processes of the trainer on this machine measured, and what machines of the catalogue
-should do.
-"""
+"""A scaling study: 1 to N trainer processes measured on this machine, and projections to machines of the catalogue."""
 
 import json
 import statistics
@@ -35,18 +33,18 @@ MAX_WORKERS = 512
 _PLACE = "--machines"
 _ONE_SLICE = "one slice: a study leaves out the network between slices (DCN), so it stops there"
 LINES = 7
-"""Of statistics in a run, the first of which is left out."""
+"""Lines of statistics per run; the first is discarded."""
 _POLL_SEC = 0.1
 _ANY_FABRIC = "1e-9"
 _LAST_LINES = 6
 NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
-"""Why a CPU's own rate is not projected from."""
+"""Why a CPU's rate is not projected."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Machines to project to. `name`: as the catalogue has it; `network`: what the all-reduce travels over; `counts`:
-    accelerators, ascending from 1; `note`: what its projection leaves out; empty for nothing of its own.
+    """Machines to project to. `name`: of the catalogue; `network`: of the all-reduce; `counts`: accelerators, ascending
+    from 1; `note`: what its projection omits, else empty.
     """
 
     name: str
@@ -56,9 +54,7 @@ class Target:
 
 
 def target_named(name: str) -> Target:
-    """The machines of that name, of any provider, or the TPU slices. InputError: there are none, or the catalogue does
-    not know a bandwidth that is needed.
-    """
+    """Find machines of any provider, or TPU slices. InputError: none, or an unknown bandwidth."""
     machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
     if name in machines:
         return Target(name, get_links(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
@@ -88,7 +84,7 @@ def _slice_named(name: str, accelerator_type: str) -> Target:
 
 
 def _slices(name: str, generation: str, most_chips: int) -> Target:
-    """Slices of the default topology of their size: powers of two up to `most_chips`, and that one."""
+    """Slices of default topology: powers of two up to `most_chips`, and that one."""
     shapes = slice_topologies(generation)
     sizes = [size for size in shapes if 1 < size <= most_chips and (size == most_chips or size.bit_count() == 1)]
     torus = get_torus(generation, [shapes[size][0] for size in sizes])
@@ -98,14 +94,9 @@ def _slices(name: str, generation: str, most_chips: int) -> Target:
 
 
 class Sample(NamedTuple):
-    """What a run on some processes has shown.
-
-    Attributes:
-        step_sec: of one step, median.
-        all_reduce: seconds of one all-reduce by its bytes; empty for one process, and where it was not timed.
-        gradient_bytes: that all workers average in a step.
-        device: what it computed on.
-        untimed: why several processes' all-reduces were not timed; empty where they were.
+    """A measured run. `step_sec`: of one step, median; `all_reduce`: seconds of one all-reduce by its bytes, empty for
+    one process, or if not timed; `gradient_bytes`: averaged by all workers per step; `untimed`: why several processes'
+    all-reduces were not timed, else empty.
     """
 
     step_sec: float
@@ -115,7 +106,7 @@ class Sample(NamedTuple):
     untimed: str = ""
 
     def all_reduce_sec(self) -> float:
-        """Of the step's gradients: the line through the smallest and the largest message; 0 where none was timed."""
+        """Of the step's gradients: the line through the smallest and the largest message; 0 if not timed."""
         if not self.all_reduce:
             return 0.0
         (small, fast), (large, slow) = sorted(self.all_reduce.items())[:: max(1, len(self.all_reduce) - 1)][:2]
@@ -124,9 +115,8 @@ class Sample(NamedTuple):
 
 
 def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str) -> TrainConfig:
-    """The run that is measured: `steps` of them, with the batch of one worker for each (weak) or shared out (strong).
-    `mode`: weak or strong; `steps`: to the end; at least LINES; `backend`: gloo or nccl, and with it the CPU or a GPU
-    for each.
+    """The configuration to measure. `mode`: weak (the batch per worker) or strong (shared); `steps`: at least LINES;
+    `backend`: gloo or nccl, for the CPU or a GPU each.
     """
     batch = config.batch_size * (workers if mode == "weak" else 1)
     images = batch * config.d_steps
@@ -148,8 +138,8 @@ def short(config: TrainConfig, workers: int, mode: str, steps: int, backend: str
 def measure(
     config: TrainConfig, workers: int, folder: Path, data_dir: Path, doing: Callable[[], None], placement: Placement
 ) -> Sample:
-    """Runs the trainer on so many processes, and reads what it noted. InputError: the trainer did not come to its end.
-    `data_dir`: shards; prepared there when missing; `doing`: called again and again while it runs.
+    """Run the trainer on so many processes and read its records. `data_dir`: shards, prepared there if missing;
+    `doing`: called repeatedly while it runs. InputError: the trainer failed.
     """
     folder.mkdir(parents=True)
     (folder / "asked.json").write_text(config.to_json(), "utf-8")
@@ -164,7 +154,7 @@ def measure(
 
 
 def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
-    """What a run's lines of statistics tell."""
+    """Evaluate a run's lines of statistics."""
     start = next(line for line in lines if line.get("event") == "start")
     rates = [line["images_per_sec"] for line in lines if "event" not in line][1:]
     fabric = start["fabric"]
@@ -178,7 +168,7 @@ def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
 
 
 def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
-    """The launch of one measurement; a pinned number of threads, because torchrun's own depends on the processes."""
+    """The launch of one measurement, with pinned threads: torchrun's default depends on the number of processes."""
     return JobSpec(
         name="scaling",
         backend=placement.backend,
@@ -200,15 +190,8 @@ Mode = Literal["weak", "strong"]
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of processes.
-
-    Attributes:
-        mode: weak or strong.
-        workers: processes.
-        step_sec: seconds of a step, over the rounds.
-        efficiency: over the rounds.
-        all_reduce_sec: of a step's gradients, median over the rounds; None where it could not be timed.
-        model_sec: what the fit says of it.
+    """One number of processes. `step_sec`: seconds of a step, over the rounds; `all_reduce_sec`: of a step's gradients,
+    median over the rounds, None if not timed.
     """
 
     mode: Mode
@@ -221,14 +204,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Projection:
-    """Machines of one type, by the model alone.
-
-    Attributes:
-        machine_type: of the catalogue, or a TPU generation or slice.
-        mode: weak or strong.
-        points: workers, seconds of a step, efficiency.
-        links: what the all-reduce travels over.
-        note: what it leaves out; empty for nothing of its own.
+    """Machines of one type, by the model alone. `machine_type`: of the catalogue, or a TPU generation or slice;
+    `points`: workers, seconds of a step, efficiency.
     """
 
     machine_type: str
@@ -240,18 +217,9 @@ class Projection:
 
 @dataclass(frozen=True)
 class Study:
-    """What came of it.
-
-    Attributes:
-        measured: by mode and number of processes.
-        fit: of strong scaling; None where it was not measured.
-        gradient_bytes: that workers average in a step.
-        device: of the measurements, as the trainer names it.
-        placement: why on that.
-        untimed: why no all-reduce was timed; empty where it was.
-        step: of one accelerator, behind the projections; None where nothing is known of one.
-        step_source: where its compute time comes from, or why there is none.
-        projections: of machines of the catalogue.
+    """The result. `fit`: of strong scaling, None if not measured; `device`: of the measurements, by the trainer's name;
+    `untimed`: why no all-reduce was timed, else empty; `step`: of one accelerator, for the projections, None if
+    unknown; `step_source`: of its compute time, or why there is none.
     """
 
     measured: tuple[Measured, ...]
@@ -265,7 +233,7 @@ class Study:
     projections: tuple[Projection, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON data; measured and projected under keys of their own."""
+        """As JSON data; measured and projected figures have separate keys."""
         return {
             "measured": {
                 "provenance": "measured",
@@ -304,17 +272,17 @@ def study(
     targets: Sequence[Target],
     placement: Placement,
 ) -> Study:
-    """Evaluates the rounds and projects.
+    """Evaluate the rounds and project.
 
     Args:
+        rounds: samples by mode and number of processes, each mode with one process.
+        batch: images per step of a single worker.
+        images_per_sec: of a single accelerator; None for this machine's own GPU.
+        assumed: for the projection: share of a step's compute that overlaps gradients, and share that more workers do
+            not shorten. The fitted share is not used: processes on one machine compete for memory and cores,
+            accelerators do not.
         targets: to project to.
         placement: of the processes.
-        rounds: each a sample by mode and number of processes, that of one process included in each mode.
-        batch: images of a step of one worker that is alone.
-        images_per_sec: of one accelerator that is alone; None for this machine's own, where that is of a GPU.
-        assumed: of the projection: share of a step's compute during which gradients travel, and share that more workers
-            do not shorten. The fitted share is not taken for it: processes of one machine wait for each other's memory
-            and cores too, which accelerators with their own do not.
     """
     keys = list(rounds[0])
     steps = {key: [one[key].step_sec for one in rounds] for key in keys}
@@ -323,7 +291,7 @@ def study(
     fit = fit_amdahl(strong, {n: waits["strong", n] for n in strong}) if len(strong) > 1 else None
     first = rounds[0][keys[0]]
     untimed = next((sample.untimed for sample in rounds[0].values() if sample.untimed), "")
-    measured = tuple(_measured(mode, workers, steps, waits, fit, untimed) for mode, workers in keys)
+    measured = tuple(_summarise(mode, workers, steps, waits, fit, untimed) for mode, workers in keys)
     own = None if placement.device == "cpu" else batch / statistics.median(steps[keys[0][0], 1])
     rate, source = _rate(images_per_sec, own, first.device)
     step = None
@@ -335,7 +303,6 @@ def study(
 
 
 def _rate(given: float | None, own: float | None, device: str) -> tuple[float | None, str]:
-    """Images a second of one accelerator, and where that comes from; None with the reason where there is none."""
     if given is not None:
         return given, f"assumed: --images-per-sec {given:g}"
     if own is None:
@@ -343,7 +310,7 @@ def _rate(given: float | None, own: float | None, device: str) -> tuple[float | 
     return own, f"measured: {own:,.0f} images/s of one process on this machine's {device}, taken for every accelerator"
 
 
-def _measured(
+def _summarise(
     mode: Mode,
     workers: int,
     steps: Mapping[tuple[Mode, int], Sequence[float]],
@@ -355,12 +322,12 @@ def _measured(
     wait = waits[mode, workers]
     model = fit.step_sec(workers, wait) if fit is not None and mode == "strong" else statistics.median(one) + wait
     spread = Spread(statistics.median(own), min(own), max(own))
-    shown = None if untimed and workers > 1 else wait
-    return Measured(mode, workers, spread, measured_efficiency(one, own, workers, mode), shown, model)
+    all_reduce_sec = None if untimed and workers > 1 else wait
+    return Measured(mode, workers, spread, measured_efficiency(one, own, workers, mode), all_reduce_sec, model)
 
 
 def project(target: Target, mode: Mode, step: StepModel, batch: int) -> Projection:
-    """All numbers of accelerators that the target has; of strong scaling, up to as many as the batch has images."""
+    """Project to all numbers of accelerators; for strong scaling up to the images in the batch."""
     network = target.network
     counts = [n for n in target.counts if mode == "weak" or n <= batch]
     points = tuple((n, step_sec(step, network, n, mode), efficiency(step, network, n, mode)) for n in counts)

@@ -1,4 +1,4 @@
-"""The plot of `gangway bench scaling`: measured efficiencies with their spread and fit, projections apart from them."""
+"""The plot of `gangway bench scaling`: measured efficiencies with spread and fit, projections apart."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,13 +12,12 @@ from gangway.render.drawing import LIGHT, PANEL_INCHES, draw, legend_size
 
 _MARKS = {"weak": "o", "strong": "s"}
 _BELOW: Mapping[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "borderaxespad": 0}
-"""Legends stand below the axes: inside, they would lie on points."""
+"""Legends are below the axes, where they cover no points."""
 
 
 def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, float]]:
-    """Workers (1 up to the most measured, even on a logarithmic axis) and the efficiency that the fit says of them.
-    `mode`: weak or strong; `number`: of points, two at least. Returns nothing where one process alone was measured, and
-    of weak scaling where no all-reduce was timed.
+    """Points of the fitted curve: workers (1 to the most measured, log-spaced) and efficiency. `mode`: weak or strong;
+    `number`: at least two. Empty with a single process, or for weak scaling without timed all-reduces.
     """
     points = sorted((one for one in study.measured if one.mode == mode), key=lambda one: one.workers)
     largest = points[-1].workers if points else 1
@@ -38,7 +37,7 @@ def fitted(study: Study, mode: Mode, number: int = 65) -> list[tuple[float, floa
 
 
 def draw_scaling(study: Study, kind: Literal["png", "svg"]) -> bytes:
-    """The plot as bytes of a file of that kind, png or svg."""
+    """Draw the plot as bytes of a file of that kind."""
     panels = 2 if study.projections else 1
 
     def paint(_: object, sheets: Sequence[Axes]) -> None:
@@ -92,7 +91,6 @@ def _measured(axes: Axes, study: Study) -> None:
 
 
 def _measured_labels(study: Study) -> dict[tuple[Mode, str], str]:
-    """Of the points and of the curve of each mode."""
     found: dict[tuple[Mode, str], str] = {}
     for mode in dict.fromkeys(one.mode for one in study.measured):
         found[mode, "measured"] = f"{mode}, measured: median, lowest to highest"

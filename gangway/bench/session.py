@@ -1,6 +1,4 @@
-"""One `gangway bench run` or `resume` from its arguments to its exit code. Whatever can be wrong is found before the
-first stack exists, and before anything is written under runs/.
-"""
+"""One `gangway bench run` or `resume`. All checks run before the first stack exists and runs/ is written."""
 
 import json
 import os
@@ -37,14 +35,8 @@ EXIT_STOPPED = 130
 
 @dataclass(frozen=True)
 class Options:
-    """How a suite is run, beside what it says.
-
-    Attributes:
-        local: every run on this machine, whatever the stacks.
-        data: the shards, for runs on this machine; in the suite's folder when left out.
-        install_cli: Pulumi's CLI may be installed where it is not on PATH.
-        backend_url: where Pulumi's state goes; the user's own login when empty.
-        as_json: print results.json, and everything else on standard error.
+    """How to run a suite. `data`: the shards for local runs, in the suite's folder by default; `backend_url`: of
+    Pulumi's state, the user's login if empty; `as_json`: print results.json, and everything else on standard error.
     """
 
     local: bool = False
@@ -55,13 +47,13 @@ class Options:
 
     @property
     def console(self) -> Console:
-        """Where people read."""
+        """For human output."""
         return Console(stderr=self.as_json)
 
 
 def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
-    """Runs a suite in a new folder below `out`. InputError: or a group of them, before anything is begun. Returns 0:
-    every run has its record. 1: some do not. 130: stopped.
+    """Run a suite in a new folder below `out`. Returns 0: every run has its record; 1: some do not; 130: stopped.
+    InputError or a group of them: invalid, before anything starts.
     """
     suite = load_suite(path)
     preset = get_preset(suite, str(path), stacks_dir)
@@ -97,11 +89,11 @@ def run_suite(path: Path, out: Path, stacks_dir: Path, options: Options) -> int:
     with Journal.create(run_dir, header) as journal:
         for item in items:
             journal.enter(item.name, State.PLANNED)
-        return _go(run_dir, suite, items, journal, command, options, screen, clean_only=False)
+        return _run_items(run_dir, suite, items, journal, command, options, screen, clean_only=False)
 
 
 def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
-    """Finishes what a `run_suite` has left, or with `clean_only` destroys what stands. Returns and raises as that."""
+    """Finish an earlier `run_suite` or, with `clean_only`, destroy what exists. Returns and raises likewise."""
     run_dir = run_dir.resolve()
     with Journal.open(run_dir) as journal:
         header = journal.header
@@ -111,37 +103,36 @@ def resume_suite(run_dir: Path, options: Options, *, clean_only: bool) -> int:
             _check_packages(items)
         command = None
         if any(not item.is_local and not journal[item.name].over for item in items):
-            command = _logged_in(run_dir, items, header, options)
-        return _go(run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only)
+            command = _find_cli_with_login(run_dir, items, header, options)
+        return _run_items(
+            run_dir, suite, items, journal, command, options, Screen(options.console), clean_only=clean_only
+        )
 
 
 def _check_packages(items: Sequence[Item]) -> None:
-    """Runs on this machine are begun where the trainer is installed: in a process of its own it could not say so."""
+    """Local runs need the trainer here; a subprocess could not report its absence."""
     if any(item.is_local for item in items):
         need("torch")
 
 
 def _check_options(options: Options, items: Sequence[Item]) -> None:
-    """Refuses options that nothing in this suite would heed."""
-    here = any(item.is_local for item in items)
+    has_local = any(item.is_local for item in items)
     cloud = not all(item.is_local for item in items)
     idle = {
         "--install-cli": options.install_cli and not cloud,
         "--backend-url": options.backend_url and not cloud,
-        "--data": options.data and not here,
+        "--data": options.data and not has_local,
     }
-    for name, given in idle.items():
-        if given:
-            where = "on this machine" if name == "--data" else "on a stack"
-            raise InputError(name, f"of no effect: no run of this suite is {where}", fix="leave it out")
+    for name, value in idle.items():
+        if value:
+            place = "on this machine" if name == "--data" else "on a stack"
+            raise InputError(name, f"of no effect: no run of this suite is {place}", fix="leave it out")
 
 
 def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
-    """Refuses data that a run on this machine would refuse, before the first of them is begun. `data`: None for a new
-    folder of the suite's own.
-    """
-    here = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
-    for flags, item in here.items():
+    """Refuse data that a local run would refuse. `data`: None for a new folder in the suite's."""
+    local_items = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
+    for flags, item in local_items.items():
         if data is None and effective_config(preset, item.settings).dataset in SELF_PREPARED:
             continue
         from trainer.__main__ import data_mistake  # with torch, which takes seconds
@@ -172,7 +163,7 @@ def _prepare(
     options: Options,
     screen: Screen,
 ) -> tuple["PulumiCommand | None", dict[str, Rate], str]:
-    """Writes every project, plans every stack, and looks for CLI and login: the command, the rates, the backend."""
+    """Writes every project, plans every stack, finds CLI and login; returns the command, rates, backend."""
     if any(item.is_local for item in items):
         (folder / "hardware.json").write_text(json.dumps(hardware(), indent=2) + "\n", "utf-8")
     paid = [item for item in items if not item.is_local]
@@ -194,7 +185,7 @@ def _prepare(
 
 
 def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> Rate:
-    """What the stack costs, from its plan, which has to be one that `up` would take."""
+    """The stack's cost from its plan, which must be one that `up` accepts."""
     from gangway.bench.pulumi_cli import project_dir, read_project
     from stacks.plan.plan import make_plan
     from stacks.providers.hosts.settings import HostsConfig
@@ -218,7 +209,7 @@ def _planned_rate(folder: Path, item: Item, suite: SuiteConfig, place: str) -> R
 
 
 def _check_folder(run_store: str, place: str) -> None:
-    """Records in a folder of the machines are seen here only where this machine has mounted it as well."""
+    """Records in the machines' folder are visible only if this machine mounts it too."""
     if not Path(run_store).is_dir():
         raise InputError(
             f"{place}: gangway:hosts.run_store",
@@ -229,8 +220,9 @@ def _check_folder(run_store: str, place: str) -> None:
         )
 
 
-def _logged_in(run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options) -> "PulumiCommand":
-    """The CLI, with the login that the suite was begun with."""
+def _find_cli_with_login(
+    run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], options: Options
+) -> "PulumiCommand":
     from gangway.bench.cloud import check_login
     from gangway.bench.pulumi_cli import find_cli, project_dir
 
@@ -249,7 +241,7 @@ def _logged_in(run_dir: Path, items: Sequence[Item], header: Mapping[str, Any], 
     return command
 
 
-def _go(
+def _run_items(
     run_dir: Path,
     suite: SuiteConfig,
     items: Sequence[Item],
@@ -260,7 +252,6 @@ def _go(
     *,
     clean_only: bool,
 ) -> int:
-    """Runs the items, then tells what became of them."""
     stop, preset = Stop(", and destroying what stands. Once more leaves it standing."), str(journal.header["preset"])
     runner = Runner(
         items=items,
@@ -301,7 +292,6 @@ def _go(
 def _environments(
     run_dir: Path, suite: SuiteConfig, preset: str, header: Mapping[str, Any], command: "PulumiCommand | None"
 ) -> Callable[[Item], Environment]:
-    """Where each item runs: one environment for all on this machine, one for all in clouds."""
     stamp = str(header["stamp"])
     data_dir = Path(header["data"]) if header["data"] else run_dir / "data"
     local = Local(run_dir, stamp, suite, preset, data_dir, hardware())

@@ -1,6 +1,4 @@
-"""SuiteConfig: what `gangway/suites/*.yaml` say, the items it means (one run of an arm and a seed on a stack), and
-what a run and its stack are called.
-"""
+"""SuiteConfig: the format of `gangway/suites/*.yaml`, its items, and names of runs and stacks."""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from stacks.loading.loader import find_stack_file, read_settings
 from trainer.config.presets import PRESETS
 
 LOCAL = "local"
-"""The stack that is this machine: torchrun here, without a cloud."""
+"""This machine as a stack: torchrun, without a cloud."""
 
 _NAME = r"^[a-z][a-z0-9-]{0,39}$"
 _Label = Annotated[str, Field(pattern=_NAME)]
@@ -34,12 +32,12 @@ def _known_preset(preset: str) -> str:
 
 
 def _named(value: Any) -> Any:
-    """A stack's name alone is an entry without more to say."""
+    """A bare stack name is an entry without other fields."""
     return {"stack": value} if isinstance(value, str) else value
 
 
 SUITES = ROOT / "gangway" / "suites"
-"""The suites that come with Gangway."""
+"""The suites included in Gangway."""
 
 
 class SuiteStack(Section):
@@ -47,11 +45,11 @@ class SuiteStack(Section):
 
     Attributes:
         stack: a stack's name, the path of a stack file, or `local` for this machine.
-        label: what the table calls it; the stack's name when left out.
-        set: settings of the stack file that are others here, by their config path: {network.egress: nat}.
-        usd_limit: for this stack alone, US dollars; the suite's `stack_usd` when left out.
-        usd_per_hour: what an hour of all of it costs, where the plan has no price for some part; refused elsewhere.
-        deadline_hours: from `up` to the record; the suite's when left out.
+        label: in the table; the stack's name by default.
+        set: overrides of the stack file by config path: {network.egress: nat}.
+        usd_limit: for this stack, US dollars; the suite's `stack_usd` by default.
+        usd_per_hour: of the whole stack if the plan lacks a price; refused otherwise.
+        deadline_hours: from `up` to the record; the suite's by default.
     """
 
     stack: str = Field(min_length=1, examples=["aws-g5-dev"])
@@ -63,41 +61,35 @@ class SuiteStack(Section):
 
     @property
     def name(self) -> str:
-        """As the table and the journal call it."""
+        """In table and journal."""
         return self.label or Path(self.stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 class Arm(Section):
-    """One treatment: fields of the trainer's configuration that are its own."""
+    """One treatment: its own fields of the trainer's configuration."""
 
     name: _Label = Field(examples=["control"])
     settings: Settings = Field(default={}, examples=[{"precision": "bf16"}])
 
 
 class SuiteBudget(Section):
-    """What the suite, and one stack in it, may cost; counted while it runs."""
+    """Limits of the suite's and each stack's cost, checked while it runs."""
 
     usd: PositiveNumber = Field(examples=[200])
     stack_usd: PositiveNumber | None = Field(default=None, examples=[60])
 
 
 class SuiteConfig(Section):
-    """One table: the same training, on several stacks or in several arms, with several seeds.
+    """One table: the same training on several stacks or in several arms, with several seeds.
 
     Attributes:
-        name: begins the name of its folder under runs/.
-        title: the table's caption.
-        paper: whose table stands beside ours.
-        preset: of every run; the stacks' own when left out, which have to be the same.
+        name: prefix of its folder under runs/.
+        paper: whose table is shown beside ours.
+        preset: of every run; by default the stacks', which must be equal.
         kimg: length of each run, thousands of images.
-        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
-        seeds: a run each.
-        settings: fields of the trainer's configuration, the same in every run.
-        arms: compared with each other; one, without settings of its own, when left out.
-        stacks: in their order.
-        budget: needed where a stack costs money.
-        deadline_hours: from `up` to the record; a stack that has not reported by then is destroyed.
-        local_processes: of a run on this machine.
+        checkpoint_kimg: thousands of images between checkpoints; the preset's by default.
+        budget: required if a stack costs money.
+        deadline_hours: from `up` to the record; then the stack is destroyed.
     """
 
     name: _Label = Field(examples=["p2-environments"])
@@ -167,14 +159,14 @@ class SuiteConfig(Section):
                     allowed="its fields one by one",
                     fix="write them such as job.terminate_when_done: true",
                 )
-            if said := [path for path in stack.set if path.startswith(own)]:
-                key = said[0].removeprefix("job.")
+            if paths := [path for path in stack.set if path.startswith(own)]:
+                key = paths[0].removeprefix("job.")
                 known = key if key in type(self).model_fields else "kimg, deadline_hours or settings"
                 raise InputError(
-                    f"{place}.{said[0]}",
+                    f"{place}.{paths[0]}",
                     "one training for all stacks of a table",
-                    value=stack.set[said[0]],
-                    allowed=f"set without {said[0]}",
+                    value=stack.set[paths[0]],
+                    allowed=f"set without {paths[0]}",
                     fix=f"write {known} beside stacks, for the whole suite",
                 )
         return self
@@ -182,9 +174,8 @@ class SuiteConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run. `name`: the journal's key: stack, arm and seed; `stack`: as the suite says it; `arm`: its name; empty
-    where there is one only; `seed`: of the run; `settings`: fields of the trainer's configuration, the suite's and
-    the arm's.
+    """One run. `name`: stack, arm and seed; `arm`: empty if there is only one; `settings`: of the trainer's
+    configuration.
     """
 
     name: str
@@ -200,10 +191,7 @@ class Item:
 
 
 def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
-    """Finds a suite's file by its path, or by its name in `stacks_dir`/suites and among the suites of Gangway.
-
-    InputError: no such suite; names those that exist.
-    """
+    """Find a suite's file by path or by name, in `stacks_dir`/suites and among Gangway's. InputError: none."""
     folders = [folder for parent in (stacks_dir / "suites", SUITES) for folder in (parent, parent / "experiments")]
     names = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
     for path in (*(each / f"{suite_or_file}.yaml" for each in folders), Path(suite_or_file)):
@@ -219,17 +207,13 @@ def find_suite(suite_or_file: str, stacks_dir: Path) -> Path:
 
 
 def load_suite(path: Path) -> SuiteConfig:
-    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: when the file cannot be
-    read at all.
-    """
+    """Read a suite file. ExceptionGroup: of InputError, one per mistake; InputError: unreadable."""
     keys = "name, kimg, seeds and stacks"
     return read_model(path, SuiteConfig, named="suite", keys=keys, folder="gangway/suites")
 
 
 def get_preset(suite: SuiteConfig, place: str, stacks_dir: Path) -> str:
-    """The one preset of the table, with every arm's settings checked against it. InputError: an unknown stack, presets
-    that differ, or settings that do not go with it.
-    """
+    """The table's preset, checked with every arm's settings. InputError: unknown stack, different or invalid."""
     presets: dict[str, str] = {}
     for position, entry in enumerate(suite.stacks):
         if entry.stack == LOCAL:
@@ -268,7 +252,7 @@ def _arms(suite: SuiteConfig) -> tuple[Arm, ...]:
 
 
 def get_items(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
-    """Every run of the suite: stack by stack, arm by arm, seed by seed; with `local` on this machine alone."""
+    """Every run: stack by stack, arm by arm, seed by seed; all on this machine with `local`."""
     stacks = (SuiteStack(stack=LOCAL),) if local else suite.stacks
     return tuple(
         Item(
@@ -285,11 +269,11 @@ def get_items(suite: SuiteConfig, *, local: bool) -> tuple[Item, ...]:
 
 
 def get_run_id(item: Item, stamp: str) -> str:
-    """The run's id, which is its folder's name too: the item's name and the suite's time."""
+    """The run's id and folder name: the item's name and the suite's time."""
     return f"{item.name}-{stamp}"
 
 
 def stack_name(item: Item, stamp: str) -> str:
-    """The name of the item's own stack: it begins like the stack that it is made after, and no other has it."""
+    """The unique name of the item's stack, beginning with its template's."""
     digits = hashlib.sha256(get_run_id(item, stamp).encode()).hexdigest()[:_HASH_DIGITS]
     return f"{item.stack.name[: _MAX_STACK_NAME - _HASH_DIGITS - 2].rstrip('-')}-b{digits}"

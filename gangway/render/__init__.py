@@ -1,1 +1,1 @@
-"""Drawing and rendering: one way to plot, one way to make an HTML page, files written whole or not at all."""
+"""Drawing and rendering: shared plots and HTML pages."""

@@ -1,8 +1,8 @@
-"""One way to draw for all pictures: matplotlib's objects on its Agg canvas (pyplot and its global state are never
-touched), a quiet frame, colours told apart by every kind of eye (after Okabe and Ito), and equal bytes for equal input.
+"""Shared drawing style: matplotlib objects on the Agg canvas (never pyplot and its global state), quiet frames, colours
+distinguishable with colour blindness (after Okabe and Ito), and deterministic bytes.
 
-Sizes stand here alone. A sheet is as wide as a paper's wide column, its panels stand one above the other, and all of
-its text has one size, so that it can be read on a telephone: scaled to 400 pixels, letters are of 11.
+All sizes are here. A sheet has a paper's wide column width and stacked panels; all text has one size, readable on a
+phone: scaled to 400 pixels, letters have 11.
 """
 
 import html
@@ -24,13 +24,13 @@ TEXT_POINTS: Final = 10.0
 PANEL_INCHES: Final = 2.6
 """Height of a panel with axes."""
 ROW_INCHES: Final = 0.44
-"""Height of a bar with its name above it."""
+"""Height of a bar with its name above."""
 BAR: Final = 0.3
-"""Height of a bar, of its row."""
+"""Height of a bar as a share of its row."""
 ROW_CHARACTERS: Final = 56
-"""What fits in a line of text across a sheet."""
+"""Characters per line of a sheet."""
 _HANDLE_CHARACTERS: Final = 7
-"""Of a line in a legend and the gaps beside it."""
+"""Width of a legend's line with gaps."""
 _LINE_SPACING: Final = 1.6
 _DOTS_PER_INCH: Final = 220
 _TEXT_SIZES: Final = (
@@ -38,12 +38,12 @@ _TEXT_SIZES: Final = (
     *("legend.fontsize", "figure.titlesize"),
 )
 Paint = Callable[[Sheet, Sequence[Axes]], None]
-"""Draws on a sheet whose panels are ready."""
+"""Draws on a sheet with prepared panels."""
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a picture: `series` in their order, `quiet` for what is beside the point, `paper` behind all."""
+    """Colours of a picture. `quiet`: for secondary marks; `paper`: the background."""
 
     ink: str
     quiet: str
@@ -60,7 +60,7 @@ DARK: Final = Theme("#e6eaee", "#9aa7b4", "#2b333c", "#171c22", ("#56b4e9", "#e6
 PAGE: Final = Theme(
     "#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", ("#0a0c01", "#0a0c02", "#0a0c03", "#0a0c04", "#0a0c05", "#0a0c06")
 )
-"""Stand-ins for the colours of a page by day and by night, which `Drawing.for_page` puts there."""
+"""Placeholders for a page's light and dark colours; `Drawing.for_page` replaces them."""
 _VARIABLES: Final = {
     PAGE.ink: "var(--ink)",
     PAGE.quiet: "var(--quiet)",
@@ -82,8 +82,8 @@ def draw(
     svg_fonts: Literal["path", "none"] = "path",
     transparent: bool = False,
 ) -> bytes:
-    """The file's content. `panels` of `inches` each stand one above the other, under a legend; `salt` begins the ids of
-    an SVG, whose text stays text with `svg_fonts` none.
+    """Return the file's content. `panels` of `inches` each are stacked below a legend; `salt`: prefix of an SVG's ids;
+    `svg_fonts`: none keeps its text as text.
     """
     buffer = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[kind]
@@ -115,7 +115,7 @@ def draw(
 
 
 def legend_size(labels: Sequence[str]) -> tuple[int, float]:
-    """Columns of a legend that is as wide as the sheet, and its height in inches; labels may have several lines."""
+    """Columns of a sheet-wide legend, and its height in inches; labels may have several lines."""
     longest = max(len(line) for label in labels for line in label.splitlines())
     columns = max(1, min(len(labels), ROW_CHARACTERS // (longest + _HANDLE_CHARACTERS)))
     lines = max(label.count("\n") + 1 for label in labels) * -(-len(labels) // columns)
@@ -123,12 +123,12 @@ def legend_size(labels: Sequence[str]) -> tuple[int, float]:
 
 
 def as_days(times: Iterable[datetime]) -> list[float]:
-    """As matplotlib counts them."""
+    """Matplotlib's date numbers."""
     return [float(date2num(time)) for time in times]  # type: ignore[no-untyped-call]  # matplotlib's has none
 
 
 def date_axis(axes: Axes) -> None:
-    """Names a few times below, in UTC; what is drawn goes from edge to edge."""
+    """A few UTC times below; the data spans the whole width."""
     locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
@@ -136,17 +136,13 @@ def date_axis(axes: Axes) -> None:
 
 
 def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
-    """Rows with their names above them, the first on top, at 0, 1, 2 ...: a row's bar goes from there to BAR.
-
-    Args:
-        axes: without a scale of their own upwards.
-        theme: of the sheet.
-        rows: names, which are cut off where there is no room, and what is said of each, which is not; may be empty.
+    """Rows with names above, the first on top, at 0, 1, 2 ...; a row's bar spans from there to BAR. `axes`: without a
+    vertical scale; `rows`: names, cut to fit, and their values, never cut, which may be empty.
     """
-    for place, (name, said) in enumerate(rows):
-        room = ROW_CHARACTERS - len(said)
+    for place, (name, value) in enumerate(rows):
+        room = ROW_CHARACTERS - len(value)
         short = name if len(name) <= room else f"{name[: room - 3]}..."
-        text = f"{short}: {said}" if said else short
+        text = f"{short}: {value}" if value else short
         axes.annotate(
             text,
             (0, place - 0.08),
@@ -161,17 +157,9 @@ def name_rows(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that can be made for the page or as a file.
-
-    Attributes:
-        name: of its files, without the ending; unlike all others of the page.
-        title: above it.
-        alt: what it shows, in words and values, for those who cannot see it.
-        caption: the sentences under it, with the source of its numbers.
-        panels: one above the other.
-        inches: height of a panel.
-        paint: draws it.
-        legend_inches: height of what stands above the panels.
+    """A drawing for the page or as a file. `name`: of its files, without the suffix, unique on the page; `alt`: its
+    content in words and values; `caption`: the sentences below, with the source of its numbers; `legend_inches`: height
+    above the panels.
     """
 
     name: str
@@ -184,7 +172,7 @@ class Drawing:
     legend_inches: float = 0.0
 
     def for_page(self) -> str:
-        """An `<svg>` element that takes the page's colours and fonts; its ids begin with the drawing's name."""
+        """An `<svg>` element in the page's colours and fonts; its ids begin with the drawing's name."""
         text = self._drawn(PAGE, "svg", "none").decode()
         svg = text[text.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""HTML of a report from Jinja2 templates, and its numbers with units and their meaningful digits."""
+"""HTML reports from Jinja2 templates, and numbers with units and significant digits."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,7 @@ _HERE = Path(__file__).parent
 
 
 def render_template(name: str, styles: tuple[str, ...], filters: Mapping[str, Any], context: Mapping[str, Any]) -> str:
-    """A whole HTML file, in need of nothing else.
-
-    Args:
-        name: of the template.
-        styles: files of CSS, which become `style` in the template.
-        filters: of the template.
-        context: its variables.
-    """
+    """Render a self-contained HTML file. `styles`: CSS files, joined as `style`."""
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -39,7 +32,7 @@ def render_template(name: str, styles: tuple[str, ...], filters: Mapping[str, An
 
 
 class Source(NamedTuple):
-    """One line of the footnotes: where a figure came from. Figures with an equal source share the line."""
+    """A footnote: where figures come from. Figures with equal sources share it."""
 
     provenance: str
     source: str
@@ -48,20 +41,14 @@ class Source(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The line as a sentence, for a tooltip."""
+        """As a sentence, for a tooltip."""
         as_of = f"as of {self.as_of}" if self.as_of else ""
         return "; ".join(part for part in (f"{self.provenance}: {self.source}", as_of, self.note) if part)
 
 
 class Cell(NamedTuple):
-    """A figure as the page shows it.
-
-    Attributes:
-        text: the number, `unknown`, or `absent`.
-        unit: empty where there is no number.
-        hint: the same quantity in the unit people think in, such as `4 min 12 s`; often empty.
-        reason: why there is no number; empty where there is one.
-        footnote: its line in the list of sources, from 1.
+    """A figure on the page. `text`: the number, `unknown`, or `absent`; `hint`: in readable units, such as `4 min 12
+    s`, often empty; `reason`: why there is no number, else empty; `footnote`: number of its source, from 1.
     """
 
     text: str
@@ -73,7 +60,7 @@ class Cell(NamedTuple):
 
 
 class Sources:
-    """Collects the sources in the order in which the page mentions them, and numbers them."""
+    """Collects and numbers the sources in the page's order."""
 
     def __init__(self) -> None:
         self._numbers: dict[Source, int] = {}
@@ -92,15 +79,15 @@ class Sources:
         note: str = "",
         reason: str = "",
     ) -> Cell:
-        """Any value with its provenance.
+        """A value with its provenance.
 
         Args:
-            value: None when nobody knows it; the reason is then `reason`, or else `source`.
+            value: None if unknown; see `reason`, or else `source`.
             unit: as in the record: USD, J, gCO2e/kWh.
-            provenance: a word of the record, or the confidence of the price catalogue.
+            provenance: of the record, or the confidence of the price catalogue.
             source: instrument, model or document.
             as_of: ISO 8601 date.
-            note: what a reader must know before comparing it.
+            note: caveats of a comparison.
             reason: why `value` is None.
         """
         line = Source(_PROVENANCE_WORDS.get(provenance, provenance), source, as_of or "", note)
@@ -111,14 +98,14 @@ class Sources:
         return Cell(number(value, unit), unit_text(unit), _hint(value, unit), "", footnote, line)
 
     def lines(self) -> Iterable[tuple[int, Source]]:
-        """Footnote number and source, ascending."""
+        """Footnote numbers and sources, ascending."""
         return ((footnote, line) for line, footnote in self._numbers.items())
 
 
 def number(value: float, unit: str = "") -> str:
     """Four significant digits (three below 1), thousands in full, cents for dollars from 1 USD upwards.
 
-    Zeros at the end are kept only where they were rounded to, never added to a value that is shorter.
+    Rounding may leave trailing zeros; shorter values get none.
 
     >>> number(110.1, "USD/h"), number(1234567.8), number(0.012345), number(1.15), number(11.902), number(-4.0)
     ('110.10', '1,234,568', '0.0123', '1.15', '11.90', '\N{MINUS SIGN}4')
@@ -147,12 +134,12 @@ def kimg_text(images: int) -> str:
 
 
 def unit_text(unit: str) -> str:
-    """The unit with its subscripts, gCO₂e for gCO2e; nothing for a pure number, whose unit is 1."""
+    """The unit with subscripts, gCO₂e for gCO2e; empty for 1, a pure number."""
     return "" if unit == "1" else unit.replace("CO2", "CO₂")
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Seconds in readable units.
 
     >>> duration(252.3), duration(7265), duration(12.34)
     ('4 min 12 s', '2 h 1 min', '12.3 s')
@@ -165,7 +152,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """An ISO 8601 time without its fraction: 2026-01-31 08:00:00 UTC."""
+    """An ISO 8601 time without fractions: 2026-01-31 08:00:00 UTC."""
     day, _, rest = iso.partition("T")
     zone = "UTC" if rest.endswith(("Z", "+00:00")) else ""
     return " ".join(part for part in (day, rest[:8], zone) if part)

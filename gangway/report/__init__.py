@@ -1,1 +1,1 @@
-"""The report of one run, and in `comparison` of several."""
+"""Reports on one run, and on several in `comparison`."""

@@ -1,6 +1,4 @@
-"""A controller's decisions on a page: a drawing of images a second over the training with a mark for each, and their
-table. The page of one run, that of several and that of an experiment share both.
-"""
+"""A controller's decisions on the pages of one run, several runs and an experiment: a drawing and a table."""
 
 import math
 from bisect import bisect_right
@@ -23,13 +21,13 @@ from trainer.records.decisions import CONTROLLER, DecisionRecord, Fate
 from trainer.records.run_record import RunRecord
 
 _CLOCK_SEC = 0.001
-"""Records have moments to a millisecond, lines of statistics to less."""
+"""Records have times to a millisecond, lines of statistics finer ones."""
 _ROWS = 2
-"""Of numbers above the line, so that neighbours do not stand on each other."""
+"""Rows of numbers above the line, against overlaps."""
 
 
 class _Look(NamedTuple):
-    """Of a mark. `series`: its colour's place in the theme; None for the ink's."""
+    """Of a mark. `series`: index of its colour in the theme; None for the ink's."""
 
     words: str
     series: int | None
@@ -50,15 +48,8 @@ _LOOKS: Mapping[Fate, _Look] = MappingProxyType(
 
 
 class Pace(NamedTuple):
-    """A run over its training.
-
-    Attributes:
-        label: in the legend.
-        seconds: of training, at each line of statistics.
-        images_per_sec: there; NaN leaves a gap.
-        places: of each decision, the line after which it was made.
-        decisions: likewise, in order.
-        neighbour_sec: spans in which others took cores.
+    """A run over its training. `seconds`: of training, at each line of statistics; `images_per_sec`: there, NaN leaves
+    a gap; `places`: the line before each decision; `neighbour_sec`: spans in which other processes took cores.
     """
 
     label: str
@@ -70,7 +61,7 @@ class Pace(NamedTuple):
 
 
 class DecisionRow(NamedTuple):
-    """A line of the table; `fate` in one word, `words` what there is to say of it."""
+    """A line of the table; `fate` in one word, `words` the details."""
 
     number: int
     at: str
@@ -86,13 +77,8 @@ class DecisionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """What a page shows of a controller.
-
-    Attributes:
-        name: of its ids, unlike all others of the page.
-        choice: who decided, in words; empty where nobody says.
-        rows: none where nothing was decided.
-        drawing: None without lines of statistics.
+    """A controller on a page. `name`: of its ids, unique on the page; `choice`: who decided, in words, empty if
+    unknown; `drawing`: None without lines of statistics.
     """
 
     name: str
@@ -102,12 +88,12 @@ class Decided:
 
     @property
     def svg(self) -> Markup:
-        """The drawing inside a page; matplotlib has escaped what is text."""
+        """The drawing inline; matplotlib has escaped its text."""
         return Markup("" if self.drawing is None else self.drawing.for_page())
 
 
-def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
-    """Of a run, with the lines of its stats.jsonl; None where it had no controller."""
+def find_decided(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str) -> Decided | None:
+    """A run's controller with the lines of its stats.jsonl; None without one."""
     if not record.has_controller:
         return None
     pace = find_pace(record, stats)
@@ -116,7 +102,7 @@ def decided_of(record: RunRecord, stats: Sequence[Mapping[str, Any]], name: str)
 
 
 def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
-    """The table."""
+    """The rows of the table."""
     return tuple(
         DecisionRow(
             place,
@@ -135,14 +121,14 @@ def get_rows(decisions: Sequence[DecisionRecord]) -> tuple[DecisionRow, ...]:
 
 
 def counted(decisions: Sequence[DecisionRecord]) -> str:
-    """How many, and what came of them."""
+    """Counts by outcome as text."""
     counts = Counter(one.fate for one in decisions)
-    said = [f"{counts[fate]} {look.words}" for fate, look in _LOOKS.items() if counts[fate]]
-    return f"{len(decisions)} decision{'' if len(decisions) == 1 else 's'}{': ' * bool(said)}{', '.join(said)}"
+    parts = [f"{counts[fate]} {look.words}" for fate, look in _LOOKS.items() if counts[fate]]
+    return f"{len(decisions)} decision{'' if len(decisions) == 1 else 's'}{': ' * bool(parts)}{', '.join(parts)}"
 
 
 def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
-    """Images a second over the training of runs, the controlled one last; decisions are numbered as in the table."""
+    """Images per second over training, the controlled run last; decisions are numbered as in the table."""
     fates = [fate for fate in _LOOKS if any(one.fate == fate for pace in paces for one in pace.decisions)]
     labels = [*([pace.label for pace in paces] if len(paces) > 1 else []), *(_LOOKS[fate].words for fate in fates)]
     unit, divisor = _unit(paces)
@@ -173,11 +159,11 @@ def decisions_drawing(name: str, whose: str, paces: Sequence[Pace]) -> Drawing:
 
 
 def find_pace(record: RunRecord, stats: Sequence[Mapping[str, Any]]) -> Pace | None:
-    """Of all sessions, one after the other; None without a line that says when it was written."""
+    """All sessions in a row; None without a line with a time."""
     ticks = [line for line in stats if "event" not in line]
-    told = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]
+    timed = [line for line in ticks if line.get("time") is not None and line.get("wall_sec") is not None]
     seconds, rates, times = list[float](), list[float](), list[float]()
-    for _, lines in groupby(told, key=lambda line: line["session"]):
+    for _, lines in groupby(timed, key=lambda line: line["session"]):
         before, own = seconds[-1] if seconds else 0.0, list(lines)
         if seconds:  # A gap, so that nothing joins two sessions.
             seconds.append(before)
@@ -199,7 +185,6 @@ def _unit(paces: Sequence[Pace]) -> tuple[str, float]:
 
 
 def _lines(paces: Sequence[Pace], theme: Theme) -> Iterator[Line2D]:
-    """For the legend, where there is more than one."""
     for place, pace in enumerate(paces) if len(paces) > 1 else ():
         yield Line2D([], [], label=pace.label, **_line_look(place, paces, theme))
 
@@ -223,33 +208,31 @@ def _paint(axes: Axes, paces: Sequence[Pace], divisor: float, theme: Theme) -> N
     ends = [sec for pace in paces for sec in pace.seconds if math.isfinite(sec)]
     axes.set_xlim(0, (max(ends, default=0.0) / divisor or 1.0) * 1.02)
     axes.set_ylim(0, (max(speeds, default=0.0) or 1.0) * 1.45)
-    taken, shown = [-math.inf] * _ROWS, 0
+    row_ends, index = [-math.inf] * _ROWS, 0
     for place, pace in enumerate(paces):
         look = _line_look(place, paces, theme)
         axes.plot([sec / divisor for sec in pace.seconds], pace.images_per_sec, **look)
         for low, high in pace.neighbour_sec:
             axes.axvspan(low / divisor, high / divisor, color=look["color"], alpha=0.1, linewidth=0, zorder=0)
         for at, one in zip(pace.places, pace.decisions, strict=True):
-            shown += 1
+            index += 1
             speed = pace.images_per_sec[at]
             colour = _colour(_LOOKS[one.fate], theme)
             point = pace.seconds[at] / divisor, speed if math.isfinite(speed) else 0.0
             axes.plot(*point, marker=_LOOKS[one.fate].marker, markersize=6, color=colour, zorder=4)
-            _number(axes, point, shown, taken, theme)
+            _number(axes, point, index, row_ends, theme)
 
 
-def _number(axes: Axes, point: tuple[float, float], shown: int, taken: list[float], theme: Theme) -> None:
-    """Above the mark, in the first row that has room there; `taken` is up to where each has none. Without room the
-    mark has no number, which the table has all the same.
-    """
+def _number(axes: Axes, point: tuple[float, float], index: int, row_ends: list[float], theme: Theme) -> None:
+    """Number a mark in the first row with room; `taken`: the right end of each row. Without room there is no number."""
     share = point[0] / axes.get_xlim()[1]
-    row = next((row for row, until in enumerate(taken) if share >= until), None)
+    row = next((row for row, until in enumerate(row_ends) if share >= until), None)
     if row is None:
         return
-    taken[row] = share + 0.03 + 0.025 * len(str(shown))
+    row_ends[row] = share + 0.03 + 0.025 * len(str(index))
     height = 0.98 - 0.13 * row
     axes.text(
-        point[0], height, str(shown), transform=axes.get_xaxis_transform(), ha="center", va="top", color=theme.ink
+        point[0], height, str(index), transform=axes.get_xaxis_transform(), ha="center", va="top", color=theme.ink
     )
     foot = (height - 0.12) * axes.get_ylim()[1]
     axes.plot([point[0]] * 2, [point[1], foot], color=theme.quiet, linewidth=0.7, linestyle=":", zorder=1)

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page on a plan, what the sandbox made of it, and the run's record."""
+"""The report on one run: a self-contained HTML page on its plan, sandbox and record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.core.findings import InputError
 from components.core.whole_files import make_folder, write_whole
 from components.estimate.cost import foreign_note
 from gangway.render.rendering import Cell, Sources, duration, kimg_text, moment, number, render_template
-from gangway.report.decisions import Decided, decided_of
+from gangway.report.decisions import Decided, find_decided
 from gangway.report.plots import Chart
 from gangway.runs.run_folders import not_sealed
 from gangway.runs.signatures import UNSIGNED
@@ -27,12 +27,12 @@ from trainer.records.run_record import RunRecord
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _SEVERITIES = ("error", "warning", "info")
-# Worst first: what differs must not hide under what agrees.
+# Worst first: differences must stay visible.
 _STATUSES = ("refused", "different", "validated only", "accepted", "read back equal")
 
 
 class SandboxRowLike(Protocol):
-    """One resource of the plan as the sandbox applied it; `gangway.sandbox` makes these."""
+    """One resource as the sandbox applied it; see `gangway.sandbox`."""
 
     @property
     def type(self) -> str:
@@ -48,15 +48,15 @@ class SandboxRowLike(Protocol):
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The requests made for it, such as `ec2:CreateVpc`."""
+        """Requests made for it, such as `ec2:CreateVpc`."""
 
     @property
     def note(self) -> str:
-        """What a reader must know about the status; may be empty."""
+        """Details of the status; may be empty."""
 
 
 class Picture(NamedTuple):
-    """A PNG to embed: its bytes and its size in pixels."""
+    """A PNG to embed: bytes and size in pixels."""
 
     png: bytes
     width: int
@@ -65,7 +65,7 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Everything a report is made of, already read."""
+    """Everything a report needs, already read."""
 
     plan: Mapping[str, Any]
     sandbox: Sequence[SandboxRowLike]
@@ -81,15 +81,9 @@ class ReportInputs:
     decided: Decided | None = None
 
 
-class _Wrong(NamedTuple):
-    """A thing that is wrong with the run or its plan, as the head of the page says it.
-
-    Attributes:
-        severity: error or warning.
-        what: whose it is: the run, a finding's path, a resource.
-        text: what is wrong.
-        fix: what to do about it; may be empty.
-        anchor: of the section that has it whole.
+class _Problem(NamedTuple):
+    """A problem of the run or its plan, for the head of the page. `severity`: error or warning; `what`: the run, a
+    finding's path, or a resource; `fix`: may be empty; `anchor`: of the section with the details.
     """
 
     severity: str
@@ -101,8 +95,6 @@ class _Wrong(NamedTuple):
 
 @dataclass(frozen=True)
 class _Node:
-    """A resource and those it is the parent of."""
-
     type: str
     name: str
     inputs: Mapping[str, Any]
@@ -110,14 +102,7 @@ class _Node:
 
 
 def picture(png: bytes, place: str) -> Picture:
-    """A PNG and its size, from its first chunk.
-
-    Args:
-        png: the file's content.
-        place: the file's path, for the message.
-
-    InputError: not a PNG.
-    """
+    """A PNG and its size from its first chunk. `place`: for the message. InputError: not a PNG."""
     if not png.startswith(_PNG_SIGNATURE) or len(png) < 24:
         raise InputError(place, "not a PNG image", fix="name the PNG grid that the trainer wrote")
     width, height = struct.unpack(">II", png[16:24])
@@ -125,10 +110,10 @@ def picture(png: bytes, place: str) -> Picture:
 
 
 def render_page(inputs: ReportInputs) -> str:
-    """The whole HTML file, in need of nothing else: styles and images are inside."""
+    """The whole HTML file with embedded styles and images."""
     plan, record = inputs.plan, inputs.record
     sources = Sources()
-    # The template asks for cells where it prints them, so footnotes are numbered in reading order.
+    # Cells are made when the template prints them, so footnotes are numbered in reading order.
     context = {
         "i": inputs,
         "plan": plan,
@@ -140,7 +125,7 @@ def render_page(inputs: ReportInputs) -> str:
         "envelope": lambda: _envelope(plan, sources),
         "run_figures": _run_figures(record),
         "improvement": _improvement(record),
-        "wrong": _wrong(inputs),
+        "wrong": _find_problems(inputs),
         "tree": _tree(plan["resources"]),
         "findings": sorted(plan["findings"], key=lambda finding: _SEVERITIES.index(finding["severity"])),
         "sandbox": sorted(inputs.sandbox, key=lambda row: (_STATUSES.index(row.status), row.type, row.name)),
@@ -148,63 +133,57 @@ def render_page(inputs: ReportInputs) -> str:
         "versions": _versions(record.versions, plan["versions"]),
     }
     filters = {
-        "data_uri": _data_uri,
+        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}",
         "duration": duration,
-        "json": _json,
+        "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         "kimg": kimg_text,
         "moment": moment,
         "number": number,
-        "picture": _chart_picture,
+        "picture": lambda chart: picture(chart.light, chart.name),
     }
     return render_template("report.html.j2", ("report.css",), filters, context)
 
 
-def _wrong(inputs: ReportInputs) -> list[_Wrong]:
-    """What a reader has to know before any figure: errors first, then warnings."""
+def _find_problems(inputs: ReportInputs) -> list[_Problem]:
+    """Problems to read before any figure: errors, then warnings."""
     record, found = inputs.record, []
     if record.status != "done":
         done = f"{kimg_text(record.images)} of {kimg_text(record.config.total_images)} kimg"
         text = f"is {record.status}, at {done}: every figure below is of a part of it"
         found.append(
-            _Wrong("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
+            _Problem("error", f"run {record.id}", text, "the same train command goes on with it", "interruptions")
         )
     for name in inputs.missing:
-        found.append(_Wrong("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples"))
+        found.append(
+            _Problem("error", f"run {record.id}", f"has no {name}", "what comes of it is not below", "samples")
+        )
     found += [
-        _Wrong("warning", metric.name, text, "", "quality") for metric in record.quality if (text := _worse(metric))
+        _Problem("warning", metric.name, text, "", "quality")
+        for metric in record.quality
+        if (text := _quality_warning(metric))
     ]
     for row in inputs.sandbox:
         if row.status in ("refused", "different"):
-            found.append(_Wrong("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox"))
+            found.append(
+                _Problem("error", row.name, f"{row.type} was {row.status} in the sandbox", row.note, "sandbox")
+            )
     found += [
-        _Wrong("warning", f"run {record.id}", text.partition(": ")[2], "", "run") for text in not_sealed([record])
+        _Problem("warning", f"run {record.id}", text.partition(": ")[2], "", "run") for text in not_sealed([record])
     ]
     found += [
-        _Wrong(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
+        _Problem(finding["severity"], finding["path"], finding["message"], finding["fix"] or "", "plan-findings")
         for finding in inputs.plan["findings"]
         if finding["severity"] != "info"
     ]
     return sorted(found, key=lambda one: _SEVERITIES.index(one.severity))
 
 
-def _worse(metric: QualityRecord) -> str:
-    """That training has made a metric worse; empty where it has not, or nobody knows."""
+def _quality_warning(metric: QualityRecord) -> str:
+    """A warning if training made a metric worse; else empty."""
     before, after = metric.untrained.value, metric.trained.value
     if before is None or after is None or (after < before if metric.better == "lower" else after > before):
         return ""
     return f"training has not made it better: {number(before)} untrained, {number(after)} trained"
-
-
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _chart_picture(chart: Chart) -> Picture:
-    return picture(chart.light, chart.name)
 
 
 def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
@@ -218,7 +197,6 @@ def _run_figures(record: RunRecord) -> list[tuple[str, Quantity]]:
 
 
 def _improvement(record: RunRecord) -> str:
-    """What training did to the first metric, as the rest of a sentence; empty without figures or for a share."""
     for metric in record.quality[:1]:
         before, after, floor = metric.untrained.value, metric.trained.value, metric.real_vs_real.value
         if before and after and floor and metric.better == "lower":
@@ -231,7 +209,7 @@ def _improvement(record: RunRecord) -> str:
 
 
 def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
-    """Resources under their parents; one whose parent is not in the plan is a root."""
+    """Resources under their parents; one with an unknown parent is a root."""
     nodes = {row["urn"]: _Node(row["type"], row["name"], row["inputs"] or {}) for row in resources}
     roots: list[_Node] = []
     for row in resources:
@@ -241,7 +219,6 @@ def _tree(resources: Sequence[Mapping[str, Any]]) -> list[_Node]:
 
 
 def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) -> tuple[Cell, Cell]:
-    """Unit price and hourly cost of a component."""
     origin = (component["confidence"], component["source"], component["as_of"])
     reason = f"no price in {component['source']}" if component["source"] else "no price found"
     price = sources.cell(component["price"], currency, *origin, reason=reason)
@@ -249,7 +226,7 @@ def _price_cells(component: Mapping[str, Any], currency: str, sources: Sources) 
 
 
 def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """The bill for an hour, a month and the run; a total that leaves something out says so."""
+    """The bill per hour, month and run; incomplete totals say so."""
     cost = plan["cost"]
     unpriced = [row["name"] for row in cost["components"] if row["hourly"] is None and not row.get("standby")]
     missing = f"no price for {', '.join(unpriced)}" if unpriced else ""
@@ -281,7 +258,7 @@ def _totals(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]
 
 
 def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell]]:
-    """Energy, carbon and SCI of the planned run: expected, with the band, and at most."""
+    """Energy, carbon and SCI of the planned run: expected with band, and maximum."""
     sci = plan["carbon"].get("sci") or {}
     sci_method = "(emissions + those of making the machines) / thousands of images"
     energy, carbon, method = plan["energy"], plan["carbon"], plan["carbon"]["method"]
@@ -314,7 +291,6 @@ def _envelope(plan: Mapping[str, Any], sources: Sources) -> list[tuple[str, Cell
 
 
 def _counts(rows: Sequence[SandboxRowLike]) -> list[tuple[str, int]]:
-    """How many resources ended in each status that occurs, best first."""
     counts = Counter(str(row.status) for row in rows)
     return [(status, counts[status]) for status in reversed(_STATUSES) if counts[status]]
 
@@ -336,20 +312,20 @@ def write_report(
     missing: Sequence[str] = (),
     signed: str = UNSIGNED.sentence,
 ) -> Path:
-    """Writes `out_dir/report.html`, and its charts as PNG and SVG under `out_dir/plots`.
+    """Write `out_dir/report.html`, and its charts as PNG and SVG below `out_dir/plots`; return the page's path.
 
-    All is rendered before the first file is touched; each appears whole or not at all. Returns the path of the page.
+    Renders everything before writing; each file is written atomically.
 
     Args:
-        out_dir: made if it does not exist.
+        out_dir: created if missing.
         plan: the JSON data of `gangway plan --json`.
-        sandbox: what became of each planned resource; empty when the plan was not applied.
-        record: the run.
+        sandbox: empty if the plan was not applied.
+        record: the run's.
         stats: the parsed lines of the run's stats.jsonl, in order.
         samples_png: grid of images from the trained generator, or None.
         reals_png: grid of images from the data set, or None.
-        missing: files of the run that are not there, which the page says first.
-        signed: who has signed the record, in words.
+        missing: missing files of the run, named first on the page.
+        signed: the record's signer, in words.
 
     InputError: an image is missing or not a PNG, or `out_dir` cannot be written.
     """
@@ -361,7 +337,7 @@ def write_report(
     curves = curve_charts(stats)
     cost_chart = plots.cost_chart(plan["cost"]["components"], plan["cost"]["currency"])
     quality_charts = [chart for metric in record.quality if (chart := plots.quality_chart(metric))]
-    decided = decided_of(record, stats, "decisions")
+    decided = find_decided(record, stats, "decisions")
     html = render_page(
         ReportInputs(
             plan=plan,
@@ -387,7 +363,6 @@ def write_report(
 
 
 def _files(charts: Sequence[Chart], decided: Decided | None) -> dict[str, bytes]:
-    """The page's pictures by themselves."""
     found = {f"{chart.name}.png": chart.light for chart in charts} | {
         f"{chart.name}.svg": chart.svg for chart in charts
     }

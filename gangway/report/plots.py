@@ -1,6 +1,4 @@
-"""The charts of a run's report: hourly cost, curves over the run, quality. Each as a light and a dark PNG for the page,
-and as an SVG for papers.
-"""
+"""The charts of a run's report (hourly cost, curves, quality), as PNGs for the page and SVG for papers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,23 +15,17 @@ from trainer.records.quality import QualityRecord
 
 _WORDS = {"interrupt": "interrupted", "kill": "killed", "resume": "resumed", "restart": "restarted"}
 _NEAR = 0.03
-"""Events closer than this share of the run get one mark."""
+"""Events closer than this share of the run share a mark."""
 _MOST_LABELS = 6
 _Dash = Literal["-"] | tuple[float, tuple[float, float]]
 _DASHES: Final[tuple[_Dash, _Dash]] = ("-", (0, (5, 1.2)))
 _ROOM_FOR_WORDS = 0.25
-"""Of the width of a chart: a session shorter than that has no words in it."""
+"""Share of a chart's width below which a session has no label."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A finished chart.
-
-    Attributes:
-        name: of its files, without the ending.
-        alt: what it shows, in words and values, for those who cannot see it.
-        caption: the sentence under it.
-    """
+    """A finished chart. `name`: of its files, without the suffix; `alt`: its content in words and values."""
 
     name: str
     alt: str
@@ -44,8 +36,6 @@ class Chart:
 
 
 def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Axes, Theme], None]) -> Chart:
-    """Draws a chart once for each use of it."""
-
     def drawn(theme: Theme, kind: Literal["png", "svg"]) -> bytes:
         return draw(lambda _, axes: paint(axes[0], theme), kind, theme, inches=inches)
 
@@ -53,11 +43,8 @@ def _chart(name: str, alt: str, caption: str, inches: float, paint: Callable[[Ax
 
 
 def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart | None:
-    """Hourly cost by component, dearest first, components without a price last; None when there is nothing to draw.
-
-    Args:
-        components: as in the plan's JSON: name, hourly (None when unknown), standby (optional).
-        currency: such as USD.
+    """Hourly cost by component, dearest first, unpriced ones last; None without data. `components`: as in the plan's
+    JSON: name, hourly (None if unknown), standby (optional); `currency`: such as USD.
     """
     if not components:
         return None
@@ -90,30 +77,30 @@ def cost_chart(components: Sequence[Mapping[str, Any]], currency: str) -> Chart 
     )
 
 
-def _row_text(row: Mapping[str, Any], currency: str) -> str:
-    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
-
-
 def _hourly_text(hourly: float | None, currency: str) -> str:
     return "unknown" if hourly is None else number(hourly, currency)
 
 
+def _row_text(row: Mapping[str, Any], currency: str) -> str:
+    return f"{_hourly_text(row['hourly'], currency)}{', standby' if row.get('standby') else ''}"
+
+
 def _name_bars(axes: Axes, theme: Theme, rows: Sequence[tuple[str, str]]) -> None:
-    """Bars with name and value above each, which leaves no need for an axis."""
+    """Name and value above each bar replace the axis."""
     name_rows(axes, theme, rows)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
 
 
 def quality_chart(quality: QualityRecord) -> Chart | None:
-    """The three values of a quality metric on one line; None when one of them is absent."""
-    named = [
+    """The three values of a quality metric on one line; None if one is absent."""
+    labelled = [
         ("untrained", quality.untrained),
         ("trained", quality.trained),
         ("real against real", quality.real_vs_real),
     ]
-    values = [(label, figure.value) for label, figure in named if figure.value is not None]
-    if len(values) < len(named):
+    values = [(label, figure.value) for label, figure in labelled if figure.value is not None]
+    if len(values) < len(labelled):
         return None
 
     def paint(axes: Axes, theme: Theme) -> None:
@@ -144,23 +131,21 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment of the run worth a vertical line: where, in thousands of images, and what happened."""
+    """A vertical line for an event, at thousands of images."""
 
     kimg: float
     label: str
 
 
 class _Series(NamedTuple):
-    """A column of stats.jsonl and how the chart calls it."""
-
     key: str
     label: str
 
 
 def curve_charts(stats: Sequence[Line]) -> list[Chart]:
-    """Losses, throughput and gradient norms, from the parsed lines of stats.jsonl; empty when there is no data line.
-    `stats`: data lines {images, step, kimg, images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d,
-    world_size, session, ...} and event lines {event, images, time, ...}.
+    """Losses, throughput and gradient norms; empty without data lines. `stats`: data lines {images, step, kimg,
+    images_per_sec, loss_g, loss_d, r1, grad_norm_g, grad_norm_d, world_size, session, ...} and event lines {event,
+    images, time, ...}.
     """
     sessions = _sessions(stats)
     if not sessions:
@@ -176,14 +161,14 @@ def curve_charts(stats: Sequence[Line]) -> list[Chart]:
 
 
 def marks(stats: Sequence[Line]) -> list[Mark]:
-    """The interruptions and resumptions among the event lines; neighbours share a mark, saying both in order."""
+    """Interruptions and resumptions; neighbours share a mark, in order."""
     found = list(_moments(stats))
     reach = _NEAR * max((line["images"] / 1000 for line in stats), default=0.0)
     merged: list[Mark] = []
     for mark in found:
         if merged and mark.kimg - merged[-1].kimg <= reach:
-            said = merged[-1].label.split(", ")
-            label = merged[-1].label if mark.label in said else f"{merged[-1].label}, {mark.label}"
+            labels = merged[-1].label.split(", ")
+            label = merged[-1].label if mark.label in labels else f"{merged[-1].label}, {mark.label}"
             merged[-1] = Mark(merged[-1].kimg, label)
         else:
             merged.append(mark)
@@ -206,10 +191,6 @@ def _values(lines: Sequence[Line], key: str) -> list[float]:
     return [math.nan if line[key] is None else float(line[key]) for line in lines]
 
 
-def _last(sessions: Sequence[Sequence[Line]], key: str) -> float:
-    return _values(sessions[-1], key)[-1]
-
-
 def _line_chart(
     name: str,
     axis: str,
@@ -226,7 +207,7 @@ def _line_chart(
         _dress(axes, theme, axis, sessions, events)
         _name_lines(axes, theme, series)
 
-    ends = " and ".join(f"{label} {number(_last(sessions, key))}" for key, label in series)
+    ends = " and ".join(f"{label} {number(_values(sessions[-1], key)[-1])}" for key, label in series)
     return _chart(
         name,
         f"Line chart: {title.lower()} over thousands of images shown; at the end {ends}. {_spoken(events)}",
@@ -268,7 +249,6 @@ def _span(sessions: Sequence[Sequence[Line]]) -> float:
 
 
 def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> None:
-    """Each line's name below the chart, in its colour and dashes."""
     handles = [
         Line2D([], [], color=colour, linestyle=style, linewidth=1.5, label=label)
         for (_, label), colour, style in zip(series, theme.series[:2], _DASHES, strict=True)
@@ -280,7 +260,6 @@ def _name_lines(axes: Axes, theme: Theme, series: tuple[_Series, _Series]) -> No
 
 
 def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line]], events: Sequence[Mark]) -> None:
-    """Grid, axis names and the marks of events."""
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_xlim(0, _span(sessions) * 1.005)
     axes.set_xlabel("kimg", loc="right", color=theme.quiet)
@@ -288,7 +267,7 @@ def _dress(axes: Axes, theme: Theme, axis: str, sessions: Sequence[Sequence[Line
     for place, mark in enumerate(events):
         axes.axvline(mark.kimg, color=theme.quiet, linewidth=1, linestyle=(0, (2, 2)))
         if len(events) <= _MOST_LABELS:
-            # Every second label sits a little higher, so that neighbours do not run into each other.
+            # Every second label is higher, against overlaps.
             axes.annotate(
                 mark.label,
                 (mark.kimg, 1),

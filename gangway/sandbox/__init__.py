@@ -4,8 +4,8 @@
         run_program(config, cloud)
         rows = cloud.read_back()
 
-Every request passes botocore's own validation. Not AWS: moto has no quotas, no capacity and few of the service's
-checks, and each row says what could not be shown. One module of handlers a service; nothing here runs without moto.
+botocore validates every request. moto is not AWS: it has no quotas, no capacity and few of the services' checks; each
+row says what could not be shown. One module of handlers per service.
 """
 
 from gangway.sandbox.cloud import HANDLERS, MotoCloud

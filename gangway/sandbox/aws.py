@@ -1,6 +1,4 @@
-"""A declared resource as it comes over Pulumi's wire, its translation into a request of the AWS API, and the
-sandbox's one way to talk to moto: through boto3, so that botocore checks each request.
-"""
+"""From Pulumi's wire to requests of the AWS API, and to moto through boto3, so that botocore validates each one."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Wire:
-    """One declared resource. Remembers which inputs were taken, so that none is forgotten without a word."""
+    """One declared resource. Tracks used inputs, so that none is ignored silently."""
 
     def __init__(self, type_token: str, name: str, inputs: Mapping[str, Any]) -> None:
         self.type, self.name = type_token, name
@@ -21,47 +19,47 @@ class Wire:
         self._taken: set[str] = set()
 
     def take(self, *keys: str) -> dict[str, Any]:
-        """Those of the inputs `keys` that are declared."""
+        """Use the declared ones of `keys`."""
         self._taken.update(keys)
         return {key: self.inputs[key] for key in keys if key in self.inputs}
 
     def skip(self, *keys: str) -> None:
-        """Inputs that steer Pulumi's provider (waiting, deleting) and are part of no request."""
+        """Mark inputs of Pulumi's provider (waiting, deleting) that are in no request."""
         self._taken.update(keys)
 
     def rest(self) -> dict[str, Any]:
-        """All inputs not yet taken, but for the tags, which every service spells in its own way."""
+        """Use all remaining inputs except the tags, which every service spells differently."""
         return self.take(*[key for key in self.inputs if key not in {*self._taken, "tags"}])
 
     def physical_name(self, key: str = "name") -> str:
-        """The declared name, or one as Pulumi makes it: the logical name and seven characters, here stable ones."""
+        """The declared name, or one in Pulumi's form: the logical name and seven characters, deterministic here."""
         declared: str | None = self.take(key).get(key)
         suffix = hashlib.sha256(f"{self.type}::{self.name}".encode()).hexdigest()[:7]
         return declared or f"{self.name}-{suffix}"
 
     def tags(self, member: str = "Tags") -> dict[str, list[dict[str, str]]]:
-        """The tags as a request's `member`: a list of Key and Value. Empty without tags: APIs refuse an empty list."""
+        """The tags as a request's `member`, a list of Key and Value. Empty without tags: APIs refuse an empty list."""
         tags = self.take("tags").get("tags", {})
         return {member: [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}
 
     def unsent(self) -> list[str]:
-        """Inputs that nothing has taken."""
+        """Unused inputs."""
         return sorted(self.inputs.keys() - self._taken)
 
     def outputs(self, **computed: Any) -> dict[str, Any]:
-        """The inputs and what the cloud computed."""
+        """The inputs and computed values."""
         return {**self.inputs, **computed}
 
 
-def shaped(value: Any, shape: "Shape", renames: Mapping[str, str]) -> Any:
-    """`value` (camelCase, Pulumi's types) as `shape` wants it; `renames` maps wire names that differ from the API's."""
+def to_shape(value: Any, shape: "Shape", renames: Mapping[str, str]) -> Any:
+    """Convert `value` (camelCase, Pulumi's types) to `shape`; `renames` maps wire names to the API's."""
     model: Any = shape  # botocore's stubs do not tell the kinds of shapes apart
     if shape.type_name == "structure" and isinstance(value, Mapping):
         return _structure(value, model, renames)
     if shape.type_name == "map" and isinstance(value, Mapping):
-        return {key: shaped(item, model.value, renames) for key, item in value.items()}
+        return {key: to_shape(item, model.value, renames) for key, item in value.items()}
     if shape.type_name == "list":
-        return [shaped(item, model.member, renames) for item in _items(value, model.member)]
+        return [to_shape(item, model.member, renames) for item in _items(value, model.member)]
     if shape.type_name == "boolean" and value in ("true", "false"):
         return value == "true"
     if shape.type_name in ("integer", "long", "float", "double"):
@@ -75,12 +73,12 @@ def _structure(value: Mapping[str, Any], model: Any, renames: Mapping[str, str])
     for key, item in value.items():
         wanted = renames.get(key, key)
         member = members.get(wanted.lower(), wanted)
-        request[member] = shaped(item, model.members[member], renames) if member in model.members else item
+        request[member] = to_shape(item, model.members[member], renames) if member in model.members else item
     return request
 
 
 def _items(value: Any, member: Any) -> list[Any]:
-    """A list from what Pulumi writes as a list, as a dictionary (tags, dimensions) or as its only element."""
+    """A list from Pulumi's list, dictionary (tags, dimensions) or single element."""
     if isinstance(value, list):
         return value
     names = set(getattr(member, "members", ()))
@@ -91,7 +89,7 @@ def _items(value: Any, member: Any) -> list[Any]:
 
 
 def _number(value: Any, whole: bool) -> Any:
-    """Pulumi sends every number as a float, and some as text."""
+    """Pulumi sends numbers as floats, and some as text."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -100,7 +98,7 @@ def _number(value: Any, whole: bool) -> Any:
 
 
 def enum_errors(value: Any, shape: "Shape", path: str = "") -> Iterator[str]:
-    """Words that the API's model does not know. Botocore itself leaves those to the service."""
+    """Words unknown to the API's model, which botocore does not check."""
     model: Any = shape
     if shape.type_name == "structure":
         for key in value.keys() & model.members.keys():
@@ -115,10 +113,10 @@ def enum_errors(value: Any, shape: "Shape", path: str = "") -> Iterator[str]:
 
 
 class Aws:
-    """Boto3 clients for one region, and a list of the requests made since `start`.
+    """Boto3 clients for one region, and a list of the requests since `start`.
 
-    Every request that builds something goes through `call`, every question through `read`; the first kind is listed.
-    Both raise botocore's ParamValidationError for a malformed request and ClientError for one that moto refuses.
+    Use `call` for changes, which are listed, and `read` for queries. Both raise botocore's ParamValidationError for an
+    invalid request and ClientError for one that moto refuses.
     """
 
     def __init__(self, region: str) -> None:
@@ -131,27 +129,27 @@ class Aws:
         self.account: str = self.read("sts", "GetCallerIdentity", {})["Account"]
 
     def start(self) -> list[str]:
-        """Begins a new list of requests and returns it; it fills as they are made."""
+        """Begin and return a new list of requests; it fills as they are made."""
         self._calls = []
         return self._calls
 
     def request(self, service: str, operation: str, inputs: Mapping[str, Any], **renames: str) -> dict[str, Any]:
         """Pulumi's `inputs` as parameters of `operation`; `renames` maps wire names to the API's."""
-        parameters: dict[str, Any] = shaped(inputs, _input_shape(self._operation(service, operation)), renames)
+        parameters: dict[str, Any] = to_shape(inputs, _input_shape(self._operation(service, operation)), renames)
         return parameters
 
     def call(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Any:
-        """Makes a request that changes something."""
+        """Make a request that changes something."""
         self._calls.append(f"{service}:{operation}")
         _check(self._operation(service, operation), parameters)
         return self._send(service, operation, parameters)
 
     def read(self, service: str, operation: str, parameters: Mapping[str, Any]) -> Any:
-        """Makes a request that only asks."""
+        """Make a read-only request."""
         return self._send(service, operation, parameters)
 
     def validate(self, service: str, operation: str, parameters: Mapping[str, Any]) -> None:
-        """Has botocore check and serialize a request that moto cannot take."""
+        """Let botocore check and serialize a request that moto lacks."""
         from botocore.serialize import create_serializer
 
         self._calls.append(f"{service}:{operation}")
@@ -167,7 +165,7 @@ class Aws:
 
     def _client(self, service: str) -> Any:
         if service not in self._clients:
-            # The services are data here, and boto3's types know only literal names.
+            # Services vary at runtime, but boto3's types need literal names.
             session: Any = self._session
             self._clients[service] = session.client(service)
         return self._clients[service]
@@ -183,29 +181,28 @@ def _input_shape(model: "OperationModel") -> "Shape":
 
 
 def _check(model: "OperationModel", parameters: Mapping[str, Any]) -> None:
-    """Botocore's validation, and the words (enumerations) that botocore leaves to the service."""
     from botocore.exceptions import ParamValidationError
     from botocore.validate import validate_parameters
 
     shape = _input_shape(model)
-    # Types first: the walk over the words may then rely on them.
+    # Types first: the enumeration walk relies on them.
     validate_parameters(parameters, shape)
     if errors := list(enum_errors(parameters, shape)):
         raise ParamValidationError(report="\n".join(errors))
 
 
 def tag_specifications(resource_type: str, wire: Wire) -> dict[str, Any]:
-    """EC2's parameter for tags at creation; empty for a resource without tags."""
+    """EC2's tags at creation; empty without tags."""
     tags = wire.tags()
     return {"TagSpecifications": [{"ResourceType": resource_type, **tags}]} if tags else {}
 
 
 def expected(parameters: Mapping[str, Any], wire: Wire) -> dict[str, Any]:
-    """What EC2 should answer when asked for what `parameters` created: tags come back as `Tags`."""
+    """EC2's answer for what `parameters` created: tags are in `Tags`."""
     return {**{k: v for k, v in parameters.items() if k != "TagSpecifications"}, **wire.tags()}
 
 
 def one(found: list[Any]) -> Mapping[str, Any]:
-    """The only element, or nothing when moto no longer holds it."""
+    """The only element, or an empty mapping if moto lost it."""
     answer: Mapping[str, Any] = found[0] if found else {}
     return answer

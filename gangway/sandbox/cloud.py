@@ -1,6 +1,4 @@
-"""MotoCloud: an AWS inside this process, which the offline plan can be run against and which is then read back:
-resources become boto3 requests, rows come from describe calls.
-"""
+"""MotoCloud: an in-process AWS for the offline plan. Resources become boto3 requests, rows come from describe calls."""
 
 import base64
 import os
@@ -39,7 +37,7 @@ HANDLERS = {
     **kubernetes.KUBERNETES_HANDLERS,
     **monitoring.OBSERVABILITY_HANDLERS,
 }
-"""Pulumi type token -> the function that builds it."""
+"""Builders by Pulumi type token."""
 
 PARAMETER_FUNCTION = "aws:ssm/getParameter:getParameter"
 ROLES_FUNCTION = "aws:iam/getRoles:getRoles"
@@ -48,7 +46,7 @@ TOKEN_FUNCTION = "aws:ecr/getAuthorizationToken:getAuthorizationToken"
 
 @contextmanager
 def _fake_credentials(region: str) -> Iterator[None]:
-    """Takes every AWS_* variable away (profiles, endpoints, real keys) and puts ones there that open nothing."""
+    """Replaces all AWS_* variables (profiles, endpoints, real keys) with fakes."""
     real = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
     fake = {
         "AWS_ACCESS_KEY_ID": "sandbox",
@@ -75,14 +73,14 @@ def _replace_environment(old: dict[str, str], new: dict[str, str]) -> None:
 class MotoCloud:
     """The cloud of one sandbox run: `with MotoCloud("us-east-2") as cloud: run_program(config, cloud)`.
 
-    Called with (type token, name, inputs) it builds the resource and returns (id, outputs), both as on Pulumi's wire.
-    A refused request does not raise: the resource gets a placeholder id and its row says why.
+    Called with (type token, name, inputs) it builds the resource and returns (id, outputs), both as on Pulumi's wire. A
+    refused request does not raise: the resource gets a placeholder id and its row the reason.
     """
 
     def __init__(self, region: str) -> None:
         self._region = region
         self._stack = ExitStack()
-        # Pulumi registers resources from several threads; moto keeps its state in plain dictionaries.
+        # Pulumi registers resources from several threads; moto's state is plain dictionaries.
         self._lock = Lock()
         self._built: list[tuple[Wire, tuple[str, ...], Applied | str]] = []
 
@@ -92,9 +90,9 @@ class MotoCloud:
         with ExitStack() as stack:
             stack.enter_context(_fake_credentials(self._region))
             stack.enter_context(warnings.catch_warnings())
-            # Moto's own gap: a refusal of EC2's that reaches the user through Auto Scaling has no model there.
+            # A gap of moto: EC2 refusals that surface through Auto Scaling are not modelled there.
             warnings.filterwarnings("ignore", r"Exception\(.*does not match an error shape", UserWarning)
-            # AWS's own managed policies exist in every account; moto leaves them out unless asked.
+            # AWS's managed policies exist in every account; moto loads them on request only.
             stack.enter_context(moto.mock_aws(config={"iam": {"load_aws_managed_policies": True}}))
             self._aws = Aws(self._region)
             self._stack = stack.pop_all()
@@ -104,7 +102,7 @@ class MotoCloud:
         self._stack.close()
 
     def __call__(self, type_token: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Builds one resource. Returns its id and its outputs (inputs and computed values)."""
+        """Build a resource; return its id and outputs (inputs and computed values)."""
         if type_token.startswith("pulumi:providers:"):
             return name, inputs
         if type_token == STASH or type_token.startswith("pulumi-python:dynamic/"):
@@ -114,13 +112,13 @@ class MotoCloud:
             return self._build(Wire(type_token, name, inputs))
 
     def ask(self, function: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a function of the provider: who may push to the stack's registry, the newest AMI, roles by name."""
+        """Answer a provider function: push permission for the stack's registry, the newest AMI, roles by name."""
         if function == ROLES_FUNCTION:
             names = [role["RoleName"] for role in self._aws.read("iam", "ListRoles", {})["Roles"]]
             return {"names": [name for name in names if re.search(args["nameRegex"], name)]}
         if function == PARAMETER_FUNCTION:
             found = self._aws.read("ssm", "GetParameters", {"Names": [args["name"]]})["Parameters"]
-            # Moto knows Amazon Linux's alone; what EC2 resolves by itself it takes for any AMI.
+            # Moto knows only Amazon Linux; its own resolution accepts any AMI.
             return {"insecureValue": found[0]["Value"] if found else f"resolve:ssm:{args['name']}"}
         assert function == TOKEN_FUNCTION, f"the sandbox cannot answer {function}"
         (granted,) = self._aws.read("ecr", "GetAuthorizationToken", {})["authorizationData"]
@@ -140,9 +138,7 @@ class MotoCloud:
         return applied.id, applied.outputs
 
     def read_back(self) -> tuple[SandboxRow, ...]:
-        """Asks moto for every resource that was built and compares it with its declaration. Returns one row a resource,
-        ordered by type and name.
-        """
+        """Compare every built resource with its declaration. Returns a row per resource, by type and name."""
         rows = [self._row(wire, calls, result) for wire, calls, result in self._built]
         return tuple(sorted(rows, key=lambda row: (row.type, row.name)))
 

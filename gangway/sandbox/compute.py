@@ -1,6 +1,4 @@
-"""Sandbox handlers: launch templates, fleets, Auto Scaling groups with their alarms, single machines and their
-image.
-"""
+"""Sandbox handlers: launch templates, fleets, Auto Scaling groups with alarms, single machines and their image."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +22,7 @@ def _placement_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _launch_template(aws: Aws, wire: Wire) -> Applied:
-    # The provider makes each new version the default one; the first is so by itself.
+    # The provider makes each new version the default; the first one is already.
     wire.skip("updateDefaultVersion")
     name = wire.physical_name()
     tags = tag_specifications("launch-template", wire)
@@ -43,7 +41,7 @@ def _launch_template(aws: Aws, wire: Wire) -> Applied:
 
 
 def _without_own_tags(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Moto adds the template's own tags to those of what it launches; EC2 keeps the two apart."""
+    """Moto merges the template's tags into those of its instances; EC2 does not."""
     specifications = [tag for tag in data.get("TagSpecifications", []) if tag["ResourceType"] != "launch-template"]
     return {**data, "TagSpecifications": specifications}
 
@@ -72,7 +70,7 @@ def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
         fleet = one(aws.read("ec2", "DescribeSpotFleetRequests", question)["SpotFleetRequestConfigs"])
         return {**fleet["SpotFleetRequestConfig"], "Tags": fleet["Tags"]} if fleet else {}
 
-    # Moto makes one launch specification of each template, with its first override, and answers with those.
+    # Moto makes one launch specification per template, with its first override, and returns those.
     firsts = [launch["Overrides"][0] for launch in config["LaunchTemplateConfigs"]]
     launches = [{"InstanceType": item["InstanceType"], "SubnetId": item["SubnetId"]} for item in firsts]
     further = sum(len(launch["Overrides"]) - 1 for launch in config["LaunchTemplateConfigs"])
@@ -87,13 +85,13 @@ def _spot_fleet(aws: Aws, wire: Wire) -> Applied:
 
 
 def _fleet(aws: Aws, wire: Wire) -> Applied:
-    # What becomes of the nodes when the fleet is deleted is said in that later request.
+    # The fate of nodes at the fleet's deletion is in that later request.
     wire.skip("terminateInstances")
     tags = tag_specifications("fleet", wire)
     inputs = wire.rest()
     for options in ("spotOptions", "onDemandOptions"):
         if inputs.get(options, {}).get("allocationStrategy") == "lowestPrice":
-            # The provider keeps EC2's older spelling; EC2 takes both, botocore's model knows the newer.
+            # The provider uses EC2's older spelling; EC2 accepts both, botocore's model only the newer.
             inputs[options] = {**inputs[options], "allocationStrategy": "lowest-price"}
     parameters = {**aws.request("ec2", "CreateFleet", inputs), **tags}
     id_ = aws.call("ec2", "CreateFleet", parameters)["FleetId"]
@@ -105,7 +103,7 @@ def _fleet(aws: Aws, wire: Wire) -> Applied:
 
 
 def _capacity_block(aws: Aws, wire: Wire) -> Applied:
-    # The provider tags what the purchase makes, which is a capacity reservation.
+    # The provider tags the purchased capacity reservation.
     tags = tag_specifications("capacity-reservation", wire)
     parameters = {**aws.request("ec2", "PurchaseCapacityBlock", wire.rest()), **tags}
     aws.validate("ec2", "PurchaseCapacityBlock", parameters)
@@ -120,7 +118,7 @@ FLEETS_HANDLERS = {
 }
 
 
-# What DescribeInstances of moto (or of EC2 itself: the user data) does not tell.
+# Not returned by moto's DescribeInstances (user data: not by EC2's either).
 UNKEPT = (
     "InstanceInitiatedShutdownBehavior",
     "MaintenanceOptions",
@@ -131,7 +129,9 @@ UNKEPT = (
 
 def _instance(aws: Aws, wire: Wire) -> Applied:
     wire.skip("userDataReplaceOnChange")
-    labels = {"instance": wire.tags(), "volume": {"Tags": _tag_list(wire.take("volumeTags").get("volumeTags", {}))}}
+    volume_tags = wire.take("volumeTags").get("volumeTags", {})
+    tag_list = [{"Key": key, "Value": value} for key, value in volume_tags.items()]
+    labels = {"instance": wire.tags(), "volume": {"Tags": tag_list}}
     network = wire.take("subnetId", "vpcSecurityGroupIds", "associatePublicIpAddress")
     inputs = {
         **wire.rest(),
@@ -170,10 +170,6 @@ def _instance(aws: Aws, wire: Wire) -> Applied:
     return Applied(id_, outputs, declared, read_back, unkept=UNKEPT, note="its AMI stays unresolved")
 
 
-def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
 def _record(aws: Aws, wire: Wire) -> Applied:
     inputs = wire.take("zoneId", "name", "type", "ttl", "records")
     values = [{"Value": value} for value in inputs["records"]]
@@ -190,7 +186,7 @@ def _record(aws: Aws, wire: Wire) -> Applied:
 
 
 def _image(aws: Aws, wire: Wire) -> Applied:
-    """Checks that every file the Dockerfile copies from its context is there; builds nothing."""
+    """Checks that every file copied by the Dockerfile exists in its context; builds nothing."""
     wire.rest()
     context = program_folder() / wire.inputs["context"]["location"]
     sources = re.findall(r"^COPY (?!--from)(\S+) ", wire.inputs["dockerfile"]["inline"], re.MULTILINE)
@@ -222,11 +218,11 @@ def _group(aws: Aws, wire: Wire) -> Applied:
         id="LaunchTemplateId",
     )
     group = {"AutoScalingGroupName": name}
-    # The provider's two steps: an empty group that gets its hooks, and only then its nodes.
+    # The provider's two steps: an empty group gets its hooks, then its nodes.
     aws.call("autoscaling", "CreateAutoScalingGroup", {**parameters, "MinSize": 0, "MaxSize": 0})
     for hook in hooks:
         aws.call("autoscaling", "PutLifecycleHook", hook)
-    # Moto forgets a mixed policy that an update does not repeat.
+    # Moto drops a mixed policy that an update omits.
     mixed = {key: value for key, value in parameters.items() if key == "MixedInstancesPolicy"}
     aws.call("autoscaling", "UpdateAutoScalingGroup", {**group, **sizes, **mixed})
     if suspended:
@@ -251,7 +247,6 @@ def _group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _hooks(aws: Aws, group_name: str, wire: Wire) -> list[dict[str, Any]]:
-    """A request for each hook that the group begins with."""
     return [
         aws.request(
             "autoscaling", "PutLifecycleHook", {"autoScalingGroupName": group_name, **hook}, name="LifecycleHookName"
@@ -275,7 +270,7 @@ def _read_group(aws: Aws, name: str) -> Mapping[str, Any]:
 
 
 def _nodes(aws: Aws, group_name: str) -> str:
-    """What moto made of the nodes: it starts them, but neither wires them as the template says nor finds their AMI."""
+    """Moto's nodes: it starts them, but without the template's network and AMI."""
     filters = [{"Name": "tag:aws:autoscaling:groupName", "Values": [group_name]}]
     reservations = aws.read("ec2", "DescribeInstances", {"Filters": filters})["Reservations"]
     nodes = [instance for reservation in reservations for instance in reservation["Instances"]]
@@ -308,7 +303,7 @@ def _policy(aws: Aws, wire: Wire) -> Applied:
         question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "PolicyNames": [name]}
         return one(aws.read("autoscaling", "DescribePolicies", question)["ScalingPolicies"])
 
-    # AWS answers the ARN at once, moto only when asked.
+    # AWS returns the ARN at once, moto only on request.
     return Applied(name, wire.outputs(name=name, arn=read_back()["PolicyARN"]), parameters, read_back)
 
 
@@ -320,7 +315,7 @@ def _schedule(aws: Aws, wire: Wire) -> Applied:
     def read_back() -> Mapping[str, Any]:
         question = {"AutoScalingGroupName": parameters["AutoScalingGroupName"], "ScheduledActionNames": [name]}
         action = one(aws.read("autoscaling", "DescribeScheduledActions", question)["ScheduledUpdateGroupActions"])
-        # Boto3 answers a time where the request took text.
+        # Boto3 returns a time where the request has text.
         start = {"StartTime": f"{action['StartTime']:%Y-%m-%dT%H:%M:%SZ}"} if "StartTime" in action else {}
         return {**action, **start}
 
@@ -343,7 +338,7 @@ def _metric_alarm(aws: Aws, wire: Wire) -> Applied:
 
 
 def _metric_query(query: Mapping[str, Any]) -> dict[str, Any]:
-    """Pulumi flattens what CloudWatch calls MetricStat: metric, period and statistic."""
+    """Pulumi flattens CloudWatch's MetricStat: metric, period and statistic."""
     if "metric" not in query:
         return dict(query)
     stat = ("period", "stat", "unit")

@@ -1,5 +1,5 @@
-"""The real Pulumi engine in front of the sandbox's cloud: Pulumi's Automation API runs the program in this process, and
-the engine's resource requests go to a provider on localhost that hands them to a `Cloud`.
+"""The real Pulumi engine with the sandbox's cloud: the Automation API runs the program in this process, and the engine
+sends resource requests to a provider on localhost that passes them to a `Cloud`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pulumi.automation import PulumiCommand
 
 PACKAGES = ("aws", "docker-build")
-"""The packages of Pulumi whose resources the sandbox's cloud builds."""
+"""Pulumi packages that the sandbox's cloud builds."""
 
 
 def up(
     command: "PulumiCommand", config: StackConfig, cloud: Cloud, on_created: Callable[[int], None]
 ) -> dict[str, int]:
-    """Runs `pulumi up` of the stack's program against `cloud`; the engine's state is not kept. Returns the number of
-    resources by operation, such as {"create": 61}. `on_created`: called with the number of resources so far.
-    InputError: the engine failed.
+    """Run `pulumi up` of the stack's program against `cloud`, discarding the engine's state. Returns resources by
+    operation, such as {"create": 61}. `on_created`: called with the number of resources so far. InputError: the engine
+    failed.
     """
     from pulumi import automation, export
 
@@ -72,7 +72,6 @@ def up(
 
 @contextmanager
 def _serve(cloud: Cloud, sdk_version: str) -> Iterator[int]:
-    """Serves the provider of a package on localhost; its port. `sdk_version`: the engine compares it with the SDK's."""
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(_CloudProvider(cloud, sdk_version), server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -84,7 +83,7 @@ def _serve(cloud: Cloud, sdk_version: str) -> Iterator[int]:
 
 
 class _CloudProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """A provider of new resources: the sandbox has nothing to compare with, change or delete."""
+    """A provider of new resources only: there is nothing to compare, change or delete."""
 
     def __init__(self, cloud: Cloud, sdk_version: str) -> None:
         self._cloud, self._sdk_version = cloud, sdk_version

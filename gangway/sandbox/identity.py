@@ -14,7 +14,7 @@ def _role(aws: Aws, wire: Wire) -> Applied:
     inputs = {"roleName": name, **wire.tags(), **wire.rest()}
     parameters = aws.request("iam", "CreateRole", inputs, assumeRolePolicy="AssumeRolePolicyDocument")
     arn = aws.call("iam", "CreateRole", parameters)["Role"]["Arn"]
-    # IAM answers the document as data, whatever the spacing of the text it was given.
+    # IAM returns the document as data, regardless of the text's spacing.
     declared = {**parameters, "AssumeRolePolicyDocument": json.loads(parameters["AssumeRolePolicyDocument"])}
 
     def read_back() -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ IDENTITY_HANDLERS = {
 
 
 def _key(aws: Aws, wire: Wire) -> Applied:
-    # How long a deletion waits is said when the key is deleted.
+    # The deletion waiting time is in the delete request.
     wire.skip("deletionWindowInDays")
     rotates = wire.take("enableKeyRotation").get("enableKeyRotation", False)
     tags = [{"tagKey": key, "tagValue": value} for key, value in wire.take("tags").get("tags", {}).items()]
@@ -106,7 +106,7 @@ def _key_policy(aws: Aws, wire: Wire) -> Applied:
 
 
 def _parameter(aws: Aws, wire: Wire) -> Applied:
-    # A secret of the wire: its mark, and the value.
+    # A secret on the wire: its mark, and the value.
     value = wire.take("value")["value"]["value"]
     parameters = aws.request("ssm", "PutParameter", {**wire.tags(), "value": value, **wire.rest()})
     aws.call("ssm", "PutParameter", parameters)
@@ -117,8 +117,8 @@ def _parameter(aws: Aws, wire: Wire) -> Applied:
             aws.read("ssm", "DescribeParameters", {"Filters": [{"Key": "Name", "Values": [name]}]})["Parameters"]
         )
         tags = aws.read("ssm", "ListTagsForResource", {"ResourceType": "Parameter", "ResourceId": name})["TagList"]
-        kept = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
-        return {**about, **kept, "Tags": sorted(tags, key=str)}
+        held = aws.read("ssm", "GetParameter", {"Name": name, "WithDecryption": True})["Parameter"]
+        return {**about, **held, "Tags": sorted(tags, key=str)}
 
     arn = aws.read("ssm", "GetParameter", {"Name": name})["Parameter"]["ARN"]
     declared = {**parameters, "Tags": sorted(parameters["Tags"], key=str)}

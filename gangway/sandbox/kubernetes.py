@@ -1,4 +1,4 @@
-"""Sandbox handlers: EKS clusters, their system nodes, add-ons, and who is let in."""
+"""Sandbox handlers: EKS clusters, system nodes, add-ons, and access entries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,18 +55,18 @@ def _node_group(aws: Aws, wire: Wire) -> Applied:
     cluster = parameters["clusterName"]
 
     def read_back() -> Mapping[str, Any]:
-        asked = {"clusterName": cluster, "nodegroupName": name}
-        group: Mapping[str, Any] = aws.read("eks", "DescribeNodegroup", asked)["nodegroup"]
+        key = {"clusterName": cluster, "nodegroupName": name}
+        group: Mapping[str, Any] = aws.read("eks", "DescribeNodegroup", key)["nodegroup"]
         return group
 
     return Applied(f"{cluster}:{name}", wire.outputs(), parameters, read_back, ("updateConfig.maxUnavailable",))
 
 
-def _validated(operation: str, **renames: str) -> Handler:
-    """The handler of what moto lacks."""
+def _validate_only(operation: str, **renames: str) -> Handler:
+    """The handler for operations that moto lacks."""
 
     def handle(aws: Aws, wire: Wire) -> Applied:
-        # What is kept of an add-on that is there already is asked at two times, the API at one.
+        # Conflict handling has two inputs on the wire, one in the API.
         wire.skip("resolveConflictsOnUpdate")
         inputs = {"tags": wire.take("tags").get("tags", {}), **wire.rest()}
         aws.validate("eks", operation, aws.request("eks", operation, inputs, **renames))
@@ -91,8 +91,8 @@ def _attachment(aws: Aws, wire: Wire) -> Applied:
 KUBERNETES_HANDLERS: Mapping[str, Handler] = {
     "aws:eks/cluster:Cluster": _cluster,
     "aws:eks/nodeGroup:NodeGroup": _node_group,
-    "aws:eks/addon:Addon": _validated("CreateAddon", resolveConflictsOnCreate="resolveConflicts"),
-    "aws:eks/accessEntry:AccessEntry": _validated("CreateAccessEntry"),
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _validated("CreatePodIdentityAssociation"),
+    "aws:eks/addon:Addon": _validate_only("CreateAddon", resolveConflictsOnCreate="resolveConflicts"),
+    "aws:eks/accessEntry:AccessEntry": _validate_only("CreateAccessEntry"),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": _validate_only("CreatePodIdentityAssociation"),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": _attachment,
 }

@@ -1,6 +1,4 @@
-"""Sandbox handlers: budgets, SNS topics, Lambda functions, log groups with their metrics, dashboards, composite
-alarms.
-"""
+"""Sandbox handlers: budgets, SNS topics, Lambda functions, log groups with metrics, dashboards, composite alarms."""
 
 import base64
 import hashlib
@@ -121,8 +119,8 @@ BUDGET_HANDLERS = {
 }
 
 
-def _zipped(assets: Mapping[str, Any]) -> bytes:
-    """The files of an archive of texts, with one date, so that the same files make the same bytes."""
+def _zip(assets: Mapping[str, Any]) -> bytes:
+    """An archive's text files with a fixed date, for deterministic bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, asset in sorted(assets.items()):
@@ -132,7 +130,7 @@ def _zipped(assets: Mapping[str, Any]) -> bytes:
 
 def _function(aws: Aws, wire: Wire) -> Applied:
     name = wire.physical_name()
-    code = _zipped(wire.take("code")["code"].assets)
+    code = _zip(wire.take("code")["code"].assets)
     inputs = {"functionName": name, **wire.rest(), **wire.take("tags")}
     parameters = {**aws.request("lambda", "CreateFunction", inputs), "Code": {"ZipFile": code}}
     arn = aws.call("lambda", "CreateFunction", parameters)["FunctionArn"]
@@ -192,7 +190,7 @@ def _log_group(aws: Aws, wire: Wire) -> Applied:
     retention = aws.request("logs", "PutRetentionPolicy", {"logGroupName": name, **days}) if days else {}
     if retention:
         aws.call("logs", "PutRetentionPolicy", retention)
-    # AWS answers this ARN with `:*` behind it, which Pulumi's provider takes away.
+    # AWS returns this ARN with a `:*` suffix, which Pulumi's provider removes.
     arn = f"arn:aws:logs:{aws.region}:{aws.account}:log-group:{name}"
 
     def read_back() -> Mapping[str, Any]:
@@ -208,8 +206,8 @@ def _metric_filter(aws: Aws, wire: Wire) -> Applied:
     rename = {"name": "metricName", "namespace": "metricNamespace", "value": "metricValue"}
     (inputs,) = wire.take("metricTransformation").values()
     metric = {rename.get(key, key): value for key, value in inputs.items()}
-    asked = {"filterName": name, "metricTransformations": [metric], **wire.rest()}
-    parameters = aws.request("logs", "PutMetricFilter", asked, pattern="filterPattern")
+    request = {"filterName": name, "metricTransformations": [metric], **wire.rest()}
+    parameters = aws.request("logs", "PutMetricFilter", request, pattern="filterPattern")
     aws.call("logs", "PutMetricFilter", parameters)
 
     def read_back() -> Mapping[str, Any]:

@@ -1,6 +1,4 @@
-"""Sandbox handlers: VPC, subnets, routes, endpoints, the NAT gateway, security groups, flow logs, the private DNS
-zone and the DNS firewall.
-"""
+"""Sandbox handlers: VPC, subnets, routes, endpoints, NAT, security groups, flow logs, private DNS, DNS firewall."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,8 +41,6 @@ def _default_security_group(aws: Aws, wire: Wire) -> Applied:
 
 
 def _rule(direction: str) -> Handler:
-    """The handler of one direction; EC2 wraps the rule in a permission and answers the rule with an id."""
-
     def handle(aws: Aws, wire: Wire) -> Applied:
         group_id = wire.take("securityGroupId")["securityGroupId"]
         cidr, peer = (wire.take(key).get(key) for key in ("cidrIpv4", "referencedSecurityGroupId"))
@@ -86,21 +82,21 @@ FIREWALL_HANDLERS = {
 
 
 def _create(aws: Aws, wire: Wire, noun: str, tag_type: str, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """EC2 names its requests alike: CreateVpc answers {Vpc: {VpcId}}. Returns the id and the request's parameters."""
+    """EC2's naming scheme: CreateVpc returns {Vpc: {VpcId}}. Returns the id and the request's parameters."""
     parameters = {**aws.request("ec2", f"Create{noun}", inputs), **tag_specifications(tag_type, wire)}
     answer = aws.call("ec2", f"Create{noun}", parameters)
     return answer[noun][f"{noun}Id"], parameters
 
 
 def _describe(aws: Aws, noun: str, id_: str) -> Mapping[str, Any]:
-    """The counterpart: DescribeVpcs takes VpcIds and answers {Vpcs: [...]}."""
+    """Likewise DescribeVpcs takes VpcIds and returns {Vpcs: [...]}."""
     return one(aws.read("ec2", f"Describe{noun}s", {f"{noun}Ids": [id_]})[f"{noun}s"])
 
 
 def _vpc(aws: Aws, wire: Wire) -> Applied:
     switches = aws.request("ec2", "ModifyVpcAttribute", wire.take("enableDnsSupport", "enableDnsHostnames"))
     id_, parameters = _create(aws, wire, "Vpc", "vpc", wire.rest())
-    # EC2 takes one of these attributes a request, each wrapped in {Value: ...}.
+    # EC2 takes one of these attributes per request, wrapped in {Value: ...}.
     for attribute, value in switches.items():
         aws.call("ec2", "ModifyVpcAttribute", {"VpcId": id_, attribute: {"Value": value}})
 
@@ -223,7 +219,7 @@ def _flow_log(aws: Aws, wire: Wire) -> Applied:
 
 
 def _zone(aws: Aws, wire: Wire) -> Applied:
-    """A zone with a VPC is a private one; Route 53 takes one VPC at creation, and ours has one."""
+    """A zone with a VPC is private; Route 53 takes one VPC at creation, and ours has one."""
     (vpc,) = wire.take("vpcs")["vpcs"]
     comment = wire.take("comment").get("comment")
     wire.skip("forceDestroy")
@@ -256,7 +252,7 @@ def _zone(aws: Aws, wire: Wire) -> Applied:
 
 
 def _resolver(operation: str) -> Handler:
-    """The handler of a part of the DNS firewall, all of which moto lacks."""
+    """The handler of a DNS firewall part, which moto lacks."""
 
     def handle(aws: Aws, wire: Wire) -> Applied:
         name, domains = wire.physical_name(), wire.take("domains").get("domains")

@@ -1,6 +1,4 @@
-"""What the sandbox says about each resource, and the comparison behind it. Only declared fields are compared: what a
-service adds by itself (defaults, timestamps) is not a difference.
-"""
+"""The sandbox's row for each resource. Only declared fields are compared: a service's additions are no differences."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,36 +6,30 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-# What identifies an element of a list of structures, in the order tried. Only tags may hold more than was declared.
+# Keys that identify elements in lists of structures, in order. Only tags may have undeclared additions.
 _KEYS = ("Key", "ResourceType", "Name", "Id")
 
 
 class Status(StrEnum):
-    """What became of a declared resource."""
+    """The result of a declared resource."""
 
     READ_BACK_EQUAL = "read back equal"
-    """Every declared field was read back from moto and is as declared."""
+    """Every declared field was read back from moto unchanged."""
     ACCEPTED = "accepted"
-    """Botocore and moto took the request; every field that can be read back is as declared, the note names the rest."""
+    """Botocore and moto accepted the request; readable fields are as declared, the note names the others."""
     VALIDATED = "validated only"
-    """Moto lacks the action: botocore checked and serialized the request, nothing was applied."""
+    """Moto lacks the action: botocore only checked and serialized the request."""
     DIFFERENT = "different"
-    """Moto holds something else than was declared."""
+    """Moto's state differs from the declaration."""
     REFUSED = "refused"
     """Botocore or moto refused the request."""
 
 
 @dataclass(frozen=True)
 class SandboxRow:
-    """One resource of the plan, as the sandbox applied it.
-
-    Attributes:
-        type: Pulumi type token.
-        name: Pulumi name.
-        status: see Status.
-        calls: the requests that were made to build it, such as `ec2:CreateVpc`; those that read it back are not listed.
-        note: why it was only validated, which field differs (declared and held), what moto does not keep.
-        fields_compared: paths, in the API's own terms, of the fields that were read back.
+    """One resource as the sandbox applied it. `calls`: requests that built it, such as `ec2:CreateVpc`, without those
+    that read it back; `note`: why it was only validated, which field differs (declared and held), what moto does not
+    keep; `fields_compared`: paths of the fields read back, in the API's terms.
     """
 
     type: str
@@ -50,15 +42,9 @@ class SandboxRow:
 
 @dataclass(frozen=True)
 class Applied:
-    """A resource that was built.
-
-    Attributes:
-        id: its id, as the provider would report it.
-        outputs: inputs and computed values, in camelCase.
-        declared: the fields to find again, in the API's own terms.
-        read: asks moto for those fields; None where moto lacks the resource.
-        unkept: paths (without indexes) that no call of moto's gives back.
-        note: what a reader should know beside the status.
+    """A built resource. `outputs`: inputs and computed values, in camelCase; `declared`: the fields to find again, in
+    the API's terms; `read`: reads those fields from moto, None if moto lacks the resource; `unkept`: paths (without
+    indexes) that moto never returns.
     """
 
     id: str
@@ -71,7 +57,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Check:
-    """One compared field. `held` is None where moto gives nothing back."""
+    """A compared field. `held`: None if moto returns nothing."""
 
     path: str
     declared: Any
@@ -79,17 +65,17 @@ class Check:
 
     @property
     def equal(self) -> bool:
-        """Whether moto holds what was declared."""
+        """Whether moto has the declared value."""
         return bool(self.declared == self.read_back)
 
     @property
     def place(self) -> str:
-        """The path without its indexes."""
+        """The path without indexes."""
         return re.sub(r"\[[^\]]*\]", "", self.path)
 
 
 def compare(declared: Any, read_back: Any, path: str = "") -> Iterator[Check]:
-    """Walks the declared fields and finds each in `held`. Lists of plain values are compared without their order."""
+    """Find each declared field in `read_back`. Lists of plain values are compared without order."""
     if isinstance(declared, Mapping):
         found = read_back if isinstance(read_back, Mapping) else {}
         for key, value in declared.items():
@@ -107,16 +93,16 @@ def _compare_lists(declared: Sequence[Any], read_back: Any, path: str) -> Iterat
         yield Check(path, sorted(declared, key=str), None if nothing else sorted(found, key=str))
         return
     key = next((key for key in _KEYS if all(key in item for item in declared)), None)
-    wanted, there = _by(key, declared), _by(key, found)
-    if read_back is None or (key != "Key" and len(there) != len(wanted)):
-        yield Check(path, f"{len(wanted)} items", None if read_back is None else f"{len(there)} items")
+    declared_by_key, found_by_key = _index(key, declared), _index(key, found)
+    if read_back is None or (key != "Key" and len(found_by_key) != len(declared_by_key)):
+        yield Check(path, f"{len(declared_by_key)} items", None if read_back is None else f"{len(found_by_key)} items")
         return
-    for index, item in wanted.items():
-        yield from compare(item, there.get(index), f"{path}[{index}]")
+    for index, item in declared_by_key.items():
+        yield from compare(item, found_by_key.get(index), f"{path}[{index}]")
 
 
-def _by(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
-    """The items by what identifies them (which then needs no comparison of its own), or by their place."""
+def _index(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
+    """Items by their identifying key (then not compared itself), or by position."""
     if key is None:
         return dict(enumerate(items))
     return {item[key]: {name: value for name, value in item.items() if name != key} for item in items}
@@ -125,11 +111,12 @@ def _by(key: str | None, items: Sequence[Any]) -> dict[Any, Any]:
 def verdict(
     applied: Applied, read_back: Mapping[str, Any], unsent: Sequence[str]
 ) -> tuple[Status, str, tuple[str, ...]]:
-    """Status, note and compared paths of a resource; `read_back` is what moto has, `unsent` inputs made no request."""
+    """Status, note and compared paths of a resource. `read_back`: moto's fields; `unsent`: inputs in no request."""
     checks = list(compare(applied.declared, read_back))
     hidden = {check.place for check in checks if check.read_back is None and _is_under(check.place, applied.unkept)}
     wrong = [check for check in checks if not check.equal and check.place not in hidden]
-    notes = [f"{check.path}: declared {check.declared!r}, held {_shown(check.read_back)}" for check in wrong]
+    held = ["nothing" if check.read_back is None else repr(check.read_back) for check in wrong]
+    notes = [f"{check.path}: declared {check.declared!r}, held {text}" for check, text in zip(wrong, held, strict=True)]
     if hidden:
         notes.append(f"not to be read back from moto: {', '.join(sorted(hidden))}")
     if unsent:
@@ -145,7 +132,3 @@ def verdict(
 
 def _is_under(place: str, prefixes: Sequence[str]) -> bool:
     return any(place == prefix or place.startswith(f"{prefix}.") for prefix in prefixes)
-
-
-def _shown(read_back: Any) -> str:
-    return "nothing" if read_back is None else repr(read_back)

@@ -7,14 +7,14 @@ from typing import Any
 from gangway.sandbox.aws import Aws, Wire, one
 from gangway.sandbox.rows import Applied
 
-# Pulumi's inputs that FSx wants beside, not inside, LustreConfiguration.
+# Pulumi's inputs that FSx expects beside LustreConfiguration, not inside.
 _FILE_SYSTEM = ("storageCapacity", "storageType", "subnetIds", "securityGroupIds", "kmsKeyId", "fileSystemTypeVersion")
 
 
 def _bucket(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDestroy")
     name = wire.physical_name("bucket")
-    # The region S3 began in is the one that may not be named.
+    # S3's original region must not be named.
     home = aws.region == "us-east-1"
     place = {} if home else {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
     aws.call("s3", "CreateBucket", {"Bucket": name, **place})
@@ -34,9 +34,9 @@ def _bucket(aws: Aws, wire: Wire) -> Applied:
 def _set(
     aws: Aws, wire: Wire, setting: str, inputs: Mapping[str, Any], *, nested: bool = True, **renames: str
 ) -> Applied:
-    """Puts one setting of a bucket there, to be read back: `Put<setting>` and `Get<setting>`.
+    """Put a bucket setting and prepare to read it back: `Put<setting>` and `Get<setting>`.
 
-    The request holds it in a member beside the bucket's name; the answer in a member of the same name, or is it itself
+    The request wraps it in a member beside the bucket's name; the answer has the same member, or is the setting itself
     (`nested` False).
     """
     parameters = aws.request("s3", f"Put{setting}", inputs, **renames)
@@ -62,7 +62,7 @@ def _versioning(aws: Aws, wire: Wire) -> Applied:
 
 
 def _policy(aws: Aws, wire: Wire) -> Applied:
-    """Not by `_set`: a policy is JSON within JSON, and is compared as what it says."""
+    """Not by `_set`: a policy is JSON within JSON and compared as data."""
     parameters = aws.request("s3", "PutBucketPolicy", wire.rest())
     aws.call("s3", "PutBucketPolicy", parameters)
     bucket = parameters["Bucket"]
@@ -109,14 +109,14 @@ def _lustre(aws: Aws, wire: Wire) -> Applied:
     def read_back() -> Mapping[str, Any]:
         return one(aws.read("fsx", "DescribeFileSystems", {"FileSystemIds": [id_]})["FileSystems"])
 
-    # Moto gives no mount name; AWS answers one of this form, and the nodes' user data needs one.
+    # Moto returns no mount name; AWS returns one of this form, and the nodes' user data needs one.
     mount_name = answer["LustreConfiguration"].get("MountName", "sandboxm")
     return Applied(
         id_,
         wire.outputs(arn=answer["ResourceARN"], dnsName=answer["DNSName"], mountName=mount_name),
         parameters,
         read_back,
-        # FSx itself does not answer the groups either: they are on the file system's network interfaces.
+        # FSx does not return the groups either: they are on the file system's network interfaces.
         unkept=("SecurityGroupIds", "FileSystemTypeVersion"),
         note="moto gives no MountName, a stand-in is used" if "MountName" not in answer["LustreConfiguration"] else "",
     )
@@ -133,7 +133,7 @@ def _data_repository_association(aws: Aws, wire: Wire) -> Applied:
 def _repository(aws: Aws, wire: Wire) -> Applied:
     wire.skip("forceDelete")
     name = wire.physical_name()
-    # A list on Pulumi's wire, of which ECR takes one.
+    # A list on Pulumi's wire; ECR takes one element.
     keys = wire.take("encryptionConfigurations").get("encryptionConfigurations", [])
     inputs = {"repositoryName": name, **wire.tags(), **wire.rest()}
     if keys:

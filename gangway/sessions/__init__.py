@@ -1,1 +1,1 @@
-"""Sessions with the clouds' APIs, one way to open each."""
+"""Sessions with the clouds' APIs."""

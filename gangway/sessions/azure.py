@@ -1,4 +1,4 @@
-"""A session with Azure's API: the token is `az`'s own, no SDK for a few requests."""
+"""A session with Azure's API with the token of `az`: no SDK for a few requests."""
 
 import json
 import subprocess
@@ -9,23 +9,23 @@ from components.core.http_reply import Reply
 
 
 class Poster(Protocol):
-    """What is used of a session of `requests`."""
+    """The part of a `requests` session used here."""
 
     def post(self, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
-        """Sends one request."""
+        """Send one request."""
         ...
 
 
 class Session(Poster, Protocol):
-    """The same, for calls that are not posted too."""
+    """Also for other methods than POST."""
 
     def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
-        """Sends one request."""
+        """Send one request."""
         ...
 
 
 def open_session(subscription: str) -> Session:
-    """A session with the token of whoever is logged in to `az`. InputError: no `az`, or nobody is logged in."""
+    """Open a session with `az`'s token. InputError: no `az`, or not logged in."""
     argv = ["az", "account", "get-access-token", "--subscription", subscription, "--output", "json"]
     place = f"Azure, subscription {subscription}"
     try:

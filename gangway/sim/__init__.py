@@ -1,1 +1,1 @@
-"""`gangway simulate`: reads scenarios and traces, runs the policies, shows and draws what came out."""
+"""`gangway simulate`: scenarios and traces, policies, results as tables and plots."""

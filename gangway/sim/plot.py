@@ -1,4 +1,4 @@
-"""The picture of `gangway simulate`: who had which GPUs when, a panel for each policy, above what could be had."""
+"""The plot of `gangway simulate`: a panel per policy of which job had which GPUs when, above the available GPUs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,13 +13,11 @@ from gangway.sim.schedule.outcome import Span
 
 __all__ = ["draw_use"]
 _LETTERS, _LINES = 46, 9
-"""Of a panel's width and height, in the size that all text has."""
+"""Width and height of a panel in text."""
 
 
 def draw_use(arms: Sequence[Arm], kind: Literal["png", "svg"]) -> bytes:
-    """The picture as bytes of a file of that kind; each job has one colour in all panels, and its name where there is
-    room for it.
-    """
+    """Draw the plot as bytes of a file of that kind; a job has one colour in all panels, and its name where it fits."""
     names = sorted({one.ask.name for one in arms[0].outcome.jobs})
     colours = {name: LIGHT.series[index % (len(LIGHT.series) - 1)] for index, name in enumerate(names)}
     until = max(one.end_sec for arm in arms for one in arm.outcome.jobs) / 3600
@@ -57,7 +55,7 @@ def _paint(axes: Axes, arm: Arm, colours: dict[str, str], until: float) -> None:
 
 
 def names_at(spans: Sequence[Span], until: float, num_gpus: int) -> dict[str, tuple[float, float]]:
-    """By job, the hour and the GPU of the middle of its largest block that has room for its name."""
+    """Hour and GPU at the middle of each job's largest block with room for its name."""
     largest: dict[str, tuple[float, float, float]] = {}
     for span in spans:
         hours = (span.to_sec - span.from_sec) / 3600
@@ -69,7 +67,7 @@ def names_at(spans: Sequence[Span], until: float, num_gpus: int) -> dict[str, tu
 
 
 def get_runs(span: Span) -> list[tuple[int, int]]:
-    """Neighbouring GPUs of a span as one: (first, how many).
+    """Adjacent GPUs of a span as (first, how many).
 
     >>> get_runs(Span("a", (3, 4, 5, 9), 0, 1))
     [(3, 3), (9, 1)]

@@ -1,4 +1,4 @@
-"""Reads what `gangway simulate` is given: a scenario in YAML, or jobs in CSV; mistakes with place and fix."""
+"""Reads the input of `gangway simulate`: a scenario in YAML, or jobs in CSV."""
 
 import csv
 import io
@@ -34,9 +34,7 @@ _BEYOND = "beyond the columns"
 
 
 def read_scenario(path: Path, gpus: int | None) -> Scenario:
-    """A scenario from a YAML file, or from a CSV file of jobs on so many GPUs that are always there. ExceptionGroup: of
-    InputError, one for each mistake; InputError: it cannot be read at all.
-    """
+    """Read a scenario from YAML, or from a CSV of jobs on `gpus` GPUs. InputError, or an ExceptionGroup of them."""
     if not path.is_file():
         raise InputError(
             str(path), "not a regular file" if path.exists() else "no such file",
@@ -52,7 +50,7 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
                 fix="add --gpus 64",
             )
         trace = _read_trace(path)
-        return _build(_always_there(gpus, trace=str(path)), trace, path)
+        return _build(_owned_cluster(gpus, trace=str(path)), trace, path)
     if gpus is not None:
         if foreign := foreign_path(path, "simulate"):
             raise foreign
@@ -68,12 +66,11 @@ def read_scenario(path: Path, gpus: int | None) -> Scenario:
 
 
 def generated(jobs: int, gpus: int, load: float) -> Scenario:
-    """Jobs like Philly's on so many GPUs that are always there."""
-    return build(_always_there(gpus, generate=GenerateConfig(jobs=jobs, load=load)))
+    """Philly-like jobs on so many permanent GPUs."""
+    return build(_owned_cluster(gpus, generate=GenerateConfig(jobs=jobs, load=load)))
 
 
-def _always_there(gpus: int, *, trace: str | None = None, generate: GenerateConfig | None = None) -> ScenarioConfig:
-    """GPUs of one's own: without prices, and none is ever gone."""
+def _owned_cluster(gpus: int, *, trace: str | None = None, generate: GenerateConfig | None = None) -> ScenarioConfig:
     rung = RungConfig(kind="reserved", nodes=gpus)
     return ScenarioConfig(cluster=ClusterConfig(capacity=(rung,)), trace=trace, generate=generate)
 
@@ -92,9 +89,7 @@ def _read_config(path: Path) -> ScenarioConfig:
 
 
 def _read_trace(path: Path) -> TraceConfig:
-    """The first line has the names of the columns, which are the fields of `JobConfig`; an empty cell says nothing. Or
-    a log of a cluster as it was published.
-    """
+    """A CSV whose columns are the fields of `JobConfig`, empty cells unset; or a published cluster log."""
     text = _text(path)
     if foreign := foreign_file(str(path), text, "simulate"):
         raise foreign
@@ -139,15 +134,15 @@ def _rows(text: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _as_trace(log: JobLog, path: Path) -> TraceConfig:
-    """Jobs with the GPUs that they had, which is all that a log tells; hours count from the first one's coming."""
-    begun = log.jobs[0].submitted
+    """Jobs with the GPUs they had, the only width in a log; hours count from the first submission."""
+    start = log.jobs[0].submitted
     if len(log.jobs) > MOST_JOBS:
         raise InputError(str(path), "too many jobs", value=len(log.jobs), allowed=f"{MOST_JOBS:,}",
                          fix="give those of some weeks, or of one part of the cluster")  # fmt: skip
     jobs = [
         {
             "name": job.name,
-            "submit_hours": (job.submitted - begun).total_seconds() / 3600,
+            "submit_hours": (job.submitted - start).total_seconds() / 3600,
             "gpus": math.ceil(job.gpus),
             "hours": job.run_sec / 3600,
             "group": job.group,

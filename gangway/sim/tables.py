@@ -1,4 +1,4 @@
-"""What `gangway simulate` prints: the policies' figures beside each other, what is noise, and every assumption."""
+"""The output of `gangway simulate`: policies' figures side by side, what is noise, and every assumption."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from components.estimate.cost import foreign_note
-from components.estimate.statistics import FEWEST_PAIRS, Comparison
+from components.estimate.statistics import FEWEST_PAIRS
 from gangway.sim.schedule.comparison import COMPARED, Arm, changes
 from gangway.sim.schedule.scenario import Scenario
 
@@ -45,7 +45,7 @@ _ROWS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -> dict[str, Any]:
-    """The whole answer as plain JSON data."""
+    """The answer as JSON data."""
     found = changes(arms)
     return {
         "title": scenario.title,
@@ -69,7 +69,7 @@ def answer_json(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int]) -
 
 
 def show(scenario: Scenario, arms: Sequence[Arm], seeds: Sequence[int], console: Console) -> None:
-    """A table, with changes against the first policy below it."""
+    """Print the table, with changes against the first policy below."""
     several = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
     title = f"{scenario.title or 'Simulated'}: {len(arms[0].outcome.jobs)} jobs on {scenario.cluster.num_gpus} GPUs"
     console.print(f"{title}, {several}", soft_wrap=True, highlight=False, markup=False)
@@ -109,9 +109,7 @@ def _changes(arms: Sequence[Arm]) -> Table:
     for arm in others:
         table.add_column(arm.policy, justify="right")
     for name in COMPARED:
-        table.add_row(_ROWS[name][0], *(_cell(found[arm.policy, name]) for arm in others))
+        cells = [found[arm.policy, name] for arm in others]
+        texts = ["-" if one is None else f"{one.short()}{' *' if one.direction else ''}" for one in cells]
+        table.add_row(_ROWS[name][0], *texts)
     return table
-
-
-def _cell(change: Comparison | None) -> str:
-    return "-" if change is None else f"{change.short()}{' *' if change.direction else ''}"

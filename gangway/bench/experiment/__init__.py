@@ -1,1 +1,1 @@
-"""Control against treatment on this machine: scenarios, arms in balanced random order, what the difference is."""
+"""Control against treatment on this machine: scenarios, arms in balanced random order, and their difference."""

@@ -1,4 +1,4 @@
-"""A neighbour on the machine: real processes that take cores, started and ended by the progress of a run."""
+"""Busy neighbours: processes that occupy cores, controlled by a run's progress."""
 
 import signal
 import subprocess
@@ -18,9 +18,7 @@ while os.getppid() == parent:  # whoever began it may have been killed
 
 
 class BusyNeighbour:
-    """Of one run; a context, whose end ends every process of it. `spans`: from when to when they lived, in the
-    run's seconds of training.
-    """
+    """The neighbour of one run; a context. `spans`: its lifetimes in the run's seconds of training."""
 
     def __init__(self, config: Neighbour | None) -> None:
         self._config = config
@@ -36,23 +34,23 @@ class BusyNeighbour:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the processes that live."""
+        """Of living processes."""
         return tuple(process.pid for process in self._processes)
 
     def at(self, share: float, training_sec: float) -> None:
-        """Begins or ends them, at that share of the run's images, shown in so many seconds."""
+        """Start or end them at that share of the run's images and second of training."""
         self._now = training_sec
         if self._config is None:
             return
         low, high = self._config.between
-        wanted = low <= share < high
-        if wanted and not self._processes:
+        is_active = low <= share < high
+        if is_active and not self._processes:
             self._began = training_sec
             for _ in range(self._config.cores):
-                # A session of its own: Ctrl-C reaches the runner alone, which ends them.
+                # Its own session: Ctrl-C reaches only the runner, which ends them.
                 command = [sys.executable, "-c", _BUSY]
                 self._processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True))
-        elif not wanted and self._processes:
+        elif not is_active and self._processes:
             self._end()
 
     def _end(self) -> None:

@@ -1,6 +1,6 @@
-"""An experiment as a page: the table, and a pair's images a second over time with the decisions and their reasons."""
+"""An experiment as a page: the table, and a pair's images per second with decisions and reasons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from trainer.records.decisions import decisions
 
 
 def write_page(folder: Path) -> Path:
-    """Writes report.html into an experiment's folder. InputError: as `get_findings`."""
+    """Write report.html into an experiment's folder. InputError: see `get_findings`."""
     findings = get_findings(folder)
     html = render_template(
         "experiment.html.j2",
@@ -24,7 +24,7 @@ def write_page(folder: Path) -> Path:
 
 
 def _picture(scenario: str, findings: Findings) -> Decided:
-    """Of the first seed: the control, then the treatment; no drawing where neither is done."""
+    """The first seed's control and treatment; no drawing without either."""
     arms = [findings.control, findings.treatment]
     runs = [one for one in findings.results if one["scenario"] == scenario and one["arm"] in arms]
     seed = min((one["seed"] for one in runs), default=None)
@@ -41,12 +41,10 @@ def _pace(run: Mapping[str, Any]) -> Pace:
         label=run["arm"],
         seconds=[point[0] for point in curve],
         images_per_sec=[point[2] for point in curve],
-        places=[_get_place(one.images, curve) for one in decided],
+        places=[
+            next((place for place, point in enumerate(curve) if point[1] >= one.images), len(curve) - 1)
+            for one in decided
+        ],
         decisions=decided,
         neighbour_sec=run["neighbour_sec"],
     )
-
-
-def _get_place(images: int, curve: Sequence[Sequence[float]]) -> int:
-    """When so many images were shown: the first line that has as many."""
-    return next((place for place, point in enumerate(curve) if point[1] >= images), len(curve) - 1)

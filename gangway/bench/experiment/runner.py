@@ -1,4 +1,4 @@
-"""One experiment from its suite to its folder: data prepared once, run after run, and its result.json."""
+"""Runs one experiment from its suite into its folder: prepares data once, runs every item, writes result.json."""
 
 import json
 import secrets
@@ -32,11 +32,11 @@ Say = Callable[[str, str, str], None]
 
 
 class FailedRunError(Exception):
-    """A run that ended otherwise than it should; the message says how, and where its log is."""
+    """A run ended unexpectedly; the message says how, and where its log is."""
 
 
 def new_folder(suite: ExperimentConfig, out: Path) -> Path:
-    """A new folder of the experiment below `out` (InputError: it cannot be made)."""
+    """Create a folder of the experiment below `out`. InputError: cannot be created."""
     folder = out.resolve() / f"{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     try:
         folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def new_folder(suite: ExperimentConfig, out: Path) -> Path:
 def run_experiment(
     suite: ExperimentConfig, path: Path, items: Sequence[Item], folder: Path, stop: Stop, say: Say
 ) -> bool:
-    """Runs all items in `folder`; returns whether each came to its end. What is done stays when it is stopped."""
+    """Run all items in `folder`; return whether all finished. Finished runs survive a stop."""
     machine = hardware()
     shutil.copy(path, folder / "suite.yaml")
     head = {
@@ -109,9 +109,7 @@ def get_job(item: Item, folder: Path) -> JobSpec:
 
 
 def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Runs one item to its stopping rule; None where somebody asked to stop. FailedRunError: it ended otherwise.
-    `instead`: a command in place of the trainer's launcher.
-    """
+    """Run one item; None if stopped by the user. `instead`: replaces the trainer's launcher. Raises FailedRunError."""
     own = folder / item.name
     own.mkdir(exist_ok=True)
     context = local_context(LOCAL, item.name).model_copy(update={"machine_type": machine})
@@ -148,7 +146,7 @@ def _running(item: Item, folder: Path, instead: Sequence[str]) -> Iterator[tuple
 
 
 def is_reached(line: Mapping[str, Any], rule: Reached | None) -> bool:
-    """Whether a line of stats.jsonl says that the metric is where the run may end."""
+    """Whether a line of stats.jsonl fulfils the stopping rule."""
     if rule is None or line.get("event") != "quality" or line["quality"]["name"] != rule.metric:
         return False
     value = line["quality"]["trained"]["value"]
@@ -162,9 +160,7 @@ def get_result(
     spans: Sequence[Sequence[float]],
     reached: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What a run came to, as plain data. Time is that of training, without that of quality metrics: where a metric
-    ended it, up to the images at which that was computed. FailedRunError: it has no line of statistics.
-    """
+    """A run's result. Time excludes metrics and ends at the images of the stopping metric. Raises FailedRunError."""
     until = reached["images"] if reached is not None else float("inf")
     ticks = [line for line in lines if "event" not in line and line["images"] <= until]
     if not ticks:
@@ -190,12 +186,11 @@ def get_result(
 
 
 def _training_sec(line: Mapping[str, Any]) -> float:
-    """Seconds since the first step, without those of quality metrics."""
+    """Seconds since the first step, without quality metrics."""
     return float(line["wall_sec"]) - float(line.get("metrics_sec", 0.0))
 
 
 def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Quantities of run.json by the names of the report's columns; those that it has."""
     places = {
         "gpu_use": ("utilisation", "gpu_utilisation"),
         "cpu_use": ("utilisation", "cpu_utilisation"),

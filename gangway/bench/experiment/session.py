@@ -18,17 +18,17 @@ from gangway.bench.session import EXIT_FAILED, EXIT_STOPPED, Options
 from stacks.base.extras import need
 
 _ON_A_TERMINAL = ("time_sec", "quality", "joules")
-"""What fits there; the page has all columns, and the paper's rows."""
+"""Columns that fit; the page has all columns and the paper's rows."""
 
 
 def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: str, *, small: bool) -> int:
-    """Runs an experiment in a new folder below `out` and writes its page. Returns 0: every run is done; 1: some are
-    not; 130: stopped. InputError: or a group of them, before anything is begun.
+    """Run an experiment below `out` and write its page. Returns 0: all runs finished; 1: some did not; 130: stopped.
+    InputError or a group of them: invalid, before anything starts.
     """
     suite = load_experiment(path)
     items = get_items(suite, treatment, small=small)
-    for name, given in (("--data", options.data), ("--install-cli", options.install_cli)):
-        if given:
+    for name, value in (("--data", options.data), ("--install-cli", options.install_cli)):
+        if value:
             raise InputError(name, "of no effect: an experiment runs here, on its own data", fix="leave it out")
     if options.backend_url:
         raise InputError("--backend-url", "of no effect: an experiment runs on this machine", fix="leave it out")
@@ -53,17 +53,17 @@ def run_suite_of_scenarios(path: Path, out: Path, options: Options, treatment: s
 
 
 def show(findings: Findings, console: Console) -> None:
-    """The table, and each scenario's sentence."""
+    """Print the table and each scenario's sentence."""
     table = RichTable(title=findings.title, title_justify="left")
-    shown = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
+    visible = [place for place, column in enumerate(COLUMNS) if column.key in _ON_A_TERMINAL]
     for name in ("scenario", "arm"):
         table.add_column(name)
-    for place in shown:
+    for place in visible:
         table.add_column(COLUMNS[place].label, justify="right")
     for scenario in findings.scenarios:
         table.add_section()
         for row in scenario.rows:
-            table.add_row(scenario.name, row.label, *(row.cells[place] for place in shown))
+            table.add_row(scenario.name, row.label, *(row.cells[place] for place in visible))
     console.print(table)
     for scenario in findings.scenarios:
         console.print(f"{scenario.name}: {scenario.verdict}", markup=False, soft_wrap=True)

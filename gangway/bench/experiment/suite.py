@@ -1,4 +1,4 @@
-"""ExperimentConfig: what an experiment's suite file says (scenarios, arms, data), and the runs it means, in order."""
+"""ExperimentConfig: an experiment's suite file (scenarios, arms, data), and its runs in order."""
 
 import random
 from collections.abc import Sequence
@@ -20,11 +20,8 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Neighbour(Section):
-    """Processes that do nothing but take cores while a part of the run is trained.
-
-    Attributes:
-        cores: as many processes.
-        between: shares of the run's images from which and up to which they live.
+    """Processes that occupy cores during a part of the run. `cores`: number of processes; `between`: start and end as
+    shares of the run's images.
     """
 
     cores: PositiveWhole = 1
@@ -41,37 +38,29 @@ class Neighbour(Section):
 
 
 class Reached(Section):
-    """Ends a run as soon as a quality metric that it computes is at or below a target. `metric` as records name it."""
+    """Ends a run once a quality metric that it computes is at or below a target. `metric`: its name in records."""
 
     metric: str = Field(min_length=1, examples=["FD-ENL0"])
     at_most: PositiveNumber
 
 
 class Short(Section):
-    """What a scenario has otherwise in the suite's small form."""
+    """A scenario's values in the suite's small form."""
 
     kimg: PositiveNumber
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
 
 
 class Scenario(Section):
-    """One situation that every arm meets.
+    """A situation for every arm.
 
     Attributes:
-        what: it is, in a sentence.
-        data: which of the suite's.
-        kimg: that a run ends at, whatever else may end it.
-        seeds: a run of every arm for each.
-        settings: fields of the trainer's configuration.
-        args: further arguments of `train`.
-        treatment_args: of the treatment alone, after its own: what it may do here and elsewhere may not.
-        static_args: of the suite's `static` arm alone, after its own: the best fixed settings known in advance.
-        threads: OMP_NUM_THREADS of each process.
-        static_threads: the same for the `static` arm; None for `threads`.
-        neighbour: who takes cores meanwhile.
-        stop: ends a run before its kimg.
-        most_slower: share of the time by which the treatment may be slower at most; None where it is to be faster.
-        small: in the small form.
+        data: name of the suite's data set.
+        kimg: maximum length of a run.
+        treatment_args: of the treatment only, after its own: what only this scenario allows.
+        static_args: of the suite's `static` arm only, after its own: the best fixed settings known in advance.
+        static_threads: for the `static` arm; None for `threads`.
+        most_slower: share of the time by which the treatment may be slower; None if it should be faster.
     """
 
     name: _Label
@@ -94,26 +83,22 @@ class Scenario(Section):
 
 
 class ExperimentArm(Section):
-    """How one arm's runs are begun: arguments of `train` that are its own."""
+    """One arm's arguments of `train`."""
 
     name: _Label
     args: tuple[str, ...] = ()
 
 
 class ExperimentData(Section):
-    """A data set that scenarios share. `prepare`: the words after `data prepare`, without --out."""
+    """A data set of several scenarios. `prepare`: the arguments of `data prepare` without --out."""
 
     name: _Label
     prepare: tuple[str, ...] = Field(min_length=1)
 
 
 class ExperimentConfig(Section):
-    """Control against treatment.
-
-    Attributes:
-        order_seed: of the draw that orders the arms.
-        arms: the control first, then the treatments, of which one is run.
-        static: an arm without a controller under each scenario's best fixed settings; None for no such arm.
+    """Control against treatment. `arms`: the control first, then the treatments, of which one runs; `static`: an arm
+    without a controller under each scenario's best fixed settings, if any.
     """
 
     name: _Label
@@ -126,10 +111,10 @@ class ExperimentConfig(Section):
     scenarios: tuple[Scenario, ...] = Field(min_length=1, max_length=50)
 
     @model_validator(mode="after")
-    def _goes_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         fixed = () if self.static is None else (self.static,)
-        for place, named in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
-            names = [one.name for one in named]
+        for place, items in (("arms", (*self.arms, *fixed)), ("data", self.data), ("scenarios", self.scenarios)):
+            names = [one.name for one in items]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise InputError(
                     place, "duplicate name", value=twice[0], allowed="each once", fix=f"rename one {twice[0]}"
@@ -142,14 +127,14 @@ class ExperimentConfig(Section):
             if scenario.preset not in PRESETS:
                 raise InputError.not_among(f"{place}.preset", "no such preset", scenario.preset, PRESETS)
             for name in ("static_args", "static_threads"):
-                if self.static is None and (given := getattr(scenario, name)):
+                if self.static is None and (value := getattr(scenario, name)):
                     raise InputError(
-                        f"{place}.{name}", "no arm takes it", value=given, fix="add static: {name: static} to the suite"
+                        f"{place}.{name}", "no arm takes it", value=value, fix="add static: {name: static} to the suite"
                     )
-            for where, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
+            for field, seeds in (("seeds", scenario.seeds), ("small.seeds", scenario.small.seeds)):
                 if len(set(seeds)) < len(seeds):
                     raise InputError(
-                        f"{place}.{where}", "duplicate seed", value=list(seeds), allowed="each seed once",
+                        f"{place}.{field}", "duplicate seed", value=list(seeds), allowed="each seed once",
                         fix="remove one, or write another number",
                     )  # fmt: skip
             try:
@@ -161,12 +146,8 @@ class ExperimentConfig(Section):
 
 @dataclass(frozen=True)
 class Item:
-    """One run.
-
-    Attributes:
-        position: in the order, from 0.
-        args: arguments of `train` by scenario and arm; of duplicates the last counts.
-        threads: OMP_NUM_THREADS of each process.
+    """One run. `position`: in the order, from 0; `args`: arguments of `train` by scenario and arm, the last duplicate
+    counts; `threads`: OMP_NUM_THREADS of each process.
     """
 
     scenario: Scenario
@@ -179,26 +160,24 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Its folder's."""
+        """Of its folder."""
         return f"{self.scenario.name}-{self.arm.name}-s{self.seed}"
 
 
 def is_experiment(path: Path) -> bool:
-    """Whether a suite file is an experiment's: it has scenarios."""
+    """Whether a suite file has scenarios."""
     data = read_yaml(path, ExperimentConfig, kind="suite")
     return isinstance(data, dict) and "scenarios" in data
 
 
 def load_experiment(path: Path) -> ExperimentConfig:
-    """Reads a suite file. ExceptionGroup: of InputError, one for each mistake; InputError: it cannot be read at all."""
+    """Read a suite file. ExceptionGroup: of InputError, one per mistake; InputError: unreadable."""
     keys = "name, arms, data and scenarios"
     return read_model(path, ExperimentConfig, named="experiment", keys=keys, folder="gangway/suites")
 
 
 def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ...]:
-    """Control, static arm where the suite has one, and treatment; the suite's second arm where no treatment is named.
-    InputError: no such arm, or the control.
-    """
+    """Control, static arm if any, and treatment (default: the second arm). InputError: no such arm, or the control."""
     control, *others = suite.arms
     names = [arm.name for arm in others]
     if treatment and treatment not in names:
@@ -211,8 +190,8 @@ def get_arms(suite: ExperimentConfig, treatment: str) -> tuple[ExperimentArm, ..
 
 
 def get_items(suite: ExperimentConfig, treatment: str = "", *, small: bool = False) -> tuple[Item, ...]:
-    """Every run in its order: of each scenario seed after seed, the arms of a seed in an order that changes from one
-    seed to the next. Slow drift of the machine, such as its heat, thereby affects all arms alike.
+    """All runs in order: per scenario seed after seed, with a new order of arms for each seed, so that slow drift of
+    the machine, such as heat, affects all arms alike.
     """
     arms = get_arms(suite, treatment)
     draw = random.Random(suite.order_seed)
@@ -228,14 +207,13 @@ def get_items(suite: ExperimentConfig, treatment: str = "", *, small: bool = Fal
 
 
 def _orders(arms: Sequence[ExperimentArm], draw: random.Random) -> list[tuple[ExperimentArm, ...]]:
-    """A drawn order and its rotations, then those of its reverse: AB BA, or all six orders of three arms."""
+    """A random order and its rotations, then those of its reverse: AB BA, or all six orders of three arms."""
     first = draw.sample(arms, len(arms))
     rotated = [(*base[turn:], *base[:turn]) for base in (first, first[::-1]) for turn in range(len(arms))]
     return list(dict.fromkeys(rotated))
 
 
 def _settings(suite: ExperimentConfig, scenario: Scenario, arm: ExperimentArm) -> tuple[tuple[str, ...], int]:
-    """Arguments of `train` and threads of an arm's runs in a scenario."""
     own, threads = scenario.treatment_args, scenario.threads
     if arm == suite.arms[0]:
         own = ()

@@ -1,4 +1,4 @@
-"""An experiment's folder as a table in P3's shape: each scenario's arms and their changes, then the paper's rows."""
+"""An experiment's folder as a table in the shape of P3: arms and their changes by scenario, then the paper's rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from trainer.core.regular_files import read_file
 
 
 class Column(NamedTuple):
-    """What a table shows: its key, its heading, and the factor from the record's unit to the heading's."""
+    """Key, heading, and the factor from the record's unit to the heading's."""
 
     key: str
     label: str
@@ -39,7 +39,7 @@ _OF_THE_PAPER = {"gpu_percent": "gpu_use", "cpu_percent": "cpu_use"}
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `kind`: ours, change or theirs; `cells`: texts in the order of COLUMNS."""
+    """A line of the table. `kind`: ours, change or theirs; `cells`: in the order of COLUMNS."""
 
     kind: str
     label: str
@@ -47,7 +47,7 @@ class Row:
 
 
 class Contrast(NamedTuple):
-    """Two arms that are compared: `arm` against `base`."""
+    """A comparison of `arm` with `base`."""
 
     arm: str
     base: str
@@ -57,7 +57,7 @@ class Contrast(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Of a comparison on the page. `scenario`: the one it is of; for a total, the one left out, empty for none."""
+    """Of a comparison on the page. `scenario`: its scenario; for a total, the excluded one, or empty."""
 
     contrast: Contrast
     scenario: str
@@ -69,9 +69,7 @@ _TOTAL = "total"
 
 @dataclass(frozen=True)
 class ScenarioTable:
-    """A scenario's rows and what they say. `time`: the treatment's against the control's; None where no pair is
-    complete.
-    """
+    """A scenario's rows and sentences. `time`: the treatment's against the control's; None without a complete pair."""
 
     name: str
     what: str
@@ -82,7 +80,7 @@ class ScenarioTable:
 
 @dataclass(frozen=True)
 class Total:
-    """Time over scenarios. `without`: the scenario left out, empty for none; `time`: None without a complete pair."""
+    """Time over scenarios. `without`: the excluded scenario, or empty; `time`: None without a complete pair."""
 
     contrast: Contrast
     without: str
@@ -90,7 +88,7 @@ class Total:
 
     @property
     def text(self) -> str:
-        """The total and what may be claimed of it."""
+        """The total and its claim."""
         scenarios = f"without {self.without}, the largest" if self.without else "all scenarios"
         found = f"{self.time.text()}: {self.time.verdict('faster', 'slower')}" if self.time else "no pair is complete"
         return f"{self.contrast}, {scenarios}: {found}"
@@ -98,13 +96,8 @@ class Total:
 
 @dataclass(frozen=True)
 class Findings:
-    """A whole experiment.
-
-    Attributes:
-        static: the arm of the best fixed settings; None where the suite has none.
-        totals: of each contrast over all scenarios and, with several, without the one whose control takes the longest.
-        results: of each run that is done.
-        missing: names of those that are not.
+    """A whole experiment. `static`: the arm of the best fixed settings, if any; `totals`: per contrast over all
+    scenarios and, if several, without the one with the slowest control; `missing`: names of the others.
     """
 
     title: str
@@ -120,7 +113,7 @@ class Findings:
 
 
 def get_findings(folder: Path) -> Findings:
-    """Reads an experiment's folder (InputError: it is none, or no run of it is done)."""
+    """Read an experiment's folder. InputError: not an experiment, or no finished run."""
     try:
         head = json.loads(read_file(folder / EXPERIMENT))
     except OSError:
@@ -148,7 +141,7 @@ def get_findings(folder: Path) -> Findings:
         totals=tuple(
             Total(place.contrast, place.scenario, change) for place, change in changes.items() if place.column == _TOTAL
         ),
-        theirs=_theirs() if head["paper"] == "P3" else (),
+        theirs=_paper_rows() if head["paper"] == "P3" else (),
         results=tuple(results),
         missing=tuple(name for name in names if not (folder / name / RESULT).is_file()),
     )
@@ -157,7 +150,7 @@ def get_findings(folder: Path) -> Findings:
 def _changes(
     results: Sequence[Mapping[str, Any]], scenarios: Sequence[str], contrasts: Sequence[Contrast], control: str
 ) -> dict[_Place, Comparison | None]:
-    """Every comparison of the page, corrected as one family: whatever it claims."""
+    """All comparisons of the page, corrected as one family of claims."""
     largest = max(scenarios, key=lambda name: _control_sec(results, name, control))
     family: dict[_Place, Comparison | None] = {}
     for contrast in contrasts:
@@ -172,7 +165,6 @@ def _changes(
 
 
 def _control_sec(results: Sequence[Mapping[str, Any]], scenario: str, control: str) -> float:
-    """The mean time of a scenario's control; 0 without a run of it."""
     times = [run["time_sec"] for run in results if run["scenario"] == scenario and run["arm"] == control]
     return fmean(times) if times else 0.0
 
@@ -200,12 +192,11 @@ def _scenario(
 
 
 def _cell(change: Comparison | None, factor: float) -> str:
-    """A change, with a star where a difference is claimed."""
     return "-" if change is None else f"{change.short(factor)}{' *' if change.direction else ''}"
 
 
 def _value(run: Mapping[str, Any], key: str) -> float | None:
-    """A run's figure; its quality is that of the first metric, the last that was computed."""
+    """A run's figure; its quality is the last value of the first metric."""
     if key == "time_sec":
         return float(run["time_sec"])
     if key == "quality":
@@ -223,7 +214,7 @@ def _mean(runs: Sequence[Mapping[str, Any]], column: Column) -> str:
 
 
 def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contrast, key: str) -> list[Pair]:
-    """Both arms of each seed, base first; None where a run or its figure is missing."""
+    """Both arms of each seed, base first; None if a run or its figure is missing."""
     by_seed: dict[int, dict[str, float | None]] = {}
     for run in results:
         if run["scenario"] == scenario:
@@ -232,7 +223,6 @@ def _pairs(results: Sequence[Mapping[str, Any]], scenario: str, contrast: Contra
 
 
 def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | None, most_slower: float | None) -> str:
-    """What a row of changes says, in a sentence or two."""
     if time is None:
         return f"{contrast}: no pair of runs is complete, nothing is claimed."
     text = f"{contrast}: time {time.text()}: {time.verdict('faster', 'slower')}"
@@ -240,21 +230,21 @@ def _verdict(contrast: Contrast, time: Comparison | None, quality: Comparison | 
         text += f"; quality (lower is better) {quality.text()}: {quality.verdict('better', 'worse')}"
     if most_slower is None:
         return f"{text}."
-    return f"{text}. At most {100 * most_slower:g} % slower is allowed: {_kept(time, most_slower)}."
+    return f"{text}. At most {100 * most_slower:g} % slower is allowed: {_limit_text(time, most_slower)}."
 
 
-def _kept(time: Comparison, most: float) -> str:
-    if time.change > most:
+def _limit_text(time: Comparison, limit: float) -> str:
+    if time.change > limit:
         return "broken by the mean"
     if time.high is None:
         return "kept by the mean, without an interval"
     return (
-        "kept by the mean, and by the interval" if time.high <= most else "kept by the mean, not by the whole interval"
+        "kept by the mean, and by the interval" if time.high <= limit else "kept by the mean, not by the whole interval"
     )
 
 
-def _theirs() -> tuple[Row, ...]:
-    """The paper's rows; its hours are not our seconds, and say so."""
+def _paper_rows() -> tuple[Row, ...]:
+    """The paper's rows; its hours are not comparable with our seconds, and say so."""
     rows = []
     for row in get_paper("P3").rows:
         cells = []

@@ -1,1 +1,1 @@
-"""`gangway reproduce`: a record run again on this machine (`rerun`), and whether the same came out (`compare`)."""
+"""`gangway reproduce`: repeats a recorded run on this machine (`rerun`) and compares the results (`compare`)."""

@@ -1,6 +1,5 @@
-"""Two runs side by side: are they equal bit for bit (hashes of the trainer's state at each common checkpoint), by how
-much do they differ, and what could explain it. A loss is a mean over the images since the line before, so only
-lines with the same two ends are compared.
+"""Compares two runs: bit-equality (hashes of the trainer's state at common checkpoints), the size of differences, and
+possible causes. A loss is a mean since the previous line, so only lines with equal start and end are compared.
 """
 
 import json
@@ -21,9 +20,7 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class QualityDifference:
-    """A quality metric at the same number of images. `name`: of the metric; `kimg`: thousands of images shown when it
-    was computed; `recorded`: its value in the record; `again`: its value now.
-    """
+    """A quality metric at the same number of images. `kimg`: thousands of images."""
 
     name: str
     kimg: float
@@ -33,20 +30,15 @@ class QualityDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out.
+    """The result.
 
     Attributes:
-        images: of the newest state that both have; None where they share none.
-        parts: by part of the state there, whether its hash is the same.
-        states: at how many numbers of images states were compared.
-        states_equal: at how many of them every part is the same.
-        windows: lines of statistics compared.
-        left_out: lines of the record that have no counterpart with the same ends.
-        max_relative_difference: of each series over all lines, |a - b| / max(|a|, |b|); None where nothing could be
-            compared.
-        worst_images: where the greatest of them is; None where all are 0.
-        quality: metrics that both have.
-        reasons: what was otherwise then than now.
+        images: of the newest common state; None without one.
+        parts: whether hashes are equal there, by part of the state.
+        states_equal: number of states equal in every part.
+        left_out: lines of the record without a counterpart.
+        max_relative_difference: of each series over all lines, |a - b| / max(|a|, |b|); None if nothing was comparable.
+        worst_images: where the greatest of them is; None if all are 0.
     """
 
     images: int | None
@@ -62,20 +54,20 @@ class Comparison:
 
     @property
     def bit_equal(self) -> bool | None:
-        """Whether all that was compared is the same; None where no state could be compared and no loss differs."""
+        """Whether all that was compared is equal; None without comparable states and with equal losses."""
         differs = any(self.max_relative_difference.values()) or any(one.recorded != one.again for one in self.quality)
         if differs or self.states_equal < self.states:
             return False
         return True if self.states else None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON data."""
+        """As JSON data."""
         return {"bit_equal": self.bit_equal, **asdict(self)}
 
 
 def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
-    """Compares a run with its repetition. `then`: the record's; its stats.jsonl and checkpoints are used where they lie
-    beside it; `reasons`: what is known to be otherwise, before what the records tell.
+    """Compare a run with its repetition. `then`: the recorded run, with stats.jsonl and checkpoints if present;
+    `reasons`: known differences, before those in the records.
     """
     old, new = _states(then), _states(now)
     common = sorted(old.keys() & new.keys())
@@ -84,7 +76,7 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
     lines, now_lines = _windows(then.path / "stats.jsonl"), _windows(now.path / "stats.jsonl")
     shared = sorted(lines.keys() & now_lines.keys())
     ended = max((window[1] for window in now_lines), default=0)
-    worst, where = _losses([(window[1], lines[window], now_lines[window]) for window in shared])
+    worst, worst_images = _losses([(window[1], lines[window], now_lines[window]) for window in shared])
     return Comparison(
         images=at,
         parts=parts,
@@ -93,21 +85,19 @@ def compare(then: Run, now: Run, reasons: Sequence[str] = ()) -> Comparison:
         windows=len(shared),
         left_out=sum(window[1] <= ended for window in lines) - len(shared),
         max_relative_difference=worst,
-        worst_images=where,
+        worst_images=worst_images,
         quality=tuple(sorted(_quality(then.record, now.record), key=lambda one: (one.name, one.kimg))),
         reasons=(*reasons, *differences(then.record, now.record)),
     )
 
 
 def check_comparable(then: Run) -> None:
-    """Looks, before anything is run, whether what lies beside a record can be compared. InputError: a checkpoint's
-    manifest that is damaged.
-    """
+    """Check the recorded files before the repetition. InputError: a damaged checkpoint manifest."""
     _states(then)
 
 
 def _states(run: Run) -> dict[int, dict[str, str]]:
-    """Hashes of the state's parts, by images shown: of the checkpoints beside the record, and of its end."""
+    """Hashes of the state's parts by images: of the checkpoints and of the end."""
     found: dict[int, dict[str, str]] = {}
     for path in sorted((run.path / "checkpoints").glob("[0-9]*.json")):
         images, digests = _manifest(run.path, f"checkpoints/{path.name}", run.record.id)
@@ -119,7 +109,6 @@ def _states(run: Run) -> dict[int, dict[str, str]]:
 
 
 def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]]:
-    """Images and hashes that a checkpoint's manifest tells; no hash where it is another run's."""
     try:
         manifest = json.loads(read_regular(folder, name))
     except (OSError, ValueError, RecursionError):
@@ -136,7 +125,7 @@ def _manifest(folder: Path, name: str, run_id: str) -> tuple[int, dict[str, str]
 
 
 def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
-    """Lines of statistics by the images that they are means over; of work done twice, the newest."""
+    """Lines of statistics by their window of images; for repeated work the newest."""
     try:
         texts = read_regular(path.parent, path.name, MOST_BYTES_OF_STATS).decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
@@ -145,7 +134,7 @@ def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix="fetch it anew") from None
     found: dict[Window, Mapping[str, Any]] = {}
     since: dict[int, int] = {}
-    for line in filter(None, map(_parsed, texts)):
+    for line in filter(None, map(_parse_line, texts)):
         session, images = line["session"], line["images"]
         if line.get("event") in ("start", "resume"):
             since[session] = images
@@ -155,8 +144,8 @@ def _windows(path: Path) -> dict[Window, Mapping[str, Any]]:
     return found
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
-    """A line of stats.jsonl; None for a damaged one, of which the record's notes tell."""
+def _parse_line(text: str) -> dict[str, Any] | None:
+    """A line of stats.jsonl; None if damaged, as the record's notes say."""
     try:
         line = json.loads(text)
     except ValueError:
@@ -171,20 +160,17 @@ def _losses(
 ) -> tuple[dict[str, float | None], int | None]:
     """The greatest relative difference of each series, and where the greatest of all is."""
     worst: dict[str, float | None] = dict.fromkeys(SERIES)
-    most, where = 0.0, None
+    greatest, worst_images = 0.0, None
     for images, old, new in pairs:
         for name in SERIES:
             if old.get(name) is None or new.get(name) is None:
                 continue
-            difference = _relative(old[name], new[name])
+            a, b = old[name], new[name]
+            difference = 0.0 if a == b else abs(a - b) / max(abs(a), abs(b))
             worst[name] = max(worst[name] or 0.0, difference)
-            if difference > most:
-                most, where = difference, images
-    return worst, where
-
-
-def _relative(a: float, b: float) -> float:
-    return 0.0 if a == b else abs(a - b) / max(abs(a), abs(b))
+            if difference > greatest:
+                greatest, worst_images = difference, images
+    return worst, worst_images
 
 
 def _quality(then: RunRecord, now: RunRecord) -> Iterator[QualityDifference]:
@@ -194,7 +180,6 @@ def _quality(then: RunRecord, now: RunRecord) -> Iterator[QualityDifference]:
 
 
 def _points(record: RunRecord) -> dict[tuple[str, float], float]:
-    """Every finite value of a metric, by its name and the thousands of images of its moment."""
     in_training = record.quality_in_training.points if record.quality_in_training else ()
     points = {(one.name, one.kimg): one.value for one in in_training}
     newest = {(one.name, one.protocol.kimg): one.trained.value for one in record.quality}
@@ -202,7 +187,7 @@ def _points(record: RunRecord) -> dict[tuple[str, float], float]:
 
 
 def differences(then: RunRecord, now: RunRecord) -> Iterator[str]:
-    """What the records say was otherwise, in words: each can change the bits."""
+    """Describe differences in the records that can change the bits."""
     if then.code_sha256 != now.code_sha256:
         yield f"trainer's code: {now.code_sha256[:12]} here, {then.code_sha256[:12]} then"
     for name in sorted(then.versions.keys() | now.versions.keys()):
@@ -223,5 +208,5 @@ def differences(then: RunRecord, now: RunRecord) -> Iterator[str]:
         if then.choices.get(name) != now.choices.get(name):
             yield f"{name}: {now.choices.get(name, 'not recorded')} here, {then.choices.get(name, 'not recorded')} then"
     if then.image_digest != now.image_digest:
-        here = now.image_digest or "this Python environment, no image"
-        yield f"image: {here} here, {then.image_digest or 'none'} then"
+        environment = now.image_digest or "this Python environment, no image"
+        yield f"image: {environment} here, {then.image_digest or 'none'} then"

@@ -1,4 +1,4 @@
-"""A recorded run made again, on this machine or in its container, from its record alone."""
+"""Repeats a recorded run from its record alone, on this machine or in its container."""
 
 import math
 import os
@@ -27,21 +27,19 @@ from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunRecord
 
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
-# Whoever calls has no account inside: caches of compilers ask for a name and a home.
+# The caller's user has no account inside: compiler caches ask for a name and a home.
 _ACCOUNT = {"HOME": "/tmp", "USER": "gangway"}
 _WORKERS_PER_CORE = 2
-"""More would compute the same, for very long."""
+"""More would give the same result very slowly."""
 _POLL_SEC = 0.2
 _MOST_LETTERS = 100
-"""Of a record's name in that of another run."""
+"""Of a record's name in a rerun's."""
 _LAST_LINES = 6
 _THREADS = re.compile(r"cpu, (\d+) thread")
 
 
 class Container(NamedTuple):
-    """What starts the image. `program`: docker or podman, with its path; `image`: name and digest:
-    registry/gangway-trainer@sha256:...; `digest`: of the image, as the record has it.
-    """
+    """A container image. `program`: path of docker or podman; `image`: registry/gangway-trainer@sha256:..."""
 
     program: Path
     image: str
@@ -49,9 +47,8 @@ class Container(NamedTuple):
 
 
 def find_container(name: str, record: RunRecord) -> Container:
-    """The record's image under a name that a person gave, and what can start it here. InputError: the record names no
-    image, the name is none or has another digest, or nothing here runs containers. `name`: of the image, without a tag:
-    the record knows the digest, and not where it is kept.
+    """Find the record's image and a runtime for it. `name`: of the image, without a tag; the record has only the
+    digest. InputError: no image in the record, an invalid name or another digest, or no runtime.
     """
     digest = record.image_digest
     if not re.fullmatch(DIGEST, digest):
@@ -59,11 +56,11 @@ def find_container(name: str, record: RunRecord) -> Container:
             f"run {record.id}", "its record names no image by a digest", value=digest, allowed="sha256: and 64 digits",
             fix="leave --container out: this Python environment then runs it",
         )  # fmt: skip
-    bare, at, given = name.partition("@")
+    bare, at, named_digest = name.partition("@")
     if not is_reference(bare, NAME):
         allowed = "an image's name without a tag, such as registry.example.com/gangway-trainer"
         raise InputError("--container", "no name of an image", value=name, allowed=allowed, fix="leave the tag out")
-    if at and given != digest:
+    if at and named_digest != digest:
         raise InputError(
             "--container", "another image than the record's", value=name, allowed=f"{bare}@{digest}",
             fix="leave the digest out: the record has it",
@@ -78,19 +75,19 @@ def find_container(name: str, record: RunRecord) -> Container:
 
 
 def _program() -> Path | None:
-    """Docker before podman; but podman where the command called docker is podman by another name."""
+    """Docker before podman, but podman if `docker` is an alias of it."""
     docker, podman = shutil.which("docker"), shutil.which("podman")
     if docker and podman:
-        said = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
-        docker = None if "podman" in said.stdout.lower() else docker
+        version = subprocess.run([docker, "--version"], capture_output=True, text=True, check=False)
+        docker = None if "podman" in version.stdout.lower() else docker
     found = docker or podman
     return Path(found) if found else None
 
 
 def container_job(job: JobSpec, container: Container, folder: Path, data: Path | None) -> JobSpec:
-    """The job as the image runs it: with the folders that it needs, each at its own path. InputError: a folder that no
-    mount can say. `job`: as it runs without a container; `folder`: of the run, absolute; `data`: shards elsewhere,
-    absolute; None where the trainer prepares them inside the run's folder.
+    """The job inside the image, with its folders mounted at their own paths. `job`: without a container; `folder`: of
+    the run, absolute; `data`: external shards, absolute, or None if the trainer prepares them inside the run's folder.
+    InputError: a path that cannot be mounted.
     """
     folders = [(folder, False), *([] if data is None or data.is_relative_to(folder) else [(data, True)])]
     for each, _ in folders:
@@ -102,30 +99,21 @@ def container_job(job: JobSpec, container: Container, folder: Path, data: Path |
 
 
 def start_argv(container: Container, job: JobSpec, name: str, *, on_gpus: bool) -> list[str]:
-    """The whole command that runs a job in its image, files in its folders being the caller's own. `on_gpus`: whether
-    the workers have a GPU each.
-    """
+    """The command that runs a job in its image. Files in its folders belong to the caller."""
     podman = container.program.name == "podman"
     gpus = ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", "all"]
-    # Without root, podman's users are others inside; and where SELinux rules, a mount would be closed to them.
+    # Rootless podman maps users, and SELinux would deny the mount.
     as_outside = ["--userns", "keep-id", "--security-opt", "label=disable"] if podman else []
     extra = [*as_outside, "--user", f"{os.getuid()}:{os.getgid()}", *(gpus if on_gpus else [])]
-    # Nor may a user without root raise a limit, and podman's containers are processes of that user.
+    # Rootless users may not raise limits, and podman's containers are their processes.
     argv = container_argv(job, extra, None, {}, name=name, uid=None, sets_limits=not podman or os.getuid() == 0)
     return [str(container.program), *argv, container.image, *job.torchrun_argv()]
 
 
 class Rerun(NamedTuple):
-    """What is run.
-
-    Attributes:
-        config: the record's, to the number of images that is compared.
-        workers: processes.
-        threads: of each, on a CPU; None where the record does not tell.
-        data_dir: the shards; None for those that the trainer prepares itself.
-        dataset_sha256: what they have to be.
-        on_gpus: whether the workers have a GPU each.
-        changes: what is otherwise than recorded, because this machine cannot.
+    """What to run. `config`: the record's, up to the compared images; `threads`: of each, on a CPU, None if not
+    recorded; `data_dir`: the shards, None if the trainer prepares them; `changes`: deviations from the record that this
+    machine forces.
     """
 
     config: TrainConfig
@@ -138,14 +126,16 @@ class Rerun(NamedTuple):
 
 
 def plan_rerun(run: Run, machine: Hardware, kimg: float | None, data: Path | None) -> Rerun:
-    """How the record's run is done here. InputError: nothing to compare, or no such data. `kimg`: thousands of images
-    to stop after; None for as many as the record has; `data`: the shards; None for those in the run's directory, or
-    beside it.
+    """Plan the repetition of a run. `kimg`: thousands of images to stop after, as recorded by default; `data`: the
+    shards, by default those in or beside the run's directory. InputError: nothing to compare, or no such data.
     """
     record = run.record
     changes: list[str] = []
     images = _images(record, kimg)
-    config = record.config if images == record.config.total_images else _shorter(record.config, images)
+    # The length does not affect a step's results.
+    config = record.config
+    if images != config.total_images:
+        config = config.model_copy(update={"kimg": images / 1000})
     session = record.sessions[-1]
     needs_gpus = not session.device.startswith("cpu")
     gpus, room = len(machine["gpus"]), machine["cores"] * _WORKERS_PER_CORE
@@ -190,37 +180,32 @@ def _images(record: RunRecord, kimg: float | None) -> int:
     return images
 
 
-def _shorter(config: TrainConfig, images: int) -> TrainConfig:
-    """The same run, stopped at so many images: its length changes nothing that a step computes."""
-    return config.model_copy(update={"kimg": images / 1000})
-
-
 def _data_dir(run: Run, data: Path | None) -> Path | None:
-    """The folder of the shards, whose index has the record's hash."""
+    """The folder of shards whose index has the recorded hash."""
     places = [data] if data is not None else [run.path / "data", run.path.parent / "data"]
     found = next((place for place in places if (place / "index.json").is_file()), None)
-    wanted = run.record.dataset
+    dataset = run.record.dataset
     if found is None:
-        if data is None and wanted.name in SELF_PREPARED:
+        if data is None and dataset.name in SELF_PREPARED:
             return None
         raise InputError(
             "--data",
-            f"no shards of {wanted.name} in {', '.join(map(str, places))}",
+            f"no shards of {dataset.name} in {', '.join(map(str, places))}",
             value=None if data is None else str(data),
-            allowed=f"a folder with an index.json of sha256 {wanted.sha256}",
+            allowed=f"a folder with an index.json of sha256 {dataset.sha256}",
             fix=f"prepare them: `{prepare_command(run.record.config, 'DIR')}`, then --data DIR",
         )
-    _check_data(str(found), read_json(found / "index.json").get("sha256"), wanted.sha256)
+    _check_data(str(found), read_json(found / "index.json").get("sha256"), dataset.sha256)
     return found
 
 
-def _check_data(place: str, found: object, wanted: str) -> None:
-    if found != wanted:
+def _check_data(place: str, found: object, dataset: str) -> None:
+    if found != dataset:
         raise InputError(
             place,
             "these are not the images of the record",
             value=f"sha256 {found}",
-            allowed=f"sha256 {wanted}",
+            allowed=f"sha256 {dataset}",
             fix="name the folder of the run's own shards with --data",
         )
 
@@ -233,18 +218,17 @@ def execute(
     on_images: Callable[[int], None],
     container: Container | None = None,
 ) -> Path:
-    """Runs it in a new folder and waits for its end. InputError: the folder cannot be made, the data that the trainer
-    prepared is not the record's (the folder is then removed), or the trainer did not come to the end. `out`: the
-    folder, which must not exist; `on_images`: called with the images shown so far; `container`: starts the record's
-    image; None for this Python environment. Returns the new run's directory.
+    """Run in a new folder and return its run directory. `out`: must not exist; `on_images`: called with the images so
+    far; `container`: None for this Python environment. InputError: the folder cannot be created, the prepared data
+    differs from the record's (the folder is then removed), or the trainer failed.
     """
     if container is None:
         need("torch")
-    job, command = _started(rerun, out, run_id, container)
+    job, command = _start_command(rerun, out, run_id, container)
     _prepare(rerun, out, run_id, machine, container)
     tail, checked = StatsTail(out / "stats.jsonl"), False
     try:
-        with _removed(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
+        with _remove_container(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
             while True:
                 code = run.exit_code
                 for line in tail.new_lines():
@@ -261,26 +245,25 @@ def execute(
         raise
     if code != 0 or not checked:
         last = run.log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:]
-        who = "the trainer" if container is None else f"{container.program.name} run"
-        raise InputError(str(run.log), f"{who} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
+        program = "the trainer" if container is None else f"{container.program.name} run"
+        raise InputError(str(run.log), f"{program} ended with {code}: {' | '.join(last)}", fix="mend that, then again")
     return out
 
 
 def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
-    """The new run's folder, with its configuration and what is known of this machine."""
     try:
         out.mkdir(parents=True)
     except OSError as error:
         fix = "name a folder, which may not be there yet, with --out"
         raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
-    # What the record says and no more: a trainer of an earlier day refuses fields that it does not know.
+    # Only what the record has: older trainers refuse unknown fields.
     (out / "again.json").write_text(rerun.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
     known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
     context = local_context("reproduce", run_id).model_copy(update=known)
     (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
 
 
-def _started(rerun: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
+def _start_command(rerun: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
     """The job, and the command that runs it in a container; empty for this Python environment."""
     if container is None:
         return _job(rerun, out), []
@@ -291,9 +274,7 @@ def _started(rerun: Rerun, out: Path, run_id: str, container: Container | None) 
 
 
 def name_of_rerun(record_id: str, moment: datetime) -> str:
-    """The new run's name, which is one folder's and part of a container's, whatever a record from elsewhere calls
-    itself: no path, no hidden name, none that is too long for a disk.
-    """
+    """The name of the run's folder and container. Record ids are untrusted: no path, no hidden name, bounded."""
     readable = re.sub(r"[^A-Za-z0-9_.-]", "-", record_id).lstrip(".-")[:_MOST_LETTERS]
     return f"{readable or 'run'}-again-{moment:%Y%m%dT%H%M%SZ}"
 
@@ -303,8 +284,8 @@ def _container_name(run_id: str) -> str:
 
 
 @contextmanager
-def _removed(container: Container | None, run_id: str) -> Iterator[None]:
-    """Whoever is killed with the client lets its container go on: it is removed, whatever came of it."""
+def _remove_container(container: Container | None, run_id: str) -> Iterator[None]:
+    """Removes the container: it outlives a killed client."""
     try:
         yield
     finally:

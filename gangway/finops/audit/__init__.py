@@ -1,3 +1,1 @@
-"""`gangway audit`: what carries a stack's tag in the cloud and is not in its Pulumi state, and what it costs. Nothing
-is ever deleted.
-"""
+"""`gangway audit`: resources that carry a stack's tag but are not in its Pulumi state, and their cost. Read-only."""

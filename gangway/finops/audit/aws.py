@@ -1,4 +1,4 @@
-"""What carries a stack's tag on AWS: Resource Groups Tagging API, and what EC2, FSx and KMS say of what it lists."""
+"""Lists the AWS resources with a stack's tag (Resource Groups Tagging API) and adds details from EC2, FSx and KMS."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,43 +11,40 @@ from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
 
 Client: TypeAlias = Any
-"""A boto3 client: each service has a type of its own, and none is imported here."""
-_MOST_IN_A_FILTER = 200
+"""A boto3 client: every service has its own type, and none is imported here."""
+_MAX_FILTER_VALUES = 200
 _LEAVING = ("terminated", "shutting-down", "deleting", "deleted", "failed")
-More: TypeAlias = dict[str, Any]
-"""Fields of CloudResource."""
+Fields: TypeAlias = dict[str, Any]
+"""Of CloudResource."""
 TAG = "gangway:stack"
 GLOBAL_REGION = "us-east-1"
-"""Where the API lists what belongs to no region, such as IAM's."""
+"""Where the API lists resources without a region, such as IAM's."""
 _OWNER_TAGS = ("aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
-_MAKERS = ("aws:autoscaling/group:Group", "aws:ec2/fleet:Fleet", "aws:ec2/spotFleetRequest:SpotFleetRequest")
-"""Types whose instances name them by id."""
-_LONE = {"s3": "bucket", "sns": "topic", "sqs": "queue"}
-"""Services whose ARNs end with a mere name, and what it names."""
+_CREATOR_TYPES = ("aws:autoscaling/group:Group", "aws:ec2/fleet:Fleet", "aws:ec2/spotFleetRequest:SpotFleetRequest")
+"""Types whose instances refer to them by id."""
+_BARE_NAME_KINDS = {"s3": "bucket", "sns": "topic", "sqs": "queue"}
+"""The resource kind of services whose ARNs end with a bare name."""
 _SHORT_ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[0-9a-f]{8,17}")
 
 
 class Detail(NamedTuple):
-    """How to ask about one kind of resource. `service`: boto3's name; `look`: ARNs by short id, and a client -> by
-    short id what is there; what is missing is gone.
-    """
+    """`service`: boto3's name; `look`: maps ARNs by short id to fields by short id; a missing id no longer exists."""
 
     service: str
-    look: Callable[[Mapping[str, str], Client], dict[str, More]]
+    look: Callable[[Mapping[str, str], Client], dict[str, Fields]]
 
 
-def _described(client: Client, operation: str, key: str, filter_name: str, ids: Iterable[str]) -> Iterable[Any]:
-    """Rows of a Describe call of EC2, asked by filter."""
+def _describe(client: Client, operation: str, key: str, filter_name: str, ids: Iterable[str]) -> Iterable[Any]:
     known = sorted(ids)
-    for first in range(0, len(known), _MOST_IN_A_FILTER):
-        filters = [{"Name": filter_name, "Values": known[first : first + _MOST_IN_A_FILTER]}]
+    for first in range(0, len(known), _MAX_FILTER_VALUES):
+        filters = [{"Name": filter_name, "Values": known[first : first + _MAX_FILTER_VALUES]}]
         for page in client.get_paginator(operation).paginate(Filters=filters):
             yield from page[key]
 
 
-def _instances(arns: Mapping[str, str], client: Client) -> dict[str, More]:
-    found: dict[str, More] = {}
-    for reservation in _described(client, "describe_instances", "Reservations", "instance-id", arns):
+def _instances(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
+    found: dict[str, Fields] = {}
+    for reservation in _describe(client, "describe_instances", "Reservations", "instance-id", arns):
         for row in reservation["Instances"]:
             state = row["State"]["Name"]
             lifecycle = row.get("InstanceLifecycle")
@@ -61,29 +58,25 @@ def _instances(arns: Mapping[str, str], client: Client) -> dict[str, More]:
     return found
 
 
-def _volumes(arns: Mapping[str, str], client: Client) -> dict[str, More]:
+def _volumes(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
     return {
         row["VolumeId"]: {
             "gone": row["State"] if row["State"] in _LEAVING else "",
             "owners": frozenset(each["InstanceId"] for each in row.get("Attachments", ())),
             "billed": (Billed(f"ebs-{row['VolumeType']}", row["Size"]),),
         }
-        for row in _described(client, "describe_volumes", "Volumes", "volume-id", arns)
+        for row in _describe(client, "describe_volumes", "Volumes", "volume-id", arns)
     }
 
 
-def _interfaces(arns: Mapping[str, str], client: Client) -> dict[str, More]:
-    rows = _described(client, "describe_network_interfaces", "NetworkInterfaces", "network-interface-id", arns)
-    return {row["NetworkInterfaceId"]: {"owners": frozenset({_holder(row)} - {""})} for row in rows}
+def _interfaces(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
+    rows = _describe(client, "describe_network_interfaces", "NetworkInterfaces", "network-interface-id", arns)
+    holders = {row["NetworkInterfaceId"]: row.get("Attachment", {}).get("InstanceId", "") for row in rows}
+    return {interface: {"owners": frozenset({holder} - {""})} for interface, holder in holders.items()}
 
 
-def _holder(interface: Mapping[str, Any]) -> str:
-    holder: str = interface.get("Attachment", {}).get("InstanceId", "")
-    return holder
-
-
-def _nat_gateways(arns: Mapping[str, str], client: Client) -> dict[str, More]:
-    # Its filter has another name than everybody else's.
+def _nat_gateways(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
+    # This filter has another name than all the others.
     pages = client.get_paginator("describe_nat_gateways").paginate(
         Filter=[{"Name": "nat-gateway-id", "Values": sorted(arns)}]
     )
@@ -97,8 +90,8 @@ def _nat_gateways(arns: Mapping[str, str], client: Client) -> dict[str, More]:
     }
 
 
-def _endpoints(arns: Mapping[str, str], client: Client) -> dict[str, More]:
-    # All of the region's, which are few.
+def _endpoints(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
+    # Lists the whole region: there are few.
     rows = (row for page in client.get_paginator("describe_vpc_endpoints").paginate() for row in page["VpcEndpoints"])
     return {
         row["VpcEndpointId"]: {
@@ -112,7 +105,7 @@ def _endpoints(arns: Mapping[str, str], client: Client) -> dict[str, More]:
     }
 
 
-def _file_systems(arns: Mapping[str, str], client: Client) -> dict[str, More]:
+def _file_systems(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
     rows = (row for page in client.get_paginator("describe_file_systems").paginate() for row in page["FileSystems"])
     return {
         row["FileSystemId"]: {
@@ -135,13 +128,13 @@ def _lustre(row: Mapping[str, Any]) -> tuple[Billed, ...] | None:
     return (Billed(service, row["StorageCapacity"]), *more)
 
 
-def _keys(arns: Mapping[str, str], client: Client) -> dict[str, More]:
-    found: dict[str, More] = {}
+def _keys(arns: Mapping[str, str], client: Client) -> dict[str, Fields]:
+    found: dict[str, Fields] = {}
     for short, arn in arns.items():
         try:
             state = client.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"]
         except client.exceptions.NotFoundException:
-            continue  # KMS knows no filter by id; its waiting time is over
+            continue  # KMS has no filter by id; the deletion period is over
         found[short] = {
             "gone": "scheduled for deletion" if state == "PendingDeletion" else "",
             "billed": (Billed("kms-key"),),
@@ -160,11 +153,10 @@ DETAILS: Mapping[str, Detail] = MappingProxyType(
         "kms:key": Detail("kms", _keys),
     }
 )
-"""By kind of resource."""
 
 
 Clients: TypeAlias = Callable[[str, str], Client]
-"""Makes a boto3 client from the names of a service and a region."""
+"""Makes a boto3 client from a service and a region."""
 _FREE = frozenset(
     {
         *("ec2:dhcp-options", "ec2:fleet", "ec2:internet-gateway", "ec2:key-pair", "ec2:launch-template"),
@@ -173,30 +165,28 @@ _FREE = frozenset(
         *("iam:instance-profile", "iam:policy", "iam:role"),
     }
 )
-"""Kinds that cost nothing by themselves."""
+"""Kinds without a price of their own."""
 
 
 def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
-    """Everything with the stack's tag in these regions. InputError: no credentials, a right that is missing, a region
-    that does not answer.
-    """
+    """List resources with the stack's tag. InputError: no credentials, no permission or no such region."""
     found: dict[str, CloudResource] = {}
     for region in regions:
-        for resource in _asked(lambda: _of_region(clients, stack, region), region):  # noqa: B023 - called at once
+        for resource in _call_aws(lambda: _list_region(clients, stack, region), region):  # noqa: B023 - called at once
             found[resource.id] = resource
     notes = ("only what carries the tag is seen, and only in these regions; --regions all asks everywhere",)
     return Listing(tuple(found.values()), f"regions {', '.join(regions)}", notes)
 
 
 def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
-    """The regions to ask: those named, all of the account's for `all`, else the stack's own and that of global things.
-    InputError: no region is named, and nothing asked would read as nothing left over; else as `list_aws`.
+    """Return the regions named in `words`, all of the account for `all`, else the stack's own and `GLOBAL_REGION`.
+    InputError: `words` names none (an empty search would look clean), or AWS fails as in `list_aws`.
     """
     if words is None:
         return list(dict.fromkeys([own, GLOBAL_REGION]))
     if words.strip() != "all":
-        named = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
-        if not named:
+        names = list(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+        if not names:
             raise InputError(
                 "--regions",
                 "names no region, so nothing would be asked",
@@ -204,20 +194,20 @@ def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
                 allowed="regions of AWS, with commas between them, or all",
                 fix=f"write --regions {own}, or leave it out",
             )
-        return named
-    answer = _asked(lambda: clients("ec2", own).describe_regions(), own)
+        return names
+    answer = _call_aws(lambda: clients("ec2", own).describe_regions(), own)
     return sorted(row["RegionName"] for row in answer["Regions"])
 
 
 def state_keys(resource: StateResource) -> set[str]:
-    """What a resource of the state is called in the list, or as somebody's owner: ARN, short id, a group's name."""
-    if resource.type in _MAKERS:
+    """Keys of a state resource in the listing or among `owners`: its ARN, short id or group name."""
+    if resource.type in _CREATOR_TYPES:
         return {resource.id}
     names = (resource.id, resource.outputs.get("arn"))
     return {_plain(name) for name in names if isinstance(name, str) and _is_key(name)}
 
 
-def _of_region(clients: Clients, stack: str, region: str) -> list[CloudResource]:
+def _list_region(clients: Clients, stack: str, region: str) -> list[CloudResource]:
     tagging = clients("resourcegroupstaggingapi", region)
     filters = [{"Key": TAG, "Values": [stack]}]
     pages = tagging.get_paginator("get_resources").paginate(TagFilters=filters)
@@ -226,12 +216,12 @@ def _of_region(clients: Clients, stack: str, region: str) -> list[CloudResource]
     for kind, detail in DETAILS.items():
         if chosen := [each for each in resources if each.kind == kind]:
             others = [each for each in resources if each.kind != kind]
-            resources = [*others, *_detailed(clients, region, chosen, detail)]
+            resources = [*others, *_add_details(clients, region, chosen, detail)]
     return resources
 
 
 def _groups(clients: Clients, stack: str, region: str) -> list[CloudResource]:
-    """Auto Scaling groups: one that is left over makes nodes for ever."""
+    """Auto Scaling groups: a leftover one creates nodes forever."""
     filters = [{"Name": f"tag:{TAG}", "Values": [stack]}]
     pages = clients("autoscaling", region).get_paginator("describe_auto_scaling_groups").paginate
     rows = [row for page in pages(Filters=filters) for row in page["AutoScalingGroups"]]
@@ -249,40 +239,39 @@ def _groups(clients: Clients, stack: str, region: str) -> list[CloudResource]:
     ]
 
 
-def _detailed(clients: Clients, region: str, chosen: Sequence[CloudResource], detail: Detail) -> list[CloudResource]:
-    """The same resources, with what their own service says of them."""
+def _add_details(clients: Clients, region: str, chosen: Sequence[CloudResource], detail: Detail) -> list[CloudResource]:
     client = clients(detail.service, region)
     answers = detail.look({_last(each.id): each.id for each in chosen}, client)
     return [
-        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merged(each, more)
+        replace(each, gone="no longer there") if (more := answers.get(_last(each.id))) is None else _merge(each, more)
         for each in chosen
     ]
 
 
-def _merged(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
+def _merge(resource: CloudResource, more: Mapping[str, Any]) -> CloudResource:
     return replace(resource, **{**more, "owners": resource.owners | more.get("owners", frozenset())})
 
 
 def _resource(row: Mapping[str, Any], region: str, stack: str) -> CloudResource:
     arn = row["ResourceARN"]
     tags = {tag["Key"]: tag["Value"] for tag in row.get("Tags", ())}
-    _, _, service, placed, _, rest = arn.split(":", 5)
-    kind = f"{service}:{_LONE.get(service) or re.split('[/:]', rest)[0]}"
+    _, _, service, arn_region, _, rest = arn.split(":", 5)
+    kind = f"{service}:{_BARE_NAME_KINDS.get(service) or re.split('[/:]', rest)[0]}"
     last = _last(arn)
     return CloudResource(
         id=arn,
         keys=frozenset({_plain(arn), *([last] if _SHORT_ID.fullmatch(last) else [])}),
         kind=kind,
         name=tags.get("Name", last),
-        region=placed or ("" if service == "iam" else region),
+        region=arn_region or ("" if service == "iam" else region),
         owners=frozenset(tags[key] for key in _OWNER_TAGS if key in tags),
-        kept=_kept(kind, last, stack),
+        kept=_retention_reason(kind, last, stack),
         billed=() if kind in _FREE else None,
     )
 
 
-def _kept(kind: str, name: str, stack: str) -> str:
-    """Why it stays when its stack goes; empty for what should not."""
+def _retention_reason(kind: str, name: str, stack: str) -> str:
+    """Why the resource outlives its stack; empty if it should not."""
     if kind == "s3:bucket" and name.startswith(f"{stack}-runs"):
         return "the run bucket: what a stack's runs leave outlives it"
     if kind == "ec2:capacity-reservation":
@@ -291,7 +280,7 @@ def _kept(kind: str, name: str, stack: str) -> str:
 
 
 def _plain(arn: str) -> str:
-    """Log groups end with :* in one place and not in the other."""
+    """Only one of the two APIs ends log groups with :*."""
     return arn.removesuffix(":*")
 
 
@@ -303,15 +292,12 @@ def _is_key(name: str) -> bool:
     return name.startswith("arn:") or _SHORT_ID.fullmatch(name) is not None
 
 
-def _asked(question: Callable[[], Any], region: str) -> Any:
-    """An answer of AWS, or the reason why there is none in words.
-
-    Making a client belongs to the question: a profile that is not there and a region that is none show there.
-    """
+def _call_aws(call: Callable[[], Any], region: str) -> Any:
+    """Turn AWS errors into InputError. Create clients inside `call`: an unknown profile or region fails there."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return question()
+        return call()
     except (BotoCoreError, ClientError) as problem:
         raise InputError(
             f"AWS, {region}",

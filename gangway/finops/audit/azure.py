@@ -1,7 +1,7 @@
-"""What carries a stack's tag on Azure: a query of Resource Graph over one subscription, and over its resource groups.
+"""Lists the Azure resources with a stack's tag: one Resource Graph query over a subscription and its resource groups.
 
-The token is `az`'s own: no SDK for one request. Resource Graph lags some seconds behind; nodes of a uniform scale set
-are parts of it and not listed. Permissions: Reader on the subscription.
+Uses `az`'s token, so one request needs no SDK. Resource Graph lags by seconds and does not list nodes of uniform scale
+sets. Permissions: Reader on the subscription.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ API_VERSION = "2024-04-01"
 TAG = "gangway-stack"
 PAGE_SIZE = 1000
 TIMEOUT_SEC = 60.0
-# As in components.azure.storage, which loads Pulumi's whole provider.
+# Copied from components.azure.storage, which would load Pulumi's whole provider.
 MAX_ACCOUNT_NAME = 24
 FLOW_LOGS = "flows"
 _MACHINE, _SCALE_SET = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
-# Groups of resources stand in a table of their own.
+# Resource groups are in a table of their own.
 QUERY = """Resources
 | union (ResourceContainers | where type =~ 'microsoft.resources/subscriptions/resourcegroups')
 | where tags[{tag}] =~ {stack}
@@ -43,16 +43,14 @@ _FREE = frozenset(
 
 
 def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:
-    """Everything with the stack's tag in a subscription, as far as the caller may read it. InputError: nobody answers,
-    or a right is missing.
-    """
+    """List the resources with the stack's tag that the caller may read. InputError: unreachable, or no permission."""
     found = [_resource(row, stack) for row in _rows(session, subscription, stack, api_url)]
     notes = ("Resource Graph shows what you may read, and leaves out the rest without a word",)
-    return Listing(tuple(_counted_once(found)), f"subscription {subscription}", notes)
+    return Listing(tuple(_bill_once(found)), f"subscription {subscription}", notes)
 
 
 def state_keys(resource: StateResource) -> set[str]:
-    """What a resource of the state is called in the list: its id, in lower case."""
+    """The key of a state resource in the listing: its id in lower case."""
     return {resource.id.lower()}
 
 
@@ -81,13 +79,13 @@ def _page(session: Poster, url: str, body: Mapping[str, Any], subscription: str)
     except (OSError, ValueError) as problem:  # every exception of requests is an OSError
         raise InputError(place, f"cannot be asked: {type(problem).__name__}", fix=fix) from None
     if reply.status_code != 200 or not isinstance(answer, dict) or "data" not in answer:
-        said = " ".join(reply.text[:300].split())
-        raise InputError(place, "cannot be asked", value=f"{reply.status_code}: {said}", fix=fix)
+        text = " ".join(reply.text[:300].split())
+        raise InputError(place, "cannot be asked", value=f"{reply.status_code}: {text}", fix=fix)
     return answer
 
 
-def _counted_once(resources: Sequence[CloudResource]) -> Iterator[CloudResource]:
-    """A flexible scale set and its machines are both listed, and billed once: as machines."""
+def _bill_once(resources: Sequence[CloudResource]) -> Iterator[CloudResource]:
+    """A flexible scale set and its machines are both listed but billed only as machines."""
     holders = frozenset(owner for each in resources if each.kind == _MACHINE for owner in each.owners)
     for each in resources:
         is_listed = each.kind == _SCALE_SET and not each.keys.isdisjoint(holders)
@@ -104,25 +102,25 @@ def _resource(row: Mapping[str, Any], stack: str) -> CloudResource:
         region=row.get("location") or "",
         owners=frozenset(owner.lower() for owner in _owners(row, properties) if owner),
         gone="deleting" if str(properties.get("provisioningState")).lower() == "deleting" else "",
-        kept=_kept(kind, row["name"], stack),
-        billed=_billed(kind, (row.get("sku") or {}), properties),
+        kept=_retention_reason(kind, row["name"], stack),
+        billed=_bill(kind, (row.get("sku") or {}), properties),
     )
 
 
 def _owners(row: Mapping[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:
-    """Ids of what holds it: a machine of its disk and its interface, a scale set of its machine."""
+    """Ids of what holds it: the machine of a disk or interface, the scale set of a machine."""
     yield row.get("managedBy") or ""
     for holder in ("virtualMachine", "virtualMachineScaleSet", "privateEndpoint"):
         yield (properties.get(holder) or {}).get("id") or ""
 
 
-def _billed(kind: str, sku: Mapping[str, Any], properties: Mapping[str, Any]) -> tuple[Billed, ...] | None:
+def _bill(kind: str, sku: Mapping[str, Any], properties: Mapping[str, Any]) -> tuple[Billed, ...] | None:
     if kind in _FREE:
         return ()
     name = str(sku.get("name", ""))
     match kind:
         case "microsoft.compute/virtualmachines" if _power(properties) == "powerstate/deallocated":
-            return ()  # its disks cost, and are listed; one that is merely stopped is paid for
+            return ()  # only its disks cost, and they are listed; a stopped machine is still billed
         case "microsoft.compute/virtualmachines":
             return (_machine(properties.get("hardwareProfile", {}).get("vmSize", ""), properties, 1),)
         case "microsoft.compute/virtualmachinescalesets":
@@ -156,18 +154,18 @@ def _machine(machine_type: str, profile: Mapping[str, Any], quantity: float) -> 
 
 
 def _power(properties: Mapping[str, Any]) -> str:
-    """The state that Resource Graph adds to a machine, in small letters; empty where it does not say."""
+    """The power state in lower case; empty if Resource Graph has none."""
     view = (properties.get("extended") or {}).get("instanceView") or {}
     return str((view.get("powerState") or {}).get("code", "")).lower()
 
 
-def _kept(kind: str, name: str, stack: str) -> str:
-    """Why it stays when its stack goes; empty for what should not. The same as the components retain."""
+def _retention_reason(kind: str, name: str, stack: str) -> str:
+    """Why the resource outlives its stack; empty if it should not. Matches what the components retain."""
     if kind == "microsoft.resources/subscriptions/resourcegroups" and name.startswith(f"{stack}-gangway"):
         return "the resource group, which holds what is kept"
     account = letters(stack, MAX_ACCOUNT_NAME)
-    of_runs = name.startswith(account) and not name.startswith(f"{account}{FLOW_LOGS}")
-    if kind == "microsoft.storage/storageaccounts" and of_runs:
+    is_run_account = name.startswith(account) and not name.startswith(f"{account}{FLOW_LOGS}")
+    if kind == "microsoft.storage/storageaccounts" and is_run_account:
         return "the account of the run bucket: what a stack's runs leave outlives it"
     if kind in ("microsoft.keyvault/vaults", "microsoft.managedidentity/userassignedidentities"):
         return (

@@ -1,6 +1,4 @@
-"""Resources of the cloud that carry a stack's tag: whose each is, which of them nobody looks after, and what an hour
-costs.
-"""
+"""Classifies tagged cloud resources by whether the stack still owns them, and prices each per hour."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,9 +15,8 @@ Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
 @dataclass(frozen=True)
 class Billed:
-    """One line of a resource's bill. `what`: machine type, TPU slice, or service of the catalogue; `quantity`: of the
-    service's units; `kind`: machine and slice are looked up among the machines' prices; `market`: on-demand or spot, of
-    machines.
+    """One line of a resource's bill. `what`: machine type, TPU slice, or service of the catalogue; `quantity`: in the
+    service's units.
     """
 
     what: str
@@ -33,15 +30,13 @@ class CloudResource:
     """A resource that carries the stack's tag.
 
     Attributes:
-        id: as the provider writes it in full: ARN, asset name, resource id.
-        keys: by which the state, or another resource's `owners`, may call it.
-        kind: such as ec2:instance.
-        name: for people.
-        region: or zone; empty for what is global.
-        owners: keys of what made it or holds it: a group of its instances, an instance of its disk.
-        gone: why it does not count: it no longer exists, or is on its way out.
-        kept: why it is expected to stay when a stack goes; empty for most.
-        billed: what it is billed as; None where this audit does not know, empty where it costs nothing by itself.
+        id: the provider's full form: ARN, asset name, resource id.
+        keys: names for it in the state or in another resource's `owners`.
+        region: or zone; empty for global resources.
+        owners: keys of its creator or holder: the group of an instance, the instance of a disk.
+        gone: why it does not count: deleted, or being deleted.
+        kept: why it outlives its stack; empty for most.
+        billed: None if this audit does not know, empty if it has no price of its own.
     """
 
     id: str
@@ -57,9 +52,7 @@ class CloudResource:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a provider answered. `resources`: with the stack's tag; `asked`: where, in words: regions, a project, a
-    subscription; `notes`: what could not be asked, or is known to be missing.
-    """
+    """A provider's answer. `asked`: the regions, project or subscription; `notes`: what may be missing."""
 
     resources: tuple[CloudResource, ...]
     asked: str
@@ -68,7 +61,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Judged:
-    """A resource and what it is to the stack, with the reason."""
+    """A resource with its verdict."""
 
     resource: CloudResource
     verdict: Verdict
@@ -76,40 +69,37 @@ class Judged:
 
 
 def classify_orphans(resources: Sequence[CloudResource], known: Collection[str]) -> list[Judged]:
-    """Tells resources apart. What is in the state is looked after by `pulumi`; what belongs to that (nodes of a group,
-    disks of a node) by it. What is gone does not count. What a stack leaves behind on purpose is kept. All else is an
-    orphan.
+    """Classify resources. `known`: the keys of the state. What belongs to the state (nodes of a group, disks of a node)
+    is no orphan, nor what is deleted or retained on purpose.
     """
-    looked_after = _looked_after(resources, known)
-    return [_of(resource, known, looked_after) for resource in resources]
+    owned = _owned_keys(resources, known)
+    return [_judge(resource, known, owned) for resource in resources]
 
 
-def _of(resource: CloudResource, known: Collection[str], looked_after: Collection[str]) -> Judged:
+def _judge(resource: CloudResource, known: Collection[str], owned: Collection[str]) -> Judged:
     if not resource.keys.isdisjoint(known):
         return Judged(resource, "in-state", "in the state")
     if resource.gone:
         return Judged(resource, "gone", resource.gone)
-    if owners := sorted(resource.owners & set(looked_after)):
+    if owners := sorted(resource.owners & set(owned)):
         return Judged(resource, "belongs", f"belongs to {owners[0]}")
     if resource.kept:
         return Judged(resource, "kept", resource.kept)
-    whose = f"; what it belonged to is not in the state: {min(resource.owners)}" if resource.owners else ""
-    return Judged(resource, "orphan", f"not in the state{whose}")
+    owner = f"; what it belonged to is not in the state: {min(resource.owners)}" if resource.owners else ""
+    return Judged(resource, "orphan", f"not in the state{owner}")
 
 
-def _looked_after(resources: Iterable[CloudResource], known: Collection[str]) -> frozenset[str]:
-    """Keys of the state, of what belongs to it, of what belongs to that, and so on."""
+def _owned_keys(resources: Iterable[CloudResource], known: Collection[str]) -> frozenset[str]:
+    """Keys of the state and, transitively, of what belongs to it."""
     found, rest = set(known), list(resources)
-    while joined := [each for each in rest if not (each.keys | each.owners).isdisjoint(found)]:
-        found.update(*(each.keys for each in joined))
-        rest = [each for each in rest if each not in joined]
+    while owned := [each for each in rest if not (each.keys | each.owners).isdisjoint(found)]:
+        found.update(*(each.keys for each in owned))
+        rest = [each for each in rest if each not in owned]
     return frozenset(found)
 
 
 def price(resource: CloudResource, provider: Provider, region: str) -> list[CostComponent]:
-    """The bill of one resource; a price nobody knows is a component without one. `region`: of the resource, not its
-    zone.
-    """
+    """Price one resource; an unknown price is a component without one. `region`: not the zone."""
     if resource.billed is None:
         return [unknown_price(resource.name, 1, "paid by use, or by what this audit does not know")]
     catalog = load_provider(provider)
@@ -117,7 +107,7 @@ def price(resource: CloudResource, provider: Provider, region: str) -> list[Cost
 
 
 def hourly_usd(components: Sequence[CostComponent]) -> float | None:
-    """Their sum; None where one of them is not known."""
+    """The sum; None if one is unknown."""
     known = [component.hourly for component in components if component.hourly is not None]
     return sum(known) if len(known) == len(components) else None
 
@@ -128,7 +118,7 @@ def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: 
         return _service(label, billed.what, billed.quantity, provider, catalog, region)
     rows = _slice_prices(billed.what) if billed.kind == "slice" else catalog.get_prices(billed.what)
     if not rows:
-        # Machines without accelerators stand among the services.
+        # Machines without accelerators are services of the catalogue.
         return _service(label, f"instance-{billed.what}", billed.quantity, provider, catalog, region)
     quote = resolve_price(rows, region, "spot" if billed.market == "spot" else "on-demand")
     return price_line(label, billed.quantity, quote, kind=billed.market, note=f", {billed.market}")

@@ -1,7 +1,7 @@
-"""What carries a stack's label on Google Cloud: Cloud Asset Inventory, searchAllResources of one project.
+"""Lists the Google Cloud resources with a stack's label: Cloud Asset Inventory, searchAllResources of one project.
 
-The index lags some minutes behind. Nodes of a group are known by its base name in their zone, their disks by their
-names. Permissions: cloudasset.assets.searchAllResources, serviceusage.services.use; the API enabled.
+The index lags by minutes. Nodes of a group are recognised by its base name in their zone, disks by their names.
+Permissions: cloudasset.assets.searchAllResources, serviceusage.services.use; the API enabled.
 """
 
 import re
@@ -17,11 +17,11 @@ from gangway.finops.prices.source import SourceError, Web, WebSession
 API_URL = "https://cloudasset.googleapis.com"
 LABEL = "gangway-stack"
 PAGE_SIZE = "500"
-# Without the last one there is nothing of what a resource is made of.
+# versionedResources holds the resource's fields.
 READ_MASK = "name,assetType,displayName,location,labels,state,versionedResources"
 _GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 _SUFFIX = 5
-"""A group puts a hyphen and four characters behind its base name."""
+"""A group appends a hyphen and four characters to its base name."""
 _LEAVING = ("TERMINATED", "STOPPING", "DELETING", "SUSPENDED", "PREEMPTED")
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
 _FREE = frozenset(
@@ -34,16 +34,14 @@ _FREE = frozenset(
 
 
 def list_gcp(web: Web, project: str, stack: str, api_url: str = API_URL) -> Listing:
-    """Everything with the stack's label in a project. InputError: the API is not enabled, a right is missing, nobody
-    answers.
-    """
+    """List all resources with the stack's label. InputError: unreachable, API disabled, or a missing permission."""
     found = [_resource(row, stack) for row in _rows(web, project, stack, api_url)]
     notes = ("Cloud Asset Inventory lags: what was made or deleted some minutes ago may be missing or still be listed",)
     return Listing(tuple(found), f"project {project}", notes)
 
 
 def open_web(project: str) -> Web:
-    """Requests with the caller's own credentials for Google. InputError: there are none."""
+    """Open a session with the caller's Google credentials. InputError: there are none."""
     try:
         session = open_session(API_URL)
     except TpuError as problem:
@@ -53,7 +51,7 @@ def open_web(project: str) -> Web:
 
 
 def state_keys(resource: StateResource) -> set[str]:
-    """What a resource of the state is called in the list, or as somebody's owner: its path, or a group's base name."""
+    """Keys of a state resource in the listing or among `owners`: its path, or a group's base name."""
     outputs = resource.outputs
     links = (resource.id, outputs.get("selfLink"), outputs.get("name") if "/" in str(outputs.get("name")) else None)
     keys = {_path(link) for link in links if isinstance(link, str) and "/" in link}
@@ -61,14 +59,14 @@ def state_keys(resource: StateResource) -> set[str]:
         keys.add(resource.id)
     if resource.type == _GROUP:
         keys.add(_base_key(_last(str(outputs.get("zone"))), str(outputs.get("baseInstanceName"))))
-    # A request of TPUs knows its nodes by their bare names.
+    # A queued TPU request lists its nodes by bare names.
     names = outputs.get("node_names") or ()
     parent = _path(resource.id).partition("/queuedResources/")[0]
     return keys | {f"{parent}/nodes/{_last(name)}" for name in names}
 
 
 def get_region(location: str) -> str:
-    """The region of a zone; what is none stays as it is.
+    """Return the region of a zone; any other location unchanged.
 
     >>> get_region("us-central1-a")
     'us-central1'
@@ -91,7 +89,7 @@ def _rows(web: Web, project: str, stack: str, api_url: str) -> Iterator[Mapping[
                 fix=f"gcloud services enable cloudasset.googleapis.com --project {project}, and "
                 "gcloud auth application-default login",
             ) from None
-        # The search is over words; the label has to be the very one.
+        # The search matches words; compare the label exactly.
         yield from (row for row in page.get("results", ()) if row.get("labels", {}).get(LABEL) == stack)
         if not page.get("nextPageToken"):
             return
@@ -111,8 +109,8 @@ def _resource(row: Mapping[str, Any], stack: str) -> CloudResource:
         region=location,
         owners=_owners(kind, path, location, name),
         gone=row["state"].lower() if kind.endswith("/Node") and row.get("state") in _LEAVING else "",
-        kept=_kept(kind, name, stack),
-        billed=_billed(kind, row.get("state", ""), content),
+        kept=_retention_reason(kind, name, stack),
+        billed=_bill(kind, row.get("state", ""), content),
     )
 
 
@@ -125,7 +123,7 @@ def _owners(kind: str, path: str, location: str, name: str) -> frozenset[str]:
     return frozenset()
 
 
-def _billed(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, ...] | None:
+def _bill(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, ...] | None:
     if kind in _FREE:
         return ()
     match kind.rpartition("/")[2], content:
@@ -144,8 +142,8 @@ def _billed(kind: str, state: str, content: Mapping[str, Any]) -> tuple[Billed, 
     return None
 
 
-def _kept(kind: str, name: str, stack: str) -> str:
-    """Why it stays when its stack goes; empty for what should not."""
+def _retention_reason(kind: str, name: str, stack: str) -> str:
+    """Why the resource outlives its stack; empty if it should not."""
     if kind == "storage.googleapis.com/Bucket" and name.startswith(f"{stack}-runs"):
         return "the run bucket: what a stack's runs leave outlives it"
     if kind == "cloudkms.googleapis.com/CryptoKey":
@@ -158,7 +156,7 @@ def _base_key(zone: str, base: str) -> str:
 
 
 def _path(name: str) -> str:
-    """An asset's name, a self link and an id as one: from the project's parts on, whatever the project is called.
+    """The common form of asset names, self links and ids: the part after the project.
 
     >>> _path("//compute.googleapis.com/projects/p/zones/z/disks/d")
     'zones/z/disks/d'

@@ -1,7 +1,4 @@
-"""A stack's Pulumi state, as `pulumi stack export` writes it: what is there, and what each resource may be called by.
-From a file, from the CLI or, where that is not installed, from the backend. Secrets stay encrypted: no flag asks for
-them.
-"""
+"""A stack's Pulumi state from an export, the CLI or the backend. Secrets stay encrypted."""
 
 import json
 import subprocess
@@ -13,7 +10,7 @@ from typing import Any
 
 from components.core.findings import InputError
 from components.core.visible import all_visible
-from gangway.finops.audit.backend import get_outputs, state_text
+from gangway.finops.audit.backend import state_text
 from trainer.core.regular_files import read_text_file
 
 EXPORT_TIMEOUT_SEC = 300
@@ -22,13 +19,12 @@ _FIX = (
     "where the state is: pulumi stack export --stack STACK --file state.json, and then --state state.json here; "
     "for a stack that was removed, or whose state is lost: --no-state, which takes all of it for left over"
 )
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
 class StateResource:
-    """A resource that a provider holds for the stack. `type`: type token, such as aws:ec2/instance:Instance; `id`: the
-    provider's; `outputs`: as in the state; secrets are still encrypted.
-    """
+    """A resource that a provider manages. `type`: such as aws:ec2/instance:Instance; `outputs`: secrets encrypted."""
 
     type: str
     id: str
@@ -37,37 +33,35 @@ class StateResource:
 
 @dataclass(frozen=True)
 class State:
-    """What the state holds, and where it was read."""
+    """The resources and where they were read."""
 
     resources: tuple[StateResource, ...]
     source: str
 
 
 def read_state(path: Path) -> State:
-    """Reads a file of `pulumi stack export`. InputError: there is none, or it holds no state."""
+    """Read a file of `pulumi stack export`. InputError: unreadable, or not a state."""
     try:
         text = read_text_file(path, _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is no text"
-        raise InputError(f"--state {path}", f"cannot be read: {why}", fix=_FIX) from None
+        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        raise InputError(f"--state {path}", f"cannot be read: {reason}", fix=_FIX) from None
     return parse_state(text, f"--state {path}")
 
 
 def export_state(stack: str, project: Path) -> State:
-    """Asks the CLI, in the backend that it is logged in to; without one the backend. InputError: no such stack, nobody
-    logged in, or a backend that only the CLI reads.
-    """
+    """Export the state by the CLI or, without it, from the backend. InputError: no such stack, or not logged in."""
     if which("pulumi") is None:
         return parse_state(*state_text(stack, project, _FIX.replace("STACK", stack)))
-    return parse_state(_asked("export", stack, project, _FIX), f"pulumi stack export --stack {stack}")
+    return parse_state(_run_pulumi("export", stack, project, _FIX), f"pulumi stack export --stack {stack}")
 
 
 def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
-    """What a stack's program exported; secrets by the CLI alone. InputError: as `export_state`."""
+    """Return a stack's outputs; secrets by the CLI only. InputError: see `export_state`."""
     fix = "run it where the stack's state is, logged in to its backend"
     if which("pulumi") is None:
-        return get_outputs(*state_text(stack, project, fix), fix)
-    text = _asked("output --json --show-secrets", stack, project, fix)
+        return _parse_outputs(*state_text(stack, project, fix), fix)
+    text = _run_pulumi("output --json --show-secrets", stack, project, fix)
     try:
         found: dict[str, Any] = json.loads(text)
     except ValueError:
@@ -75,38 +69,52 @@ def stack_outputs(stack: str, project: Path) -> Mapping[str, Any]:
     return found
 
 
-def _asked(words: str, stack: str, project: Path, fix: str) -> str:
-    """What `pulumi stack WORDS` prints. InputError: no such stack, nobody logged in."""
+def _run_pulumi(words: str, stack: str, project: Path, fix: str) -> str:
     argv = ["pulumi", "stack", *words.split(), "--stack", stack, "--cwd", str(project), "--non-interactive"]
     fix = fix.replace("STACK", stack)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=EXPORT_TIMEOUT_SEC
         )
     except subprocess.TimeoutExpired:
         raise InputError("pulumi", f"no answer in {EXPORT_TIMEOUT_SEC} s", fix=fix) from None
-    if done.returncode:
+    if process.returncode:
         raise InputError(
             f"pulumi stack {words} --stack {stack}",
-            f"failed: {' '.join(done.stderr.split()) or 'no reason given'}",
+            f"failed: {' '.join(process.stderr.split()) or 'no reason given'}",
             fix=f"pulumi login, and a stack that is there; {fix}",
         )
-    return done.stdout
+    return process.stdout
 
 
 def parse_state(text: str, source: str) -> State:
-    """Reads the text of an export. InputError: it is none."""
+    """Parse the text of an export. InputError: it is not one."""
     try:
-        deployment = all_visible(json.loads(text))["deployment"]
-        rows = (deployment or {}).get("resources") or []
+        rows = _parse_deployment(text).get("resources") or []
         resources = tuple(
             StateResource(str(row["type"]), str(row["id"]), row.get("outputs") or {})
             for row in rows
-            # A component has no id; a resource that is read and not managed is somebody else's.
+            # Components have no id; an external resource is read but not managed.
             if row.get("id") and not row.get("external")
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except _MALFORMED:
         raise InputError(
             source, "holds no state of Pulumi", allowed='JSON with deployment.resources, "version" 3', fix=_FIX
         ) from None
     return State(resources, source)
+
+
+def _parse_outputs(text: str, source: str, fix: str) -> dict[str, Any]:
+    """Without secrets, which stay encrypted."""
+    try:
+        rows = _parse_deployment(text)["resources"] or []
+        stacks = [row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"]
+    except _MALFORMED:
+        raise InputError(source, "holds no outputs: the stack is not up", fix=fix) from None
+    found = stacks[0] if stacks else {}
+    return {name: value for name, value in found.items() if not (isinstance(value, dict) and "ciphertext" in value)}
+
+
+def _parse_deployment(text: str) -> dict[str, Any]:
+    deployment: dict[str, Any] | None = all_visible(json.loads(text))["deployment"]
+    return deployment or {}

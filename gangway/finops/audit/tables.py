@@ -1,4 +1,4 @@
-"""What an audit found, as a person reads it and as JSON."""
+"""The result of an audit as tables and JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,30 +15,21 @@ from gangway.finops.audit.classify_orphans import Judged, hourly_usd
 
 @dataclass(frozen=True)
 class Row:
-    """A resource that is listed, and its bill."""
+    """A listed resource and its bill."""
 
     judged: Judged
     bill: tuple[CostComponent, ...]
 
     @property
     def hourly_usd(self) -> float | None:
-        """None where a part of it is not known."""
+        """None if part of it is unknown."""
         return hourly_usd(self.bill)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome.
-
-    Attributes:
-        stack: its name.
-        provider: of the stack.
-        asked: where the cloud was asked, in words.
-        state: where the state was read, in words.
-        judged: everything with the stack's tag.
-        orphans: nobody looks after them; the dearest first.
-        kept: a stack leaves them behind on purpose.
-        notes: what could not be seen.
+    """The result. `asked`: the regions, project or subscription; `judged`: everything with the stack's tag; `orphans`:
+    most expensive first; `notes`: what may be missing.
     """
 
     stack: str
@@ -52,12 +43,12 @@ class Audit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Resources by verdict."""
+        """By verdict."""
         return dict(Counter(each.verdict for each in self.judged))
 
     @property
     def known_usd(self) -> float:
-        """Dollars an hour of the orphans whose price is known."""
+        """Dollars per hour of the orphans with a known price."""
         return sum(line.hourly or 0.0 for row in self.orphans for line in row.bill)
 
 
@@ -102,7 +93,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def show_audit(audit: Audit, console: Console) -> None:
-    """What is kept, then orphans and their sum last, where they are seen; the rest is counted."""
+    """Print retained resources, then orphans and their sum last, where readers look."""
     counts = audit.counts
     console.print(
         f"[bold]{escape(audit.stack)}[/bold] in {escape(audit.asked)}: {len(audit.judged)} resources carry its tag, "
@@ -118,10 +109,10 @@ def show_audit(audit: Audit, console: Console) -> None:
         return
     console.print(_table("not in the state, and nobody looks after it", audit.orphans))
     unpriced = sum(row.hourly_usd is None for row in audit.orphans)
-    more = f", and {unpriced} of which the catalogue knows no price" if unpriced else ""
+    unpriced_note = f", and {unpriced} of which the catalogue knows no price" if unpriced else ""
     month = audit.known_usd * HOURS_PER_MONTH
     count = f"{len(audit.orphans)} orphan{'' if len(audit.orphans) == 1 else 's'}"
-    console.print(f"[bold]{count}: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{more}")
+    console.print(f"[bold]{count}: ${audit.known_usd:,.2f} an hour, ${month:,.2f} a month[/bold]{unpriced_note}")
     console.print("nothing was changed: delete what no other stack needs, by these ids, with the provider's own tool")
 
 
@@ -133,8 +124,8 @@ def _table(title: str, rows: Sequence[Row]) -> Table:
     for row in rows:
         resource = row.judged.resource
         cost = "?" if row.hourly_usd is None else f"{row.hourly_usd:,.3f}"
-        why = "; ".join(f"{line.source}{f', {line.dated}' if line.dated else ''}" for line in row.bill)
+        sources = "; ".join(f"{line.source}{f', {line.dated}' if line.dated else ''}" for line in row.bill)
         name = f"{resource.kind} [bold]{escape(resource.name)}[/bold]"
-        details = "\n".join(escape(text) for text in (resource.id, row.judged.reason, why) if text)
+        details = "\n".join(escape(text) for text in (resource.id, row.judged.reason, sources) if text)
         table.add_row(f"{name}\n[dim]{details}[/dim]", resource.region or "global", cost)
     return table

@@ -1,7 +1,6 @@
-"""Rows of AWS's Cost and Usage Report 2.0, as Data Exports writes it, in the words of FOCUS: unblended costs, before
-discounts that are agreed apart (the `net_` columns). A row's amortised cost follows the query of the user guide,
-"Understanding your amortized cost": what was paid before is shared out over the hours that used it, what nobody used
-stays with the fee.
+"""Rows of AWS's Cost and Usage Report 2.0 (Data Exports) as FOCUS charges: unblended costs, before negotiated discounts
+(the `net_` columns). Amortised costs follow the user guide's query in "Understanding your amortized cost": prepayments
+are spread over the hours that used them, the unused part stays with the fee.
 """
 
 import re
@@ -12,7 +11,7 @@ from gangway.finops.bill.charge import Charge, amount, get_tags, get_value, mome
 
 MARK = "line_item_unblended_cost"
 OLD_MARK = "lineItem/UnblendedCost"
-"""Of the report before 2.0, whose columns change from month to month."""
+"""Of reports before 2.0, whose columns vary by month."""
 
 NEEDED: tuple[tuple[str, ...], ...] = (
     ("line_item_unblended_cost",),
@@ -24,7 +23,7 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("resource_tags", "tags"),
 )
 
-# Usage types are a region's short name and what was used: `USE2-SpotUsage:p5.48xlarge`. Disks and gateways are EC2 too.
+# Usage types: the region's short name and the usage, `USE2-SpotUsage:p5.48xlarge`. Disks and gateways are EC2 too.
 _MACHINES = re.compile(r"(^|-)(BoxUsage|SpotUsage|DedicatedUsage|HostBoxUsage)\b")
 _COVERED = ("SavingsPlanCoveredUsage", "SavingsPlanNegation")
 _PURCHASES = ("Fee", "RIFee", "SavingsPlanRecurringFee", "SavingsPlanUpfrontFee")
@@ -32,7 +31,7 @@ _USAGE = ("DiscountedUsage", "Refund", "Usage", *_COVERED)
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The one charge of a row. InputError: a value that is none; its place is the column."""
+    """Yield the row's one charge. InputError: an invalid value; its place is the column."""
     kind = str(row.get("line_item_line_item_type") or "")
     period = row.get("bill_billing_period_start_date")
     yield Charge(
@@ -49,7 +48,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
         charge_class="Correction" if kind == "Refund" else "",
         charge_period_start=get_value(row, "line_item_usage_start_date", moment),
         charge_period_end=get_value(row, "line_item_usage_end_date", moment),
-        # A savings plan's usage stands there at the public price, and a second row takes it away again.
+        # Savings plan usage appears at the public price, and a second row subtracts it.
         billed_cost=0.0 if kind in _COVERED else get_value(row, "line_item_unblended_cost", amount),
         effective_cost=_effective(kind, row),
         billing_currency=str(row.get("line_item_currency_code") or ""),

@@ -1,7 +1,7 @@
-"""Rows of Azure's own export of actual cost ("cost and usage details (actual)"), of an Enterprise Agreement or a
-Microsoft Customer Agreement, in the words of FOCUS. Both spell their columns differently, some in another case:
-learn.microsoft.com/azure/cost-management-billing/dataset-schema, cost-usage-details-ea and -mca, read in November 2026.
-What becomes which category is as in Microsoft's own conversion (finops-toolkit, docs/focus/convert).
+"""Rows of Azure's "cost and usage details (actual)", of an Enterprise Agreement or a Microsoft Customer Agreement, as
+FOCUS charges. The two spell columns and case differently
+(learn.microsoft.com/azure/cost-management-billing/dataset-schema, cost-usage-details-ea and -mca, read in November
+2026). Categories follow Microsoft's conversion (finops-toolkit, docs/focus/convert).
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("metercategory",),
     ("tags",),
 )
-"""In lower case, as `charges` looks for them."""
+"""In lower case, as `charges` looks them up."""
 
 _UNUSED = ("UnusedReservation", "UnusedSavingsPlan")
 _COMMITTED = ("reservation", "savingsplan")
@@ -31,8 +31,8 @@ _DAY = timedelta(days=1)
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The one charge of a row, a day long. InputError: a value that is none, its place the column; or a row of
-    amortized cost, which counts what was paid before a second time.
+    """Yield the row's one charge, a day long. InputError: an invalid value, or amortized cost (counts prepayments
+    twice).
     """
     low = {column.lower(): value for column, value in row.items()}
     cost, kind = get_value(low, MARK, amount), str(low.get("chargetype") or "")
@@ -69,7 +69,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
 
 
 def _day(value: Any) -> datetime:
-    """A day as CSV has it, 10/05/2026, the month first; or as Parquet has it."""
+    """CSV has 10/05/2026, month first."""
     if isinstance(value, str) and value[2:3] == value[5:6] == "/":
         value = f"{value[6:10]}-{value[:2]}-{value[3:5]}"
     return moment(value)

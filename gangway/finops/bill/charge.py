@@ -1,6 +1,4 @@
-"""One row of a bill in the words of FOCUS 1.4, only the columns that a reconciliation needs, and how values are read
-that every export spells another way.
-"""
+"""One row of a bill: the FOCUS 1.4 columns that a reconciliation needs, and parsers for the exports' spellings."""
 
 import json
 import math
@@ -15,34 +13,29 @@ from components.core.findings import InputError
 T = TypeVar("T")
 
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
-"""ChargeCategory's allowed values."""
+"""Allowed values of ChargeCategory."""
 
 _PROVIDERS = {"aws": "aws", "amazon": "aws", "microsoft": "azure", "azure": "azure", "google": "gcp", "gcp": "gcp"}
-# A bill repeats few moments and few sets of tags in very many rows.
-_REMEMBERED = 4096
+# Bills repeat few times and few tag sets in very many rows.
+_CACHE_SIZE = 4096
 
 
 class Charge(NamedTuple):
-    """One row of a bill.
+    """One row of a bill; texts are empty where the export has none.
 
     Attributes:
-        service_provider_name: aws, azure or gcp; another provider's name as the bill has it, in lower case.
-        billing_account_id: who pays; empty where the export does not say.
-        sub_account_id: whose use it was, such as an AWS account, an Azure subscription or a Google project; empty where
-            the export does not say.
-        billing_period: first day of the billing period, ISO 8601; empty where the export does not say.
-        service_category: FOCUS's, such as `Compute` for machines; empty where nobody can say.
-        service_name: as the bill has it.
-        region_id: as the bill has it; empty where there is none.
-        resource_id: what was used; empty where the export does not say.
-        charge_category: one of `CATEGORIES`.
-        charge_class: `Correction` for one of an earlier bill, else empty.
+        service_provider_name: aws, azure or gcp; another provider's name in lower case.
+        billing_account_id: who pays.
+        sub_account_id: who used it: an AWS account, an Azure subscription or a Google project.
+        billing_period: first day of the billing period, ISO 8601.
+        service_category: FOCUS's, such as `Compute` for machines.
+        charge_class: `Correction` if it corrects an earlier bill, else empty.
         charge_period_start: UTC, inclusive.
         charge_period_end: UTC, exclusive.
         billed_cost: as invoiced, in `billing_currency`.
-        effective_cost: with what was paid before, such as a capacity block, shared out over its use.
+        effective_cost: with prepayments, such as a capacity block, spread over their use.
         billing_currency: ISO 4217.
-        tags: values by the key that `tag_key` makes.
+        tags: by keys normalised with `tag_key`.
     """
 
     service_provider_name: str
@@ -64,7 +57,7 @@ class Charge(NamedTuple):
 
 
 def get_value(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> T:
-    """A column's value as `read` takes it. InputError: it is none; the place is the column."""
+    """Parse a column with `read`. InputError: invalid; the place is the column."""
     try:
         return read(row.get(column))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -74,14 +67,14 @@ def get_value(row: Mapping[str, Any], column: str, read: Callable[[Any], T]) -> 
 
 
 def provider_key(name: str) -> str:
-    """A provider's name as run records spell it: aws, azure, gcp; another's in lower case."""
+    """The provider's name in run records: aws, azure, gcp; any other in lower case."""
     low = name.lower()
     return next((key for word, key in _PROVIDERS.items() if low.startswith(word)), low)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def tag_key(text: str) -> str:
-    """The key of a tag whatever the export made of it.
+    """Normalise a tag's key across exports.
 
     >>> {tag_key(key) for key in ("gangway:stack", "gangway-stack", "user:gangway:stack", "user_gangway_stack")}
     {'gangway_stack'}
@@ -89,16 +82,14 @@ def tag_key(text: str) -> str:
     return word(text).removeprefix("resourcetags_").removeprefix("user_")
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def word(text: str) -> str:
-    """A name whatever a cloud made of it: labels of Google Cloud are in lower case, and know fewer characters."""
+    """Normalise a name: Google Cloud's labels are in lower case and allow fewer characters."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower())
 
 
 def moment(value: Any) -> datetime:
-    """A time in UTC, with which every export means its times; one that names no zone is in UTC too. ValueError: it is
-    no time.
-    """
+    """Parse a time; without a zone it is UTC. ValueError: not a time."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     if isinstance(value, date):  # a column of Parquet
@@ -106,14 +97,14 @@ def moment(value: Any) -> datetime:
     return _parse(value) if isinstance(value, str) else _parse("")
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _parse(text: str) -> datetime:
     # BigQuery writes `2026-10-01 00:00:00 UTC`.
     return moment(datetime.fromisoformat(text.strip().replace(" UTC", "+00:00")))
 
 
 def amount(value: Any) -> float:
-    """A number as exports write it. ValueError: it is none, or nothing at all."""
+    """Parse a number. ValueError: not a number, or empty."""
     if value is None or value == "":
         raise ValueError("there is no number")
     number = float(value)
@@ -123,23 +114,21 @@ def amount(value: Any) -> float:
 
 
 def optional_amount(value: Any) -> float:
-    """A number that an export leaves out where it is 0."""
+    """Parse a number; 0 if empty."""
     return 0.0 if value is None or value == "" else amount(value)
 
 
 def get_tags(value: Any) -> Mapping[str, str]:
-    """Tags by `tag_key`, from a JSON object, a map of Parquet, or a list of keys and values as BigQuery has it.
-    ValueError: it is none of these.
-    """
+    """Parse tags from a JSON object, a Parquet map or BigQuery's list of keys and values. ValueError: invalid."""
     if isinstance(value, str):
         return _tags_of_text(value)
     return _tags(value)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _tags_of_text(text: str) -> Mapping[str, str]:
     stripped = text.strip()
-    # Azure's older exports leave the braces out.
+    # Azure's older exports omit the braces.
     return _tags(json.loads(f"{{{stripped}}}" if stripped.startswith('"') else stripped)) if stripped else {}
 
 

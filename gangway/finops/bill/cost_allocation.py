@@ -1,9 +1,9 @@
-"""Charges joined to runs: what each run was billed, what the stacks cost besides, what bears no tag of Gangway's.
+"""Allocates charges to runs, to their stacks, or to neither.
 
-A charge belongs to the run that its run tag names; where that says `shared`, or nothing, to those runs of its stack
-that were under way during its period, by their node-hours in it; else to its stack, unexplained: booting, waiting,
-storage between runs. Without a stack's tag it is untagged, unless the same resource bears the tag elsewhere in the bill
-(AWS tags charges only from the day the tag was activated). The places add up to the bill.
+A charge belongs to the run in its run tag. If that is `shared` or missing, it is split by node-hours over the stack's
+runs during its period. Without such runs it is unexplained cost of the stack: booting, waiting, storage between runs.
+Without a stack's tag it is untagged, unless the same resource has the tag elsewhere in the bill (AWS tags charges only
+from the day the tag was activated). The parts add up to the bill.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _INSTANT = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a run: `num_nodes` machines from `start` to `end`, UTC."""
+    """`num_nodes` machines from `start` to `end`, UTC."""
 
     start: datetime
     end: datetime
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Window:
-    """A run as charges know it: where it ran and when."""
+    """Where and when a run ran."""
 
     run_id: str
     provider: str
@@ -37,7 +37,7 @@ class Window:
     spans: tuple[Span, ...]
 
     def node_seconds(self, start: datetime, end: datetime) -> float:
-        """What the run used between two moments."""
+        """Node-seconds used between `start` and `end`."""
         return sum(
             max(0.0, (min(end, span.end) - max(start, span.start)).total_seconds()) * span.num_nodes
             for span in self.spans
@@ -46,17 +46,8 @@ class Window:
 
 @dataclass
 class Sums:
-    """US dollars of some charges.
-
-    Attributes:
-        usd: of all.
-        compute_usd: of machines; None as soon as a charge does not say what it is of.
-        num_charges: how many, parts of one counted as one.
-        by_service: US dollars.
-        by_category: US dollars, by Usage, Purchase, Tax, Credit, Adjustment.
-        first: beginning of the earliest; None without any.
-        last: end of the latest.
-        longest_sec: period of usage.
+    """US dollars of some charges. `compute_usd`: of machines, None if a charge has no category; `num_charges`: parts of
+    one count as one; `first`: start of the earliest, None without any.
     """
 
     usd: float = 0.0
@@ -69,7 +60,7 @@ class Sums:
     longest_sec: float = 0.0
 
     def add(self, charge: Charge, usd: float) -> None:
-        """Counts `usd` of a charge."""
+        """Add `usd` of a charge."""
         start, end = charge.charge_period_start, charge.charge_period_end
         self.usd += usd
         if not charge.service_category:
@@ -86,27 +77,26 @@ class Sums:
 
 
 def effective(charge: Charge) -> float:
-    """What a charge is worth: prepaid capacity shared out over its use."""
+    """The cost with prepayments spread over their use."""
     return charge.effective_cost
 
 
 def billed(charge: Charge) -> float:
-    """What a charge adds to an invoice."""
+    """The cost on the invoice."""
     return charge.billed_cost
 
 
 class CostAllocation:
-    """Where each charge belongs. `windows`: of the runs that have a record; `cost`: `effective` or `billed`; `rates`:
-    US dollars for one unit of a currency other than the dollar; `known`: stacks by resource, of resources that bear
-    the tag elsewhere.
+    """Sums of charges by owner. `windows`: of runs with a record; `cost`: `effective` or `billed`; `rates`: US dollars
+    per unit of other currencies; `known`: stacks by resource, for resources tagged elsewhere.
 
     Attributes:
-        runs: sums by run.
-        unexplained: sums by provider and stack, of charges with a stack's tag while no run was under way.
-        untagged: sums by provider, of charges without a stack's tag.
+        runs: by run.
+        unexplained: by provider and stack, with a stack's tag but no active run.
+        untagged: by provider, without a stack's tag.
         total: of all charges in dollars.
-        foreign: costs by currency, of charges in a currency without a rate; in no other sum.
-        foreign_runs: the currencies of such charges, by the run whose they are.
+        foreign: by currency, of charges in a currency without a rate; in no other sum.
+        foreign_runs: the currencies of such charges by run.
     """
 
     def __init__(
@@ -131,7 +121,7 @@ class CostAllocation:
         self._untagged_resources: set[str] = set()
 
     def add(self, charge: Charge) -> None:
-        """Puts a charge where it belongs."""
+        """Allocate a charge."""
         rate = self._rates.get(charge.billing_currency)
         stack, provider = self._find_stack(charge), charge.service_provider_name
         if rate is None:
@@ -166,23 +156,23 @@ class CostAllocation:
         return self._known.get(resource)
 
     def _shares(self, charge: Charge, stack: str) -> dict[str, float]:
-        """The parts of a charge that are runs', by run; they add up to 1, or there are none."""
+        """Shares of runs in a charge; they add up to 1, or there are none."""
         provider = charge.service_provider_name
-        named = charge.tags.get("gangway_run", _SHARED)
-        if named != _SHARED:
-            run = self._by_run.get((provider, word(named)))
+        run_tag = charge.tags.get("gangway_run", _SHARED)
+        if run_tag != _SHARED:
+            run = self._by_run.get((provider, word(run_tag)))
             return {} if run is None else {run.run_id: 1.0}
         start = charge.charge_period_start
         end = max(charge.charge_period_end, start + _INSTANT)
         used = {
             window.run_id: window.node_seconds(start, end) for window in self._by_stack.get((provider, word(stack)), ())
         }
-        whole = sum(used.values())
-        return {run_id: seconds / whole for run_id, seconds in used.items() if seconds}
+        total = sum(used.values())
+        return {run_id: seconds / total for run_id, seconds in used.items() if seconds}
 
     @property
     def late(self) -> dict[str, str]:
-        """Resources that were charged with a stack's tag and without: their stack, where it is always the same."""
+        """The stacks of resources charged both with and without their tag, unless ambiguous."""
         return {
             resource: stack
             for resource, stack in self._stack_by_resource.items()

@@ -1,7 +1,7 @@
-"""Deliveries of bills: the files that one run of an export wrote, and which of them count.
+"""Deliveries of bills: the files of one run of an export, and which deliveries count.
 
-Every run of an export writes its billing period anew, so only the newest delivery of a period counts. A manifest names
-a delivery's files; without one, its run folder holds them. Layouts and key names, read in November 2026:
+Every run rewrites its billing period, so only the newest delivery of a period counts. A manifest lists a delivery's
+files; without one, they are in its run folder. Layouts and key names, read in November 2026:
 
 AWS Data Exports (docs.aws.amazon.com/cur/latest/userguide: dataexports-export-delivery, dataexports-manifest)
     EXPORT/data/BILLING_PERIOD=2026-10/EXPORT-00001.csv.gz                                       overwrite
@@ -36,9 +36,9 @@ _RANGE = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d{4})(\d\d)(\d\d)")
 _RUN_TIME = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[T_-]?(\d\d)[:_-]?(\d\d)(?:[:_-]?(\d\d)(?:\.(\d{1,6})\d*)?)?Z?(?:-.+)?")
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PART = re.compile(r"(?:[-_]?\d{5}|[-_]?0{4}\d{8}|(?<=part)(?:[-_]?\d+)+)$")
-"""How parts of one delivery end: AWS's five digits, BigQuery's twelve, Azure's part_0_0001."""
+"""Part suffixes: AWS's five digits, BigQuery's twelve, Azure's part_0_0001."""
 _COSTS = ("", "ActualCost", "FocusCost", "Usage")
-"""Azure's data sets that are bills. Amortized cost spreads purchases, and so does FOCUS beside what was billed."""
+"""Azure's data sets that are bills. Amortized cost spreads purchases, as FOCUS does beside the billed cost."""
 _EXPORT_AGAIN = "download or export it again"
 
 
@@ -47,14 +47,12 @@ class Delivery:
     """The files of one run of an export.
 
     Attributes:
-        export: what tells the export from others: its ARN or resource id, else its folder, else the file itself.
-        run_id: of its manifest; empty without one.
-        place: folder or file, for messages.
-        paths: of its files that are here, in order.
-        days: first and last day that its manifest or folder says it covers; None where neither says.
-        delivered_at: UTC; None where nothing says.
-        missing: files that its manifest names and that are not here.
-        dataset: Azure's name of what was exported; empty for others.
+        export: identifies the export: its ARN or resource id, else its folder, else the file.
+        paths: local files in order.
+        days: first and last day covered, by manifest or folder name; None if unknown.
+        delivered_at: UTC; None if unknown.
+        missing: files in the manifest that are not here.
+        dataset: Azure's name of the export type; empty for others.
     """
 
     export: str
@@ -67,21 +65,19 @@ class Delivery:
     dataset: str = ""
 
     def is_newer(self, other: "Delivery") -> bool:
-        """Whether it was certainly written after `other`. A manifest comes last: a later run folder without one, of an
-        export that writes them, is not whole.
-        """
+        """Whether it was certainly written after `other`. Manifests come last: a later folder without is incomplete."""
         if self.delivered_at is None or other.delivered_at is None or (other.run_id and not self.run_id):
             return False
         return self.delivered_at > other.delivered_at
 
     def shares_days(self, other: "Delivery") -> bool | None:
-        """Whether both cover a day; None where one does not say."""
+        """Whether both cover a common day; None if unknown."""
         if self.days is None or other.days is None:
             return None
         return self.days[0] <= other.days[1] and other.days[0] <= self.days[1]
 
     def replaces(self, other: "Delivery") -> bool:
-        """Whether it is a newer one of the same export, and covers every day of `other`."""
+        """Whether it is certainly newer and covers every day of `other`, of the same export."""
         if self.days is None or other.days is None or not self.is_newer(other):
             return False
         return self.days[0] <= other.days[0] and other.days[1] <= self.days[1]
@@ -99,14 +95,14 @@ class Delivery:
 
 
 class Deliveries(NamedTuple):
-    """`used`: the newest of each export and period, newest first; `replaced`: the others, each with its newer one."""
+    """`used`: the newest of each export and period, newest first; `replaced`: the others, each with its successor."""
 
     used: tuple[Delivery, ...]
     replaced: tuple[tuple[Delivery, Delivery], ...]
 
 
 def conflict(one: Delivery, other: Delivery, what: str = "") -> InputError:
-    """What to say of two deliveries that cover the same, and nothing tells which of them counts."""
+    """The error for two deliveries of one period if neither is known to be newer."""
     return InputError(
         str(one.place),
         f"covers the same billing period as {other.place}{what}, and nothing tells which of the two counts",
@@ -117,13 +113,13 @@ def conflict(one: Delivery, other: Delivery, what: str = "") -> InputError:
 
 
 def find_deliveries(places: Sequence[Path]) -> Deliveries:
-    """The deliveries in files and folders. InputError: nothing is there, a folder without a table, a damaged manifest,
-    a delivery that lacks a file, or two of one export and period of which nothing tells the newer one.
+    """Find the deliveries in files and folders. InputError: nothing found, no table, a damaged manifest, missing files,
+    or two deliveries of one export and period in unknown order.
     """
     files, manifests = _collect(places)
     by_manifest, roots = list[Delivery](), dict[Path, str]()
     for path in manifests:
-        if (found := _from_manifest(path)) is not None:
+        if (found := _read_manifest(path)) is not None:
             root, delivery = found
             roots[root] = delivery.export
             by_manifest.append(delivery)
@@ -131,19 +127,19 @@ def find_deliveries(places: Sequence[Path]) -> Deliveries:
     stale = {(path.parent, _stem(path)) for path in covered}
     loose = [path for path in files if path not in covered and (path.parent, _stem(path)) not in stale]
     exports = dict[str, list[Delivery]]()
-    for delivery in (*_whole_once(by_manifest), *_from_folders(loose, roots)):
+    for delivery in (*_deduplicate(by_manifest), *_group_by_folder(loose, roots)):
         exports.setdefault(delivery.export, []).append(delivery)
     used, replaced = list[Delivery](), list[tuple[Delivery, Delivery]]()
     for group in exports.values():
-        chosen = _choose(group)
-        used += chosen.used
-        replaced += chosen.replaced
+        newest = _pick_newest(group)
+        used += newest.used
+        replaced += newest.replaced
     oldest = datetime.min.replace(tzinfo=UTC)
     return Deliveries(tuple(sorted(used, key=lambda each: each.delivered_at or oldest, reverse=True)), tuple(replaced))
 
 
 def _collect(places: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Tables and manifests; a file brings the manifests beside it."""
+    """Tables and manifests; a file adds the manifests in its folder."""
     files, manifests = list[Path](), list[Path]()
     for place in places:
         if not is_there(place):
@@ -152,9 +148,9 @@ def _collect(places: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]
             manifests += sorted(path for path in place.resolve().parent.glob("*.json") if _is_manifest(path))
             files += [] if _is_manifest(place) else [place.resolve()]
             continue
-        below = sorted(path.resolve() for path in place.rglob("*") if path.name.lower().endswith(SUFFIXES))
-        manifests += [path for path in below if _is_manifest(path)]
-        tables = [path for path in below if not _is_manifest(path)]
+        inner = sorted(path.resolve() for path in place.rglob("*") if path.name.lower().endswith(SUFFIXES))
+        manifests += [path for path in inner if _is_manifest(path)]
+        tables = [path for path in inner if not _is_manifest(path)]
         if not tables:
             raise InputError(
                 "--bill", "no table in this folder", value=str(place), allowed=", ".join(SUFFIXES), fix="name a file"
@@ -199,14 +195,13 @@ class _AzureManifest(_Model):
     blobs: tuple[_AzureBlob, ...]
 
 
-def _from_manifest(path: Path) -> tuple[Path, Delivery] | None:
-    """The folder of the export and the delivery that a manifest describes; None for one of another kind."""
+def _read_manifest(path: Path) -> tuple[Path, Delivery] | None:
     try:
         content = read_file(path)
         if b'"dataFiles"' in content:
-            return _from_aws(path, _AwsManifest.model_validate_json(content))
+            return _read_aws(path, _AwsManifest.model_validate_json(content))
         if b'"runInfo"' in content:
-            return _from_azure(path, _AzureManifest.model_validate_json(content))
+            return _read_azure(path, _AzureManifest.model_validate_json(content))
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", fix=_EXPORT_AGAIN) from None
     except ValidationError as error:
@@ -215,7 +210,7 @@ def _from_manifest(path: Path) -> tuple[Path, Delivery] | None:
     return None
 
 
-def _from_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
+def _read_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
     parts = path.parts
     root = Path(*parts[: _last(parts, "metadata")]) if "metadata" in parts[:-1] else path.parent
     keys = [PurePosixPath(name.partition("://")[2] or name) for name in manifest.data_files]
@@ -223,10 +218,10 @@ def _from_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
         raise InputError(str(path), "a damaged manifest: names a file outside", value=odd, fix=_EXPORT_AGAIN)
     found, missing = list[Path](), list[str]()
     for key in keys:
-        below = key.parts[_last(key.parts[:-1], "data") :] if "data" in key.parts[:-1] else key.parts[-1:]
-        here = next((each for each in (root.joinpath(*below), path.parent / key.name) if each.is_file()), None)
-        missing += [] if here else [key.name]
-        found += [here] if here else []
+        inner = key.parts[_last(key.parts[:-1], "data") :] if "data" in key.parts[:-1] else key.parts[-1:]
+        local = next((each for each in (root.joinpath(*inner), path.parent / key.name) if each.is_file()), None)
+        missing += [] if local else [key.name]
+        found += [local] if local else []
     period = next(filter(None, map(_PARTITION.search, (str(path), *map(str, keys)))), None)
     days = None if period is None else _month(int(period[1]), int(period[2]))
     delivered_at = next((at for key in keys if (at := _run_time(key.parent.name))), None) or _run_time(path.parent.name)
@@ -235,17 +230,17 @@ def _from_aws(path: Path, manifest: _AwsManifest) -> tuple[Path, Delivery]:
     return root, Delivery(export, manifest.execution_id, place, tuple(found), days, delivered_at, tuple(missing))
 
 
-def _from_azure(path: Path, manifest: _AzureManifest) -> tuple[Path, Delivery]:
+def _read_azure(path: Path, manifest: _AzureManifest) -> tuple[Path, Delivery]:
     run, folder = manifest.run_info, _Folder.read(path)
     names = [PurePosixPath(blob.blob_name.strip()).name for blob in manifest.blobs]
-    here = [each for name in names if (each := path.parent / name).is_file()]
+    local = [each for name in names if (each := path.parent / name).is_file()]
     missing = tuple(name for name in names if not (path.parent / name).is_file())
     submitted = run.submitted_time
     return folder.root, Delivery(
         manifest.export_config.resource_id or str(folder.root),
         run.run_id,
         path.parent,
-        tuple(here),
+        tuple(local),
         folder.days or (run.start_date.date(), run.end_date.date()),
         submitted.replace(tzinfo=UTC) if submitted.tzinfo is None else submitted.astimezone(UTC),
         missing,
@@ -253,8 +248,8 @@ def _from_azure(path: Path, manifest: _AzureManifest) -> tuple[Path, Delivery]:
     )
 
 
-def _whole_once(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
-    """Each run once: AWS writes two manifests of the newest. One whose files are here goes before one without."""
+def _deduplicate(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    """Each run once, complete copies first: AWS writes two manifests of the newest run."""
     seen = set[tuple[str, str, tuple[date, date] | None]]()
     for delivery in sorted(deliveries, key=lambda each: len(each.missing)):
         key = (delivery.export, delivery.run_id, delivery.days)
@@ -264,7 +259,7 @@ def _whole_once(deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
 
 
 class _Folder(NamedTuple):
-    """What the folders above a file say. `root`: of the export; `run`: of one delivery, None where there is none."""
+    """Facts in the names of a file's parent folders. `root`: of the export; `run`: of one delivery, if any."""
 
     root: Path
     run: Path | None
@@ -284,8 +279,8 @@ class _Folder(NamedTuple):
         return cls(upper, run, days, delivered_at)
 
 
-def _from_folders(files: Sequence[Path], roots: dict[Path, str]) -> Iterator[Delivery]:
-    """Deliveries of files without a manifest. `roots`: exports by folder, as manifests of other runs name them."""
+def _group_by_folder(files: Sequence[Path], roots: dict[Path, str]) -> Iterator[Delivery]:
+    """Deliveries without a manifest. `roots`: exports by folder, from the manifests of other runs."""
     groups = dict[tuple[Path, str], list[Path]]()
     for path in files:
         run = _Folder.read(path).run
@@ -299,21 +294,20 @@ def _from_folders(files: Sequence[Path], roots: dict[Path, str]) -> Iterator[Del
         yield Delivery(export, "", place, tuple(paths), folder.days, folder.delivered_at)
 
 
-def _choose(group: Sequence[Delivery]) -> Deliveries:
-    """The newest of one export's deliveries for each period."""
+def _pick_newest(group: Sequence[Delivery]) -> Deliveries:
     replaced = dict[Delivery, Delivery]()
     for older in group:
         newer = [each for each in group if each.replaces(older)]
         if newer:
             replaced[older] = max(newer, key=lambda each: each.delivered_at or datetime.min)
-    kept = [each for each in group if each not in replaced]
-    for at, one in enumerate(kept):
-        if other := next((each for each in kept[:at] if each.shares_days(one)), None):
+    current = [each for each in group if each not in replaced]
+    for at, one in enumerate(current):
+        if other := next((each for each in current[:at] if each.shares_days(one)), None):
             raise conflict(one, other)
-    here = [each for each in kept if each.paths or each in replaced.values() or not each.missing]
-    for delivery in here:
+    present = [each for each in current if each.paths or each in replaced.values() or not each.missing]
+    for delivery in present:
         _check_whole(delivery)
-    return Deliveries(tuple(here), tuple(replaced.items()))
+    return Deliveries(tuple(present), tuple(replaced.items()))
 
 
 def _check_whole(delivery: Delivery) -> None:
@@ -340,21 +334,20 @@ def _last(parts: Sequence[str], name: str) -> int:
 
 
 def _stem(path: Path) -> str:
-    """A file's name without its suffix and the number of its part."""
     name = path.name.lower()
     suffix = next((each for each in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(each)), "")
     return _PART.sub("", path.name[: len(name) - len(suffix)].removesuffix(".snappy"))
 
 
 def _days(name: str) -> tuple[date, date] | None:
-    """What a folder's name says that it covers: BILLING_PERIOD=2026-10, or 20261001-20261031."""
+    """The days in a folder's name: BILLING_PERIOD=2026-10, or 20261001-20261031."""
     try:
         if match := _PARTITION.fullmatch(name):
             return _month(int(match[1]), int(match[2]))
         if match := _RANGE.fullmatch(name):
             numbers = [int(each) for each in match.groups()]
             return date(*numbers[:3]), date(*numbers[3:])
-    except ValueError:  # no day of a calendar
+    except ValueError:  # not a date
         pass
     return None
 

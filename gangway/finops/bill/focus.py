@@ -1,6 +1,4 @@
-"""FOCUS, the FinOps Foundation's format of bills: its columns, and a run's record written in it, as rows that add
-nothing to any column of the bill they lie beside.
-"""
+"""FOCUS, the FinOps Foundation's bill format: its columns, and run records as rows that add 0 to the bill."""
 
 import json
 import math
@@ -16,7 +14,7 @@ from trainer.records.quantity import Quantity
 from trainer.records.run_record import CapacityUse, RunRecord, SessionRecord
 
 MARK = "BilledCost"
-"""A column that FOCUS alone has."""
+"""A column only FOCUS has."""
 
 NEEDED: tuple[tuple[str, ...], ...] = (
     ("BilledCost",),
@@ -29,7 +27,7 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("ServiceName",),
     ("Tags", "x_Labels"),
 )
-"""Columns that a bill must have, each under one of these names."""
+"""Required columns, each under one of these names."""
 CUSTOM_PREFIX = "x_"
 _JOULES_PER_KWH = 3.6e6
 _NAMES = MappingProxyType({"aws": "AWS", "azure": "Microsoft", "gcp": "Google Cloud"})
@@ -37,8 +35,9 @@ _SERVICES = MappingProxyType(
     {"aws": "Amazon Elastic Compute Cloud", "azure": "Virtual Machines", "gcp": "Compute Engine"}
 )
 _DYNAMIC = ("spot", "capacity-block")
-"""Whose price the provider sets anew at any time. A block is bought at the price of that day, and is no commitment
-discount, which has an id and takes something off other charges."""
+"""Prices that the provider may change at any time. A block is bought at the day's price and is not a commitment
+discount, which has an id and reduces other charges.
+"""
 TIMES = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
 COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
 QUANTITIES = ("ConsumedQuantity", "PricingQuantity")
@@ -49,7 +48,7 @@ NUMBERS = (
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The one charge of a row. InputError: a value that is none; its place is the column."""
+    """Yield the row's one charge. InputError: an invalid value; its place is the column."""
     # Google's view of FOCUS 1.0 has its words in lower case, and labels apart from tags.
     category = str(row.get("ChargeCategory") or "").capitalize()
     if category not in CATEGORIES:
@@ -79,7 +78,7 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
 
 
 class Column(NamedTuple):
-    """A column that every dataset has. `kind`: text, number, time or json; `nullable`: may be left out."""
+    """`kind`: text, number, time or json."""
 
     kind: str
     nullable: bool
@@ -135,7 +134,7 @@ ALLOWED: Mapping[str, frozenset[str]] = MappingProxyType(
 
 
 class Version(StrEnum):
-    """Of FOCUS, in which rows are written. 1.3 has the providers' columns of both, the older ones deprecated."""
+    """The FOCUS version of written rows. 1.3 has both the new and the deprecated provider columns."""
 
     V1_2 = "1.2"
     V1_4 = "1.4"
@@ -149,11 +148,11 @@ _SINCE_1_3 = frozenset(
         *("CommitmentProgramEligibilityDetails", "ContractApplied", "InvoiceDetailId", *_PROVIDERS_SINCE_1_3),
     }
 )
-"""Columns that 1.2 does not know."""
+"""Columns that 1.2 lacks."""
 
 
 def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
-    """The columns that every dataset of a version has."""
+    """The columns every dataset of the version has."""
     if version is Version.V1_4:
         return MANDATORY
     older = {name: column for name, column in MANDATORY.items() if name not in _PROVIDERS_SINCE_1_3}
@@ -161,19 +160,19 @@ def mandatory(version: Version = Version.V1_4) -> Mapping[str, Column]:
 
 
 def get_columns(version: Version = Version.V1_4) -> frozenset[str]:
-    """All columns of a version's dataset."""
+    """All columns of the version."""
     return COLUMNS if version is Version.V1_4 else (COLUMNS - _SINCE_1_3) | set(_PROVIDERS_TO_1_3)
 
 
 def problems(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> list[str]:
-    """What keeps rows from being FOCUS; empty when nothing does. `rows`: values by column, None for null."""
+    """List the reasons why rows are not valid FOCUS. `rows`: values by column, None for null."""
     own = [column for column in columns if column.startswith(CUSTOM_PREFIX)]
-    needed, known = mandatory(version), get_columns(version)
-    found = [f"lacks {column}" for column in needed if column not in columns]
+    required, known = mandatory(version), get_columns(version)
+    found = [f"lacks {column}" for column in required if column not in columns]
     found += [f"{column} is no column of FOCUS" for column in columns if column not in known and column not in own]
     if list(columns[len(columns) - len(own) :]) != own:
         found.append("custom columns stand before others")
-    not_null = [column for column in columns if column in needed and not needed[column].nullable]
+    not_null = [column for column in columns if column in required and not required[column].nullable]
     for number, row in enumerate(rows, 1):
         found += [f"row {number}: {column} is null" for column in not_null if row.get(column) in (None, "")]
         found += [
@@ -199,13 +198,13 @@ _OWN = (
 
 
 def exported_columns(version: Version = Version.V1_4) -> tuple[str, ...]:
-    """Of our rows, in alphabetical order; those of our own at the end."""
+    """The columns of our rows, sorted; custom ones last."""
     providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
     return (*sorted((*_EXPORTED, *providers)), *_OWN)
 
 
 def without_rows(record: RunRecord) -> str:
-    """Why a record has no rows; empty where it has."""
+    """Why a record has no rows; empty if it has some."""
     if not record.cost.uses:
         return "recorded by an older version: `python -m trainer record --run-dir DIR` writes it anew"
     if record.cost.total_usd.value is None:
@@ -219,15 +218,15 @@ def without_rows(record: RunRecord) -> str:
 
 
 def priced(record: RunRecord, usd_per_hour: float) -> RunRecord:
-    """The record with a price of somebody's word where it has none."""
+    """Return the record with the user's price if it has none."""
     price = Quantity(value=usd_per_hour, unit="USD/h", provenance="assumed", source="--usd-per-hour")
-    uses = tuple(use if use.usd.value is not None else _priced(use, price) for use in record.cost.uses)
+    uses = tuple(use if use.usd.value is not None else _add_price(use, price) for use in record.cost.uses)
     usd = math.fsum(use.usd.value or 0.0 for use in uses)
     total = Quantity(value=usd, unit="USD", provenance="estimated", source="node hours x price of a node")
     return record.model_copy(update={"cost": record.cost.model_copy(update={"uses": uses, "total_usd": total})})
 
 
-def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
+def _add_price(use: CapacityUse, price: Quantity) -> CapacityUse:
     assert use.node_hours.value is not None
     assert price.value is not None
     usd = Quantity(value=use.node_hours.value * price.value, unit="USD", provenance="estimated", source=price.source)
@@ -235,9 +234,8 @@ def _priced(use: CapacityUse, price: Quantity) -> CapacityUse:
 
 
 def focus_rows(record: RunRecord, billing_account: str, version: Version = Version.V1_4) -> list[dict[str, Any]]:
-    """The rows of a record that has some; see `without_rows`. The bill charges for the same node hours: what FOCUS adds
-    up is 0 here, and the record's figures stand in columns of our own. `billing_account`: who pays, as the invoice's
-    issuer knows them.
+    """The rows of a record (see `without_rows`). The bill already charges for the same node hours, so FOCUS's cost
+    columns are 0 and the record's figures are in custom columns. `billing_account`: the payer's id on the invoice.
     """
     rows = [row for use in record.cost.uses for row in _rows(record, use, billing_account, version)]
     found = problems(exported_columns(version), rows, version)
@@ -274,10 +272,10 @@ def _rows(record: RunRecord, use: CapacityUse, billing_account: str, version: Ve
 def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: Version) -> dict[str, Any]:
     provider, price = _NAMES.get(record.provider, record.provider or "unknown"), use.usd_per_hour
     kind = use.capacity or "capacity not told"
-    whose = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
+    providers = _PROVIDERS_SINCE_1_3 if version is Version.V1_4 else _PROVIDERS_TO_1_3
     return {
         **dict.fromkeys((*COSTS, *QUANTITIES), 0.0),
-        **dict.fromkeys(whose, provider),
+        **dict.fromkeys(providers, provider),
         "BillingAccountId": billing_account,
         "BillingAccountName": None,
         "BillingCurrency": "USD",
@@ -306,20 +304,20 @@ def _common(record: RunRecord, use: CapacityUse, billing_account: str, version: 
 
 
 def _session(record: RunRecord, use: CapacityUse) -> SessionRecord:
-    """The session of a use. Numbers have gaps where stats.jsonl has lost a session; each that is left has uses."""
+    """Session numbers have gaps if stats.jsonl lost a session; every remaining one has uses."""
     numbers = sorted({each.session for each in record.cost.uses})
     return record.sessions[numbers.index(use.session)]
 
 
 def _energy(record: RunRecord, it_joules: Quantity) -> tuple[float | None, float | None]:
-    """Joules of the data centre and grams of CO2e, of a session's IT energy."""
+    """Joules of the data centre and grams of CO2e."""
     pue, intensity = record.energy.pue.value, record.carbon.intensity_g_per_kwh.value
     joules = None if it_joules.value is None or pue is None else it_joules.value * pue
     return joules, None if joules is None or intensity is None else joules / _JOULES_PER_KWH * intensity
 
 
 def _months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, float]]:
-    """The parts of a period by months of UTC, each with its share of the whole; one of no length is one second."""
+    """The months (UTC) of a period with their shares of it; an empty period counts as one second."""
     start, end = start.astimezone(UTC), max(end, start + timedelta(seconds=1)).astimezone(UTC)
     whole = (end - start).total_seconds()
     while start < end:
@@ -337,5 +335,4 @@ def _next_month(moment: datetime) -> datetime:
 
 
 def _time(moment: datetime) -> str:
-    """FOCUS's form, which has whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

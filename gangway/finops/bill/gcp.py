@@ -1,7 +1,7 @@
-"""Rows of Google Cloud's billing export to BigQuery, standard or detailed, in the words of FOCUS. As JSON they are
-nested (`service: {description}`), as CSV flat (`service_description`) with labels and credits as JSON in a field
-(`TO_JSON_STRING(labels) AS labels`). Credits inside a row become charges of their own. Times are in UTC; invoices
-run by the months of the US's Pacific coast.
+"""Rows of Google Cloud's billing export to BigQuery, standard or detailed, as FOCUS charges. JSON rows are nested
+(`service: {description}`), CSV rows flat (`service_description`) with labels and credits as JSON
+(`TO_JSON_STRING(labels) AS labels`). Credits in a row become separate charges. Times are in UTC; invoices follow the
+months of US Pacific time.
 """
 
 import json
@@ -24,15 +24,15 @@ NEEDED: tuple[tuple[str, ...], ...] = (
     ("labels",),
     ("credits",),
 )
-"""Of JSON, whose rows leave out what is empty, labels and credits need not be there."""
+"""JSON rows omit empty fields, so labels and credits are optional there."""
 
-# Machines are billed by their parts: `Spot Preemptible A3 Instance Core running in Americas`. Disks stand beside them.
+# Machines are billed by part: `Spot Preemptible A3 Instance Core running in Americas`. Disks are in Compute Engine too.
 _MACHINES = re.compile(r"\b(Instance (Core|Ram)|GPU|TPU)\b", re.IGNORECASE)
 _CATEGORIES = {"regular": "Usage", "tax": "Tax"}
 
 
 def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
-    """The charge of a row, and one for all of its credits. InputError, at its column: a value that is none."""
+    """Yield the row's charge, and one for all its credits. InputError: an invalid value; its place is the column."""
     cost = get_value(row, "cost", amount)
     month = str(_inner(row, "invoice", "month") or "")
     kind = str(row.get("cost_type") or "regular")
@@ -61,7 +61,6 @@ def charges(row: Mapping[str, Any]) -> Iterator[Charge]:
 
 
 def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
-    """A nested field, or the flat column that a query made of it."""
     value = row.get(column)
     if isinstance(value, Mapping):
         return value.get(field)
@@ -71,7 +70,6 @@ def _inner(row: Mapping[str, Any], column: str, field: str) -> Any:
 
 
 def _credits(value: Any) -> float:
-    """The sum of a row's credits, below 0."""
     items = json.loads(value) if isinstance(value, str) and value else value or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise ValueError("no list of credits")

@@ -1,4 +1,4 @@
-"""Jobs of a cluster with a queue beside its bill: who had how many node-hours, and what that came to by team."""
+"""Queue jobs against the cluster's bill: node-hours by user, dollars by team."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _NOBODY = "(none)"
 
 @dataclass(frozen=True)
 class QueueJob:
-    """A job that was on nodes. `spans`: of them; one that went on ends with its listing."""
+    """A job that had nodes. `spans`: one still running ends at its listing."""
 
     job_id: str
     user: str
@@ -38,23 +38,23 @@ class QueueJob:
 
     @property
     def key(self) -> str:
-        """Of it alone: the id of another stack's job may be the same, and of another namespace's or folder's."""
+        """Unique: ids may repeat across stacks, namespaces and folders."""
         return f"{self.stack}/{self.job_id} of {self.submitted_at}"
 
     @property
     def window(self) -> Window:
-        """As charges know it."""
+        """The window to allocate charges to."""
         return Window(self.key, self.provider, self.stack, self.spans)
 
     @property
     def node_hours(self) -> float:
-        """Of all its time on nodes."""
+        """Of all spans."""
         return sum((span.end - span.start).total_seconds() * span.num_nodes for span in self.spans) / 3600
 
 
 @dataclass(frozen=True)
 class JobLine:
-    """A job and what the bill has for it."""
+    """A job and its share of the bill."""
 
     job: QueueJob
     billed: Sums
@@ -75,7 +75,7 @@ class JobLine:
 
 @dataclass(frozen=True)
 class Share:
-    """What one user of one team used of one cluster."""
+    """Use of one cluster by one user of one team."""
 
     provider: str
     stack: str
@@ -87,9 +87,7 @@ class Share:
 
 
 def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
-    """Of several `PROVIDER:STACK=FILE`, each file what `gangway job list --json` printed when it was last written.
-    InputError: one is none.
-    """
+    """Parse `PROVIDER:STACK=FILE`, each the latest output of `gangway job list --json`. InputError: invalid."""
     found, seen = list[QueueJob](), set[str]()
     for word in words:
         match = _WORD.fullmatch(word)
@@ -107,8 +105,8 @@ def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
         listed_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
         for status in statuses:
             spans = _spans(status, match["file"], listed_at)
-            whose = status.id, status.user, status.team, match["provider"], match["stack"]
-            job = QueueJob(*whose, spans, status.submitted_at)
+            identity = status.id, status.user, status.team, match["provider"], match["stack"]
+            job = QueueJob(*identity, spans, status.submitted_at)
             if job.key in seen:
                 raise InputError(
                     "--jobs", "a job that stands there twice", value=f"{job.stack}, {job.job_id}",
@@ -156,7 +154,7 @@ def _listed(path: Path) -> list[JobStatus]:
 
 
 def shares(lines: Iterable[JobLine]) -> list[Share]:
-    """By cluster, team and user; the most dollars first."""
+    """Sums by cluster, team and user, most dollars first."""
     groups = dict[tuple[str, str, str, str], list[JobLine]]()
     for line in lines:
         job = line.job
@@ -169,7 +167,7 @@ def shares(lines: Iterable[JobLine]) -> list[Share]:
 
 
 def shares_table(lines: Iterable[JobLine]) -> Table:
-    """As a person reads it."""
+    """The shares as a table."""
     table = Table(title="jobs of queues, by team and user", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
     for column in ("cluster", "team", "user", "jobs", "node-hours", "USD"):
         table.add_column(column, justify="right" if column in ("jobs", "node-hours", "USD") else "left")

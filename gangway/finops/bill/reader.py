@@ -1,6 +1,4 @@
-"""Bills in files of whatever format and cloud (CSV, JSON, Parquet), read row by row and never whole, one charge
-after another.
-"""
+"""Reads bills of any supported format and cloud (CSV, JSON, Parquet) row by row, never as a whole."""
 
 import csv
 import gzip
@@ -24,31 +22,27 @@ from gangway.finops.bill.deliveries import SUFFIXES, Delivery, conflict, find_de
 from trainer.core.regular_files import check_file
 
 _NULL = "NULL"
-"""How databases write that a cell has no value, in any column; the FinOps Foundation's sample of FOCUS 1.0 does."""
+"""The null of databases in any column; the FinOps Foundation's sample of FOCUS 1.0 has it."""
 _EXPORT_AGAIN = "download or export it again"
 _CHUNK = 1 << 18
 _HEAD = 4096
 _MAX_ROW = 1 << 20
-"""Characters of a row. Those of real exports have some thousand; one without an end would be read into memory whole."""
+"""Characters. Real rows have some thousand; an endless one would fill the memory."""
 _BATCH_ROWS = 4096
 _TOO_LONG = f"a row of more than {_MAX_ROW:,} characters, which no export has"
 OWN_MARK = "x_run_id"
-"""A column that `gangway report --format focus` writes: what was recorded, and no bill."""
+"""A column of `gangway report --format focus`, which is not a bill."""
 
 
 class Table(NamedTuple):
-    """An open table. `columns`: their names; of JSON the keys of the first row, since rows leave out what is null;
-    `rows`: each with its number, from 1, and its values by column.
-    """
+    """An open table. `columns`: for JSON the keys of the first row; `rows`: with their 1-based numbers."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[int, dict[str, Any]]]
 
 
 def open_table(path: Path) -> Table:
-    """Opens a table by its file's suffix. InputError: the file cannot be read, is empty, or is none of these kinds;
-    also while rows are read.
-    """
+    """Open a table by its suffix. InputError: unreadable, empty or an unknown format; also while rows are read."""
     name = path.name.lower()
     if foreign := foreign_file(str(path), _head(path), "reconcile"):
         raise foreign
@@ -70,11 +64,11 @@ def open_table(path: Path) -> Table:
     if name.endswith(".parquet"):
         return _parquet(path)
     is_csv = ".csv" in name
-    rows = _guarded(path, _csv(path) if is_csv else _json(path))
+    rows = _report_damage(path, _csv(path) if is_csv else _json(path))
     first = next(rows, None)
     if first is None:
         raise _empty(path)
-    # CSV tells its header before its rows; of JSON the first row is the header too.
+    # CSV has its header before the rows; for JSON the first row is the header.
     return Table(tuple(first[1]), rows if is_csv else itertools.chain([first], rows))
 
 
@@ -88,7 +82,7 @@ def _text(path: Path) -> io.TextIOWrapper:
 
 
 def _head(path: Path) -> str:
-    """The beginning of a text; empty where it cannot be read, which whoever reads it says."""
+    """The first characters; empty if unreadable, which the later read reports."""
     try:
         check_file(path)
         with _text(path) as text:
@@ -97,8 +91,7 @@ def _head(path: Path) -> str:
         return ""
 
 
-def _guarded(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Turns what reading may raise into the user's words."""
+def _report_damage(path: Path, rows: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         yield from rows
     except InputError:
@@ -148,9 +141,7 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _BoundedRows:
-    """The lines of a text for csv, whose rows may have several: csv itself bounds a field, not how many there are.
-    `length`: of the row so far; whoever has the row sets it to 0.
-    """
+    """Lines for csv, which does not limit the fields of a row. `length`: of the row; the consumer resets it."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines = _short_lines(text)
@@ -165,7 +156,6 @@ class _BoundedRows:
 
 
 def _short_lines(text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a text; csv.Error: one is too long for a row."""
     while line := text.readline(_MAX_ROW + 1):
         if len(line) > _MAX_ROW:
             raise csv.Error(_TOO_LONG)
@@ -180,7 +170,7 @@ def _lines(begin: str, text: io.TextIOWrapper) -> Iterator[Any]:
 
 
 def _array(text: io.TextIOWrapper) -> Iterator[Any]:
-    """The items of a JSON array, of which never more than a chunk and an item is held."""
+    """Items of a JSON array, with at most one chunk and one item in memory."""
     decoder, buffer, at = json.JSONDecoder(), "", 0
     while True:
         while at < len(buffer) and buffer[at] in " \t\r\n,":
@@ -190,7 +180,7 @@ def _array(text: io.TextIOWrapper) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(buffer, at)
         except json.JSONDecodeError:
-            # Each try begins the item anew: without an end to it, time would grow with the square of its length.
+            # Each attempt parses the item from its start: without a bound, time would be quadratic in its length.
             if len(buffer) - at > _MAX_ROW:
                 raise csv.Error(_TOO_LONG) from None
             more = text.read(_CHUNK)
@@ -202,7 +192,7 @@ def _array(text: io.TextIOWrapper) -> Iterator[Any]:
 
 
 def pyarrow_missing(path: Path) -> InputError:
-    """What to say where Parquet is wanted and pyarrow is not installed."""
+    """The error for Parquet without pyarrow."""
     return InputError(
         str(path),
         "Parquet needs pyarrow, which is not installed",
@@ -213,7 +203,7 @@ def pyarrow_missing(path: Path) -> InputError:
 
 def _parquet(path: Path) -> Table:
     try:
-        # By name: it has no types, and so no business in the type checker.
+        # Imported by name: it has no types.
         pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise pyarrow_missing(path) from None
@@ -241,9 +231,9 @@ class _Format(NamedTuple):
     needed: tuple[tuple[str, ...], ...]
     charges: Callable[[Mapping[str, Any]], Iterator[Charge]]
     exported_at: str = ""
-    """Column with the time at which a row was exported, where rows have one."""
+    """Column with the row's export time, if any."""
     fold: Callable[[str], str] = str
-    """What makes one column of those that its versions spell differently."""
+    """Normalises column names across versions."""
 
 
 FORMATS = (
@@ -253,13 +243,12 @@ FORMATS = (
     _Format(azure.NAME, azure.MARK, azure.NEEDED, azure.charges, fold=str.lower),
 )
 _Key = tuple[str, str, str, str]
-"""Provider, account that pays, account that used, and billing period of a charge."""
+"""Provider, paying account, using account and billing period."""
 
 
 class Bills:
-    """Bills in files and folders. `deliveries`: those that count, and those that newer ones replace. After a pass over
-    `charges`, `num_rows`: rows that count; `num_replaced`: rows left out since a newer delivery has their period.
-    InputError: as `find_deliveries` has it.
+    """Bills in files and folders. After a pass over `charges`, `num_rows` counts the used rows and `num_replaced` those
+    skipped for a newer delivery. InputError: see `find_deliveries`.
     """
 
     def __init__(self, places: Sequence[Path]) -> None:
@@ -274,9 +263,9 @@ class Bills:
         self._formats: set[str] = set()
 
     def charges(self, progress: Callable[[int], object] = lambda rows: None) -> Iterator[Charge]:
-        """One charge after another, over all files, of the newest delivery of each account and billing period; no row
-        of it is left out. `progress`: told every thousand rows how many there have been. InputError: a file that is no
-        bill, a row with a value that is none, or two deliveries of one period of which nothing tells the newer one.
+        """Yield the charges of all files, of the newest delivery per account and billing period. `progress`: called
+        every thousand rows with their number. InputError: not a bill, an invalid value, or two deliveries of one period
+        in unknown order.
         """
         self._start()
         for delivery in self.deliveries.used:
@@ -285,7 +274,7 @@ class Bills:
                 self.num_rows += 1
                 if not (self.num_rows + self.num_replaced) % 1000:
                     progress(self.num_rows + self.num_replaced)
-                exported = self._exported(delivery, kind, row)
+                exported = self._export_time(delivery, kind, row)
                 for number, charge in enumerate(self._charges(kind, place, row)):
                     key = _key(charge)
                     if key not in keys:
@@ -300,7 +289,7 @@ class Bills:
                         raise conflict(newer, delivery, ", but lacks rows of it, as a part of a table does")
 
     def _rows(self, delivery: Delivery) -> Iterator[tuple[_Format, str, Mapping[str, Any]]]:
-        """The rows of all parts of a delivery, each with its format and place."""
+        """Rows of all parts, with format and place."""
         for number, path in enumerate(delivery.paths):
             if number and _is_blank(path):  # AWS empties the parts that a smaller delivery no longer needs
                 continue
@@ -314,16 +303,14 @@ class Bills:
 
     def _charges(self, kind: _Format, place: str, row: Mapping[str, Any]) -> Iterator[Charge]:
         try:
-            for charge in map(_shown, kind.charges(row)):
+            for charge in map(_make_printable, kind.charges(row)):
                 _check_period(charge)
                 yield charge
         except InputError as mistake:
             raise mistake.within(place) from None
 
     def _newer(self, delivery: Delivery, key: _Key) -> Delivery | None:
-        """The newer delivery that has a charge's account and period; None where this one counts. InputError: another
-        one has it that is no newer one of the same export.
-        """
+        """The newer delivery of this account and period, if any. InputError: another has it, in unknown order."""
         for other, keys in self._keys.items():
             if other is delivery:
                 continue
@@ -338,8 +325,8 @@ class Bills:
                 return other
         return None
 
-    def _exported(self, delivery: Delivery, kind: _Format, row: Mapping[str, Any]) -> datetime | None:
-        """When a row was exported; only where another delivery of the same export may have its period."""
+    def _export_time(self, delivery: Delivery, kind: _Format, row: Mapping[str, Any]) -> datetime | None:
+        """Needed only if another delivery of the export may have the row's period."""
         if self._exports[delivery.export] < 2 or not row.get(kind.exported_at):
             return None
         exported = get_value(row, kind.exported_at, moment)
@@ -348,7 +335,7 @@ class Bills:
         return exported
 
     def notes(self) -> Iterator[str]:
-        """What a reader must know of the last pass."""
+        """Yield what readers must know about the last pass."""
         replaced = Counter(newer for _, newer in self.deliveries.replaced)
         for newer, number in replaced.items():
             at = f", of {newer.delivered_at:%Y-%m-%d %H:%M}" if newer.delivered_at else ""
@@ -365,14 +352,13 @@ def _key(charge: Charge) -> _Key:
 
 
 def _is_blank(path: Path) -> bool:
-    """Whether there is nothing in a file, as unpacked."""
     if path.name.lower().endswith(".parquet"):
         return not path.stat().st_size
     return not _head(path)
 
 
-def _shown(charge: Charge) -> Charge:
-    """The charge with texts that a terminal shows as they are; a bill repeats few, and nearly all do already."""
+def _make_printable(charge: Charge) -> Charge:
+    """Escape unprintable text; nearly all charges have none."""
     texts = (each for each in charge if isinstance(each, str))
     if all(map(str.isprintable, texts)) and all(map(str.isprintable, charge.tags.values())):
         return charge
@@ -380,7 +366,7 @@ def _shown(charge: Charge) -> Charge:
 
 
 def _check_period(charge: Charge) -> None:
-    """A charge that ends before it begins would be of no run, and nobody would see that it is damaged."""
+    """A charge that ends before it starts would match no run, silently."""
     start, end = charge.charge_period_start, charge.charge_period_end
     if end < start:
         raise InputError(
@@ -393,7 +379,7 @@ def _check_period(charge: Charge) -> None:
 
 
 def _find_format(path: Path, table: Table) -> _Format:
-    """Which export this is. InputError: none that is known, one without a column that is needed, or no bill at all."""
+    """Identify the export. InputError: unknown, a required column is missing, or not a bill."""
     columns = table.columns
     if OWN_MARK in columns:
         raise InputError(
@@ -423,7 +409,7 @@ def _find_format(path: Path, table: Table) -> _Format:
 
 
 def _check(path: Path, kind: _Format, columns: Sequence[str]) -> None:
-    # Rows of JSON leave out what is empty, and a row without a needed value is refused by its number.
+    # JSON rows omit empty fields; rows that lack a required value are refused by number.
     if ".json" in path.name.lower():
         return
     for names in kind.needed:

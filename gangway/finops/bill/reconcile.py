@@ -1,4 +1,4 @@
-"""Estimated, recorded, billed: one line for each run, and what the bill has besides; and how a person reads it."""
+"""Reconciles estimate, record and bill: one line per run, the rest of the bill, and their tables."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,16 +29,8 @@ _ALL_HOURS = "all of max_hours"
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run.
-
-    Attributes:
-        run_id: the record's.
-        stack: the record's.
-        provider: the record's.
-        estimated: USD, of the plan.
-        recorded: USD, of the record.
-        billed: what the bill has for the run; its sums are 0 where it has nothing.
-        why_nothing: why the bill has nothing for it; empty where it has.
+    """One run, in USD. `billed`: its sums are 0 if the bill has nothing for the run; `why_nothing`: why the bill has
+    nothing for it, else empty.
     """
 
     run_id: str
@@ -51,17 +43,17 @@ class RunLine:
 
     @property
     def comparable_usd(self) -> float:
-        """Billed dollars that a record can be compared with: of machines where the bill tells them, else all."""
+        """Billed dollars comparable with a record: of machines if the bill says so, else all."""
         return self.billed.usd if self.billed.compute_usd is None else self.billed.compute_usd
 
     @property
     def percent(self) -> float | None:
-        """How much more was billed than recorded, in percent of the record; None where either is missing."""
+        """Billed over recorded, in percent of the record; None if either is missing."""
         return None if self.why_nothing else _percent(self.comparable_usd, self.recorded.value)
 
     @property
     def percent_of_estimate(self) -> float | None:
-        """How much more was billed than estimated, in percent of the estimate; None where either is missing."""
+        """Billed over estimated, in percent of the estimate; None if either is missing."""
         return None if self.why_nothing else _percent(self.billed.usd, self.estimated.value)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +73,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """All of a bill. `runs`, `jobs`, `unexplained` and `untagged` add up to `total`; `foreign` is in none of them."""
+    """`runs`, `jobs`, `unexplained` and `untagged` add up to `total`, which excludes `foreign`."""
 
     cost: Cost
     runs: tuple[RunLine, ...]
@@ -97,7 +89,7 @@ class Reconciliation:
 
     @property
     def missing(self) -> tuple[RunLine, ...]:
-        """Runs on a cloud's machines for which the bill has nothing."""
+        """Cloud runs without a charge."""
         return tuple(line for line in self.runs if line.why_nothing and line.provider in _CLOUDS)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,10 +123,10 @@ def reconcile(
     progress: Callable[[int], object] = lambda rows: None,
     jobs: Sequence[QueueJob] = (),
 ) -> Reconciliation:
-    """Joins a bill with records. InputError: a file that is no bill, or a row with a value that is none. `bills`: the
-    files; read once, or twice where a resource bears its tag in some rows only; `plans`: by stack, for runs that have
-    no plan beside their record; `cost`: `effective`, or `billed` as on the invoice; `rates`: US dollars for one unit of
-    another currency; `progress`: told how many rows have been read; `jobs`: of clusters with queues.
+    """Match a bill with records. `bills`: read twice if a resource is tagged in some rows only; `plans`: by stack, for
+    runs without their own; `cost`: `effective`, or `billed` as invoiced; `rates`: US dollars per unit of other
+    currencies; `progress`: called with the rows read; `jobs`: of clusters with queues. InputError: not a bill, or an
+    invalid value.
     """
     windows = [*(_window(run.record) for run in runs), *(job.window for job in jobs)]
 
@@ -160,7 +152,7 @@ def reconcile(
         num_rows=bills.num_rows,
         num_replaced=bills.num_replaced,
         deliveries=bills.deliveries.used,
-        notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused(runs, plans or {})),
+        notes=(*bills.notes(), *_notes(allocation, late, rates or {}), *_unused_plans(runs, plans or {})),
     )
 
 
@@ -190,31 +182,31 @@ def _estimate(plan: Mapping[str, Any] | None, record: RunRecord) -> Quantity:
         return Quantity.absent("USD", "no plan of this stack: give --plan")
     if plan.get("provider") != record.provider:
         return Quantity.absent("USD", f"the plan is for {plan.get('provider')}, the run was on {record.provider}")
-    expected = _estimated(plan, "expected_run", "usd", "hours")
+    expected = _plan_cost(plan, "expected_run", "usd", "hours")
     if expected is not None:
         return expected
-    return _estimated(plan, "cost", "run", "run_hours") or Quantity.absent("USD", "the plan has no cost of a run")
+    return _plan_cost(plan, "cost", "run", "run_hours") or Quantity.absent("USD", "the plan has no cost of a run")
 
 
-def _estimated(plan: Mapping[str, Any], key: str, usd_key: str, hours_key: str) -> Quantity | None:
-    """One of the two costs of a run that a plan has; None where it has not. A band counts as its middle."""
+def _plan_cost(plan: Mapping[str, Any], key: str, usd_key: str, hours_key: str) -> Quantity | None:
+    """A cost of a run in a plan; None if it has none. A band counts as its middle."""
     section = plan.get(key)
     section = section if isinstance(section, Mapping) else {}
     (usd, band), (hours, _) = _middle(section.get(usd_key)), _middle(section.get(hours_key))
     if usd is None:
         return None
-    what = "the expected run" if key == "expected_run" else _ALL_HOURS
+    label = "the expected run" if key == "expected_run" else _ALL_HOURS
     return Quantity(
         value=usd,
         unit="USD",
         provenance="estimated",
-        source=f"gangway plan: the whole stack on its first rung, {what}",
+        source=f"gangway plan: the whole stack on its first rung, {label}",
         note=", ".join(filter(None, ("" if hours is None else f"of {hours:g} h", band))),
     )
 
 
 def _middle(value: Any) -> tuple[float | None, str]:
-    """A number, or the middle of a band and its ends."""
+    """A number, or a band's middle and its ends."""
     if not isinstance(value, Mapping):
         return (value if _is_number(value) else None), ""
     low, mid, high = (value.get(end) for end in ("low", "mid", "high"))
@@ -252,7 +244,7 @@ def _notes(allocation: CostAllocation, late: Mapping[str, str], rates: Mapping[s
         yield "charges of runs are longer than an hour: what stood idle within their period counts for the run"
 
 
-def _unused(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _unused_plans(runs: Sequence[Run], plans: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     used = {run.record.stack for run in runs if run.plan is None}
     for stack in plans:
         if stack not in used:
@@ -277,18 +269,18 @@ def _sums(sums: Sums) -> dict[str, Any]:
 
 @contextmanager
 def progress(console: Console) -> Iterator[Callable[[int], None]]:
-    """Shows how many rows have been read, where somebody is looking."""
+    """Show the number of rows read on a terminal."""
     with console.status("reading the bill") as status:
         yield lambda rows: status.update(f"reading the bill: {rows:,} rows")
 
 
 def show(result: Reconciliation, console: Console) -> None:
-    """Prints all of it."""
+    """Print the reconciliation."""
     if result.runs:
         console.print(_runs(result))
     if result.jobs:
         console.print(shares_table(result.jobs))
-    rest = _rest(result)
+    rest = _rest_table(result)
     if rest.row_count:
         console.print(rest)
     for line in result.runs:
@@ -339,7 +331,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     )
 
 
-def _rest(result: Reconciliation) -> Table:
+def _rest_table(result: Reconciliation) -> Table:
     table = Table(title="the rest of the bill, USD", title_justify="left", padding=(0, 1, 0, 0), show_edge=False)
     for column in ("what", "USD", "charges"):
         table.add_column(column, justify="right" if column in ("USD", "charges") else "left")
@@ -350,7 +342,7 @@ def _rest(result: Reconciliation) -> Table:
     return table
 
 
-def _add(table: Table, what: str, sums: Sums) -> None:
+def _add(table: Table, label: str, sums: Sums) -> None:
     services = sums.by_service.most_common(_MOST_SERVICES)
     detail = ", ".join(f"{name or 'no service'} {_usd(usd)}" for name, usd in services)
     more = len(sums.by_service) - len(services)
@@ -359,7 +351,7 @@ def _add(table: Table, what: str, sums: Sums) -> None:
         if sums.first is None or sums.last is None
         else f"\n{sums.first:%Y-%m-%d %H:%M} to {sums.last:%Y-%m-%d %H:%M}"
     )
-    text = f"{what}\n{detail}{f', {more} more' if more > 0 else ''}{period}"
+    text = f"{label}\n{detail}{f', {more} more' if more > 0 else ''}{period}"
     table.add_row(escape(text), _usd(sums.usd), f"{sums.num_charges:,}")
 
 
@@ -368,7 +360,7 @@ def _dollars(quantity: Quantity) -> str:
 
 
 def _usd(value: float) -> str:
-    # What is below a cent and above zero is not nothing.
+    # Positive amounts below a cent do not show as 0.
     return f"{value:,.2f}" if abs(value) >= 0.005 or not value else f"{value:.2g}"
 
 

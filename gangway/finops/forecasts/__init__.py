@@ -1,1 +1,1 @@
-"""`gangway forecast`: what comes next of a history, how such forecasts have done, and the files that others read."""
+"""`gangway forecast`: forecasts from a history, their track record, and their output files."""

@@ -1,4 +1,4 @@
-"""In which hours to train, as people and programs read it: from the file of a forecast to its lines and JSON."""
+"""`gangway forecast hours`: from a forecast file to the best hours to train, as lines and JSON."""
 
 import csv
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ __all__ = ["Asked", "Known", "answer_json", "answer_lines", "read_known"]
 _ENDS: Final = ("low", "high")
 _BESIDE: Final = frozenset({"time", "baseline", *_ENDS})
 _UNITS: Final = {"usd_per_hour": ("USD", "nodes"), "g_per_kwh": ("gCO2e", "kW")}
-"""What a series adds up to over hours, and of what there may be several."""
+"""What a series sums up to over hours, and what can be multiple."""
 _WRITTEN: Final = "as `gangway forecast --out` writes it: time,NAME,low,high"
 
 
 @dataclass(frozen=True)
 class Known:
-    """A forecast as its file has it: middles, and the ends of their intervals."""
+    """A forecast from its file: middles and interval ends."""
 
     middle: Series
     low: Series
@@ -31,24 +31,24 @@ class Known:
 
     @property
     def unit(self) -> str:
-        """Of what is added up."""
+        """Of the sum over hours."""
         return _UNITS.get(self.middle.name, (f"{self.middle.name} x h", ""))[0]
 
     def ahead(self, times: float) -> Ahead:
-        """Of `times` as much."""
+        """The forecast scaled by `times`."""
         low, middle, high = (
             tuple(value * times for value in each.values) for each in (self.low, self.middle, self.high)
         )
         return Ahead(self.middle.step / timedelta(hours=1), low, middle, high)
 
     def until(self, steps: int) -> "Known":
-        """Its first steps."""
+        """The first `steps` steps."""
         return Known(self.middle.until(steps), self.low.until(steps), self.high.until(steps))
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its answer. `times`: nodes of a price, kW of an intensity."""
+    """A question and its answer. `times`: nodes for a price, kW for an intensity."""
 
     known: Known
     work: Work
@@ -56,14 +56,14 @@ class Asked:
     found: Schedule
 
     def stints(self) -> Iterator[tuple[datetime, datetime, float]]:
-        """Beginning, end and hours of each."""
+        """Start, end and hours of each."""
         for first, hours in self.found.stints:
             begins = self.known.middle.find_time(first)
             yield begins, begins + timedelta(hours=hours), hours
 
 
 def read_known(path: Path, column: str | None) -> Known:
-    """Reads the file. InputError: it is no forecast with its intervals, a value is below zero, or it is too long."""
+    """Read a forecast file. InputError: no intervals, a negative value, or too long."""
     head = _head(path)
     if lacking := [end for end in _ENDS if end not in head]:
         raise InputError(
@@ -92,7 +92,7 @@ def read_known(path: Path, column: str | None) -> Known:
 
 
 def _head(path: Path) -> list[str]:
-    """The names of its columns; none where it cannot be read as text, which `read_series` says better."""
+    """The column names; `read_series` reports unreadable files better."""
     try:
         first = next((line for line in read_text_file(path).split("\n") if not line.startswith("#")), "")
     except (OSError, UnicodeDecodeError):
@@ -102,7 +102,7 @@ def _head(path: Path) -> list[str]:
 
 
 def answer_json(asked: Asked) -> dict[str, Any]:
-    """Plain data."""
+    """The answer as JSON data."""
     known, found, saving = asked.known, asked.found, asked.found.saving
     return {
         "series": known.middle.name,
@@ -127,7 +127,7 @@ def answer_json(asked: Asked) -> dict[str, Any]:
 
 
 def answer_lines(asked: Asked) -> list[str]:
-    """For people."""
+    """The answer as text."""
     known, found = asked.known, asked.found
     unit, several = _UNITS.get(known.middle.name, (known.unit, ""))
     of = f", {asked.times:g} {several}" if several else ""
@@ -172,6 +172,5 @@ def _sum(value: float) -> str:
 
 
 def _minute(moment: datetime) -> datetime:
-    """To the minute, a later one where it is not whole."""
     whole = moment.replace(second=0, microsecond=0)
     return whole if whole == moment else whole + timedelta(minutes=1)

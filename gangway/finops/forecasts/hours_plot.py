@@ -1,4 +1,4 @@
-"""The picture of chosen hours: the forecast with its interval, and the stints under it."""
+"""Plots chosen hours: the forecast with its interval, and the stints below."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from gangway.render.drawing import LIGHT, draw, legend_size
 
 
 def draw_hours(asked: Asked, kind: Literal["png", "svg"]) -> bytes:
-    """The picture as bytes of a file of that kind."""
+    """Draw the plot as bytes of a file of that kind."""
     labels = ("expected", "interval", "training")
 
     def paint(sheet: object, panels: Sequence[Axes]) -> None:
@@ -20,7 +20,7 @@ def draw_hours(asked: Asked, kind: Literal["png", "svg"]) -> bytes:
         axes.spines["left"].set(visible=True, color=LIGHT.grid)
         axes.grid(color=LIGHT.grid, linewidth=0.8)
         times = [_day(series.find_time(index)) for index in range(len(series.values) + 1)]
-        # A value holds until the next: the last one is drawn to the end of its step.
+        # A value holds until the next: draw the last one to the end of its step.
         low, middle, high = ([*each.values, each.values[-1]] for each in (asked.known.low, series, asked.known.high))
         axes.fill_between(times, low, high, step="post", color=LIGHT.series[0], alpha=0.2, linewidth=0, label=labels[1])
         axes.step(times, middle, where="post", color=LIGHT.series[0], linewidth=2, label=labels[0])
@@ -41,5 +41,4 @@ def draw_hours(asked: Asked, kind: Literal["png", "svg"]) -> bytes:
 
 
 def _day(moment: datetime) -> float:
-    """As matplotlib counts."""
     return float(date2num(moment))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The picture of a forecast: the end of its history, the interval, and the baseline beside it."""
+"""Plots a forecast: the end of its history, the interval, and the baseline."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from gangway.render.drawing import LIGHT, as_days, date_axis, draw, legend_size
 
 _KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 _HISTORY = 3
-"""So many horizons of it are shown."""
+"""Plotted history, in horizons."""
 
 
 def check_plot(path: Path) -> None:
-    """InputError for a file of another kind."""
+    """Raise InputError for an unsupported file suffix."""
     if path.suffix.lstrip(".") not in _KINDS:
         raise InputError(
             "--plot", "no picture of that kind", value=str(path), allowed=".png, .svg",
@@ -26,12 +26,12 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(answer: Answer, path: Path) -> Path:
-    """Writes the picture; its kind is that of the file's ending. InputError: it cannot be written."""
+    """Write the plot in the format of the suffix. InputError: cannot be written."""
     return write_whole(path, draw_forecast(answer, "svg" if path.suffix == ".svg" else "png"))
 
 
 def draw_forecast(answer: Answer, kind: Literal["png", "svg"]) -> bytes:
-    """The picture as bytes of a file of that kind."""
+    """Draw the plot as bytes of a file of that kind."""
     interval = f"{answer.setting.level:.0%} interval"
     labels = ("history", "seasonal naive", "middle", interval)
 
@@ -39,10 +39,12 @@ def draw_forecast(answer: Answer, kind: Literal["png", "svg"]) -> bytes:
         axes, series, number = panels[0], answer.series, answer.model.origin
         axes.spines["left"].set(visible=True, color=LIGHT.grid)
         axes.grid(color=LIGHT.grid, linewidth=0.8)
-        shown = range(max(0, number - _HISTORY * answer.setting.horizon), number)
+        history_range = range(max(0, number - _HISTORY * answer.setting.horizon), number)
         coming = range(number, number + answer.setting.horizon)
-        past, future = (as_days(map(series.find_time, indices)) for indices in (shown, coming))
-        axes.plot(past, [series.values[index] for index in shown], color=LIGHT.ink, linewidth=1.4, label=labels[0])
+        past, future = (as_days(map(series.find_time, indices)) for indices in (history_range, coming))
+        axes.plot(
+            past, [series.values[index] for index in history_range], color=LIGHT.ink, linewidth=1.4, label=labels[0]
+        )
         axes.plot(future, answer.baseline.middle, color=LIGHT.series[1], linewidth=1.4, linestyle="--", label=labels[1])
         axes.plot(future, answer.model.middle, color=LIGHT.series[0], linewidth=2, label=labels[2])
         axes.fill_between(

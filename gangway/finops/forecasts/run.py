@@ -1,4 +1,4 @@
-"""The remaining time of a run: from its folder, what it has done and at which pace, to when it will be done."""
+"""Forecasts the remaining time of a run from the progress and pace in its folder."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -16,14 +16,12 @@ _MOST_BYTES = 2**20
 
 
 class _Length(BaseModel):
-    """What of config.json is needed here."""
-
     model_config = ConfigDict(extra="ignore")
     kimg: float = Field(gt=0, le=1e9)
 
 
 class RunAhead(NamedTuple):
-    """What is done of a run, and how long the rest takes; None where nothing is left."""
+    """Progress of a run and its remaining time; None if it is done."""
 
     images: int
     total: int
@@ -31,7 +29,7 @@ class RunAhead(NamedTuple):
 
 
 def run_ahead(run_dir: Path, level: float) -> RunAhead:
-    """Looks at a run's folder. InputError: it holds no run, or one that has not shown its pace yet."""
+    """Forecast a run's remaining time from its folder. InputError: no run, or too little progress to know its pace."""
     total = round(_length(run_dir) * 1000)
     place = str(run_dir / "stats.jsonl")
     stats = [line for line in read_stats(run_dir / "stats.jsonl", ("time",)) if line.get("event") is None]
@@ -47,14 +45,12 @@ def run_ahead(run_dir: Path, level: float) -> RunAhead:
             fix="wait until the run has gone on for a while",
         )
     images = stats[-1]["images"]
-    left = total - images
-    return RunAhead(images, total, remaining(windows, left, level) if left > 0 else None)
+    images_left = total - images
+    return RunAhead(images, total, remaining(windows, images_left, level) if images_left > 0 else None)
 
 
 def get_windows(stats: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Seconds and images from each line of statistics to the next of the same session: stops are left out, and so is a
-    clock that went back.
-    """
+    """Seconds and images between lines of one session's statistics; skips stops and a clock that went back."""
     pairs = ((earlier, later) for earlier, later in pairwise(stats) if earlier["session"] == later["session"])
     found = ((later["time"] - earlier["time"], later["images"] - earlier["images"]) for earlier, later in pairs)
     return [(seconds, images) for seconds, images in found if seconds > 0 and images > 0]
@@ -72,7 +68,7 @@ def _length(run_dir: Path) -> float:
             fix="name a folder in which a training has begun, or a file",
         ) from None
     except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"]
+        reason = error.errors(include_url=False)[0]["msg"]
         raise InputError(
-            place, f"does not say how long the run is: {why}", allowed="kimg", fix="fetch it anew"
+            place, f"does not say how long the run is: {reason}", allowed="kimg", fix="fetch it anew"
         ) from None

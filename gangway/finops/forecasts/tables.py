@@ -1,4 +1,4 @@
-"""A forecast as people and programs read it: tables, JSON, and a CSV that the launcher's `--start-when` takes."""
+"""A forecast as tables, JSON, and a CSV for the launcher's `--start-when`."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,7 @@ _MOST_OTHERS = 10
 
 @dataclass(frozen=True)
 class Published:
-    """What the ledger said. `added`: whether this forecast is new in it; `others`: see `Entries.others`; the rest of
-    those whose truth is known.
-    """
+    """The ledger's track record. `added`: whether this forecast is new in it; `others`: see `Entries.others`."""
 
     added: bool
     others: tuple[str, ...]
@@ -36,7 +34,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Answer:
-    """One forecast and all that is said with it. `published`: None without a ledger."""
+    """One forecast and its evidence. `published`: None without a ledger."""
 
     series: Series
     setting: Setting
@@ -53,7 +51,7 @@ class Answer:
 
 
 def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[str, ...], *, added: bool) -> Published:
-    """How the ledger's forecasts of this series and level have done."""
+    """The track record of the ledger's forecasts of this series and level."""
     scored = ledger.scored(answer.series.name, answer.setting.level, answer.series.of)
     model, baseline = [each.model for each in scored], [each.baseline for each in scored]
 
@@ -65,9 +63,7 @@ def get_figures(ledger: Ledger, answer: Answer, settled: Settled, others: tuple[
 
 
 def to_csv(answer: Answer) -> str:
-    """Times and middles under the series' own name, the interval's ends and the baseline beside them; above them where
-    the history comes from, as a note that every reader of ours skips.
-    """
+    """Times, middles under the series' own name, interval ends and baseline; the history's source is a # note."""
     notes = [f"# {line}" for line in answer.series.note.splitlines()]
     head = f"time,{answer.series.name},low,high,baseline"
     lines = (",".join([time, *(f"{value:.10g}" for value in values)]) for time, *values in answer.rows())
@@ -75,7 +71,7 @@ def to_csv(answer: Answer) -> str:
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """Plain data; what is not known is null."""
+    """The forecast as JSON data; unknown values are null."""
     series, setting, tested = answer.series, answer.setting, answer.tested
     published = answer.published
     return {
@@ -113,7 +109,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
 
 
 def skill_json(gain: Skill | None) -> dict[str, Any] | None:
-    """Plain data, what is infinite or not known as null; null where the baseline never errs."""
+    """The skill as JSON data, unknown or infinite values null; null if the baseline never errs."""
     if gain is None:
         return None
     found = {"value": gain.value, "low": gain.low, "high": gain.high, "p_value": gain.compared.p_value}
@@ -122,15 +118,15 @@ def skill_json(gain: Skill | None) -> dict[str, Any] | None:
 
 
 def show(answer: Answer, console: "Console") -> None:
-    """Prints it all: where the history comes from, the next steps, and how good such forecasts have been."""
+    """Print the history's source, the next steps, and the accuracy of such forecasts."""
     series, setting = answer.series, answer.setting
     if series.note:
         console.print(series.note, markup=False, highlight=False)
     last = format_time(series.find_time(len(series.values) - 1))
     ahead = said_length(setting.horizon * series.step)
     history = f"{series.name}: {len(series.values):,} values each {said_length(series.step)}"
-    told = f"{history}, the last of {last}; {ahead} ahead"
-    console.print(told, markup=False, highlight=False)
+    summary = f"{history}, the last of {last}; {ahead} ahead"
+    console.print(summary, markup=False, highlight=False)
     console.print(f"season: {setting.season_reason}", markup=False, highlight=False)
     console.print(_forecast_table(answer))
     title = f"back-test: {answer.tested.model.forecasts} earlier forecasts of {setting.horizon} steps"
@@ -175,10 +171,10 @@ def _table(title: str, first: str) -> "Table":
 def _skill_line(gain: Skill | None) -> str:
     if gain is None:
         return "skill: none to tell, the baseline never errs"
-    told = f"skill: {gain.value:.0%} less error than the baseline"
+    text = f"skill: {gain.value:.0%} less error than the baseline"
     interval = "" if gain.low is None or gain.high is None else f" (95 %: {gain.low:.0%} to {gain.high:.0%})"
     means = {"better": "better than the baseline", "worse": "WORSE than the baseline: use that"}
-    return f"{told}{interval}: {means.get(gain.verdict, gain.verdict)}"
+    return f"{text}{interval}: {means.get(gain.verdict, gain.verdict)}"
 
 
 def _drift_line(answer: Answer) -> str:
@@ -188,22 +184,22 @@ def _drift_line(answer: Answer) -> str:
         return f"drift: none in {drift.seen} forecasts ({often})"
     assert drift.began is not None, "an alarm has a beginning"
     began = answer.series.find_time(answer.tested.forecasts[min(drift.began, drift.alarm)].origin)
-    where = "above" if drift.upward else "below"
-    return f"drift: since about {format_time(began)} values lie {where} what is expected ({often})"
+    side = "above" if drift.upward else "below"
+    return f"drift: since about {format_time(began)} values lie {side} what is expected ({often})"
 
 
 def _show_published(published: Published, series: Series, setting: Setting, console: "Console") -> None:
     new = "this forecast is written" if published.added else "a forecast from this time stands already, and counts"
-    told = f"ledger: {new}; {published.settled.new} truths are new"
+    text = f"ledger: {new}; {published.settled.new} truths are new"
     if published.settled.revised:
-        told += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
-    console.print(told, markup=False, highlight=False)
+        text += f"; {published.settled.revised} that stand are otherwise in this file, and stay"
+    console.print(text, markup=False, highlight=False)
     if published.others:
         this, *others = (visible(of) or "what was not said" for of in (series.of, *published.others[:_MOST_OTHERS]))
-        told = (
+        text = (
             f"ledger: the first {series.name} of {this}; apart stand {', '.join(others)} (--of NAME: what this is of)"
         )
-        console.print(told, markup=False, highlight=False)
+        console.print(text, markup=False, highlight=False)
     if published.model is not None and published.baseline is not None:
         title = f"ledger: {published.model.forecasts} published forecasts whose truth is known"
         console.print(_accuracy_table(title, published.baseline, published.model, setting.level))
@@ -211,7 +207,7 @@ def _show_published(published: Published, series: Series, setting: Setting, cons
 
 
 def _number(value: float) -> str:
-    """Four digits, thousands apart.
+    """Four significant digits with thousands separators.
 
     >>> _number(0.0123456), _number(12345.6), _number(20)
     ('0.01235', '12,346', '20')

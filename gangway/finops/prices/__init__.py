@@ -1,3 +1,1 @@
-"""`gangway prices`: what the catalogue's prices are, what the providers say today, and what changed. Their answers
-become an overlay, which reaches a plan through `components.catalog`.
-"""
+"""`gangway prices`: catalogue prices, the providers' prices as overlays, and their differences."""

@@ -1,6 +1,4 @@
-"""AWS's prices: with the caller's credentials (Price List Query API, spot history, capacity blocks), or from the
-public offer files.
-"""
+"""AWS's prices, with the caller's credentials (Price List Query API, spot history, blocks) or from the offer files."""
 
 import csv
 import json
@@ -26,11 +24,11 @@ from gangway.finops.prices.source import (
 )
 
 Clients = Callable[[str, str], Any]
-"""Makes a boto3 client from the names of a service and a region."""
+"""Makes a boto3 client from a service and a region."""
 API_URL = "https://api.pricing.us-east-1.amazonaws.com"
 EC2_URL = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/"
 PRICING_REGION = "us-east-1"
-"""The Price List Query API answers for every region from here."""
+"""The Price List Query API answers for all regions from here."""
 FILTERS: Mapping[str, str] = {
     "operatingSystem": "Linux",
     "tenancy": "Shared",
@@ -43,9 +41,9 @@ TERMS: Mapping[str, PriceField] = {"1yr": "reserved_1y", "3yr": "reserved_3y"}
 PLATFORM = "Linux/UNIX"
 BLOCK_HOURS = 24
 BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "trn1.", "trn2.")
-"""Families that are sold in capacity blocks."""
+"""Families sold in capacity blocks."""
 SPOT_BATCH = 50
-"""Machine types that one request about spot names."""
+"""Machine types per spot request."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 FILES_URL = "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws"
 EC2 = "AmazonEC2"
@@ -53,7 +51,7 @@ LINES_BEFORE = 5
 
 
 class AwsSource:
-    """AWS's own APIs. `now`: the moment whose spot prices are asked for, and the day of what bears no date."""
+    """AWS's own APIs. `now`: time of spot prices, and the date of undated prices."""
 
     name = "aws"
     how = "the Price List API, spot history and capacity block offerings, with your credentials"
@@ -63,7 +61,7 @@ class AwsSource:
         self._pricing: Any = None
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """See `PriceSource`. What EC2 does not tell of a region is a gap: its price list may be read all the same."""
+        """Fetch prices, see `PriceSource`. If EC2 fails in a region, its price list may still be readable."""
         if self._pricing is None:
             self._pricing = self._clients("pricing", PRICING_REGION)
         machines = [query for query in queries if not query.is_service]
@@ -81,38 +79,37 @@ class AwsSource:
             yield from self._blocks(region, types)
 
     def _on_demand(self, query: Query) -> Iterator[Answer]:
-        """On demand and reserved."""
-        wanted = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
-        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+        machine_filters = {**FILTERS, "instanceType": query.item, "regionCode": query.region}
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in machine_filters.items()]
         for text in self._pages(self._pricing, "get_products", "PriceList", ServiceCode="AmazonEC2", Filters=filters):
             try:
                 product = json.loads(text) if isinstance(text, str) else text
-                yield from self._of_product(product)
+                yield from self._product_prices(product)
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
                 yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
 
     def _service(self, query: Query) -> Iterator[Answer]:
-        """The price of the tier that holds the service's amount; of a machine, its price on demand."""
+        """The price of the tier that holds the service's amount; for a machine, its on-demand price."""
         if query.item.startswith(INSTANCE):
             for each in self._on_demand(Query(query.item.removeprefix(INSTANCE), query.region)):
-                named = as_service(each) if isinstance(each, Observed) else each
-                if named is not None:
-                    yield named
+                answer = as_service(each) if isinstance(each, Observed) else each
+                if answer is not None:
+                    yield answer
         elif product := AWS_SERVICES.get(query.item):
-            wanted = product.filters(query.region).items()
-            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted]
+            product_filters = product.filters(query.region).items()
+            filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in product_filters]
             request = {"ServiceCode": product.code, "Filters": filters}
             for text in self._pages(self._pricing, "get_products", "PriceList", **request):
                 try:
-                    listed = json.loads(text) if isinstance(text, str) else text
-                    attributes = listed["product"]["attributes"]
+                    product_row = json.loads(text) if isinstance(text, str) else text
+                    attributes = product_row["product"]["attributes"]
                     if product.matches(attributes["usagetype"], attributes.get("operation", "")):
-                        yield from self._of_service(query, product, listed)
+                        yield from self._service_prices(query, product, product_row)
                 except (KeyError, TypeError, ValueError, AttributeError) as problem:
                     yield Gap(query.region, query.item, f"a product without what the API documents: {problem!r}")
 
-    def _of_service(self, query: Query, product: Product, listed: Mapping[str, Any]) -> Iterator[Observed]:
-        for term in listed["terms"].get("OnDemand", {}).values():
+    def _service_prices(self, query: Query, product: Product, product_row: Mapping[str, Any]) -> Iterator[Observed]:
+        for term in product_row["terms"].get("OnDemand", {}).values():
             if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
                 continue
             for rate in term["priceDimensions"].values():
@@ -125,25 +122,25 @@ class AwsSource:
                         unit=str(rate["unit"]),
                         currency=currency,
                         source=f"AWS Price List API: {product.usage or product.family}",
-                        as_of=_day(listed.get("publicationDate"), self._now.date()),
+                        as_of=_day(product_row.get("publicationDate"), self._now.date()),
                         url=API_URL,
                     )
 
-    def _of_product(self, product: Mapping[str, Any]) -> Iterator[Observed]:
+    def _product_prices(self, product: Mapping[str, Any]) -> Iterator[Observed]:
         terms = product["terms"]
         for term in terms.get("OnDemand", {}).values():
-            yield from self._of_term(product, term, "on_demand", "on demand")
+            yield from self._term_price(product, term, "on_demand", "on demand")
         for term in terms.get("Reserved", {}).values():
             about = term["termAttributes"]
             field = TERMS.get(about["LeaseContractLength"])
             if field and (about["OfferingClass"], about["PurchaseOption"]) == ("standard", "No Upfront"):
-                # Nothing upfront: what an hour costs is the total over the hours.
-                yield from self._of_term(product, term, field, "reserved, standard, no upfront")
+                # No upfront: the hourly price is the total over the hours.
+                yield from self._term_price(product, term, field, "reserved, standard, no upfront")
 
-    def _of_term(
+    def _term_price(
         self, product: Mapping[str, Any], term: Mapping[str, Any], field: PriceField, description: str
     ) -> Iterator[Observed]:
-        """The price of a term, unless it is still to come."""
+        """The price of a term, unless it is in the future."""
         if _day(term.get("effectiveDate"), self._now.date()) > self._now.date():
             return
         attributes = product["product"]["attributes"]
@@ -163,7 +160,6 @@ class AwsSource:
             )
 
     def _spot(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
-        """The lowest and the highest zone, each by its newest price."""
         client = self._clients("ec2", region)
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}
         for start in range(0, len(types), SPOT_BATCH):
@@ -173,22 +169,21 @@ class AwsSource:
                 "SpotPriceHistory",
                 InstanceTypes=list(types[start : start + SPOT_BATCH]),
                 ProductDescriptions=[PLATFORM],
-                # With the time of asking, EC2 answers the last change before it: the price in effect.
+                # With the current time, EC2 returns the last change before it: the current price.
                 StartTime=self._now,
             ):
                 key = row["InstanceType"], row["AvailabilityZone"]
                 if row["ProductDescription"] == PLATFORM and row["Timestamp"] >= newest.get(key, (_NEVER, 0.0))[0]:
                     newest[key] = row["Timestamp"], float(row["SpotPrice"])
         for type_ in types:
-            prices = [price for (named, _), (_, price) in newest.items() if named == type_]
+            prices = [price for (zone_type, _), (_, price) in newest.items() if zone_type == type_]
             if prices:
                 description = f"EC2 spot price history, {len(prices)} zones, newest of each"
-                yield self._of_ec2(type_, region, "spot_low", min(prices), description)
-                yield self._of_ec2(type_, region, "spot_typical", median(prices), description)
-                yield self._of_ec2(type_, region, "spot_high", max(prices), description)
+                yield self._describe_region(type_, region, "spot_low", min(prices), description)
+                yield self._describe_region(type_, region, "spot_typical", median(prices), description)
+                yield self._describe_region(type_, region, "spot_high", max(prices), description)
 
     def _blocks(self, region: str, types: Sequence[str]) -> Iterator[Answer]:
-        """The cheapest block of a day for one node. A region may lack a type; the same reason is told once."""
         client, reported = self._clients("ec2", region), set()
         for type_ in (name for name in types if name.startswith(BLOCK_FAMILIES)):
             try:
@@ -201,10 +196,10 @@ class AwsSource:
             if offers:
                 value, currency = min(offers)
                 description = f"EC2 capacity block offerings: cheapest of {len(offers)}, {BLOCK_HOURS} hours, one node"
-                yield self._of_ec2(type_, region, "block", value, description, currency)
+                yield self._describe_region(type_, region, "block", value, description, currency)
 
     def _block_prices(self, client: Any, type_: str) -> Iterator[tuple[float, str]]:
-        """Per node and hour, with the currency."""
+        """Per node-hour, with currency."""
         for row in self._pages(
             client,
             "describe_capacity_block_offerings",
@@ -216,7 +211,7 @@ class AwsSource:
             hours = row["CapacityBlockDurationHours"] + row.get("CapacityBlockDurationMinutes", 0) / 60
             yield float(row["UpfrontFee"]) / (row["InstanceCount"] * hours), row["CurrencyCode"]
 
-    def _of_ec2(
+    def _describe_region(
         self, type_: str, region: str, field: PriceField, value: float, description: str, currency: str = "USD"
     ) -> Observed:
         return Observed(
@@ -224,7 +219,7 @@ class AwsSource:
         )
 
     def _pages(self, client: Any, operation: str, key: str, **request: Any) -> Iterator[Any]:
-        """Every row, page by page; boto3 itself tries again while AWS is busy."""
+        """Every row of all pages; boto3 retries while AWS is busy."""
         from botocore import exceptions
 
         try:
@@ -239,7 +234,6 @@ class AwsSource:
 def _service_price(
     query: Query, product: Product, usd: float, *, unit: str, currency: str, source: str, as_of: date, url: str
 ) -> Observed:
-    """`unit`: the list's."""
     return Observed(
         provider="aws",
         item=query.item,
@@ -255,7 +249,6 @@ def _service_price(
 
 
 def _day(text: Any, else_day: date) -> date:
-    """The day of an ISO timestamp; `else_day` where there is none."""
     return date.fromisoformat(text[:10]) if isinstance(text, str) else else_day
 
 
@@ -267,16 +260,14 @@ COLUMNS: Mapping[str, str] = {
     "CapacityStatus": "Used",
     "MarketOption": "OnDemand",
 }
-"""What a row must say to be of a Linux machine on the open market: `gangway.finops.prices.aws.FILTERS` in the file's
-words.
-"""
+"""Columns of Linux machines on the open market: `gangway.finops.prices.aws.FILTERS` in the files' terms."""
 SHARED = ("TermType", "Unit", "PricePerUnit", "Currency", "EffectiveDate")
 MACHINES = ("Instance Type", "Region Code", *COLUMNS)
 SERVICES = ("usageType", "Product Family", "StartingRange", "EndingRange")
 
 
 class AwsPublicSource:
-    """The public offer files. `today`: against which a row is still to come."""
+    """The public offer files. `today`: rows from later dates are skipped."""
 
     name = "aws"
     how = "the public offer files, without credentials: neither spot nor capacity blocks, and they are large"
@@ -286,21 +277,23 @@ class AwsPublicSource:
         self._everywhere: dict[str, list[Answer]] = {}
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """See `PriceSource`."""
+        """Fetch prices, see `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
             own = [query for query in queries if query.region == region]
             products = {query.item: AWS_SERVICES[query.item] for query in own if query.item in AWS_SERVICES}
             regional = {name: product for name, product in products.items() if not product.is_global}
-            yield from self._file(EC2, region, _types(own), _of_code(regional, EC2))
+            yield from self._file(EC2, region, _types(own), _select_code(regional, EC2))
             for code in dict.fromkeys(product.code for product in regional.values() if product.code != EC2):
-                yield from self._service_file(code, region, _of_code(regional, code))
+                yield from self._service_file(code, region, _select_code(regional, code))
             for code in dict.fromkeys(product.code for product in products.values() if product.is_global):
                 answers = self._global_file(code)
-                yield from (replace(each, region=region) for each in answers if _is_about(each, products))
+                yield from (
+                    replace(each, region=region) for each in answers if isinstance(each, Gap) or each.item in products
+                )
         yield from unread_gaps([query.item for query in queries if query.is_service], AWS_UNREAD)
 
     def _service_file(self, code: str, region: str, products: Mapping[str, Product]) -> Iterator[Answer]:
-        """A file that a region may lack: not every service is in every region."""
+        """Not every service is in every region."""
         try:
             yield from self._file(code, region, {}, products)
         except UnreachableError:
@@ -309,56 +302,54 @@ class AwsPublicSource:
             yield Gap(region, ", ".join(products), str(problem))
 
     def _global_file(self, code: str) -> Sequence[Answer]:
-        """What the file of all regions has without a region, read once."""
+        """The rows without a region, read once."""
         if code not in self._everywhere:
             products = {name: product for name, product in AWS_SERVICES.items() if product.is_global}
-            self._everywhere[code] = list(self._service_file(code, "", _of_code(products, code)))
+            self._everywhere[code] = list(self._service_file(code, "", _select_code(products, code)))
         return self._everywhere[code]
 
     def _file(
         self, code: str, region: str, types: Mapping[str, list[Query]], products: Mapping[str, Product]
     ) -> Iterator[Answer]:
-        """One service's file; of all regions where `region` is empty. `types`: what is asked about a machine type;
-        `products`: by service.
-        """
-        needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
-        lines, columns, published = self._opened(code, region, needed)
-        # Nine in ten lines are of other things: to look for a name is much faster than to take a line apart.
+        """One service's file; of all regions if `region` is empty. `types`: queries by machine type."""
+        columns_needed = (*(MACHINES if types else ()), *SHARED, *(SERVICES if products else ()))
+        lines, columns, published = self._open(code, region, columns_needed)
+        # Nine in ten lines are irrelevant, and finding a name is much faster than parsing a line.
         names = [*(f'"{name}"' for name in types), *(product.mark for product in products.values())]
         for cells in csv.reader(line for line in lines if any(name in line for name in names)):
             row = dict(zip(columns, cells, strict=False))
-            what = row.get("Instance Type") or row.get("usageType") or ""
+            item = row.get("Instance Type") or row.get("usageType") or ""
             try:
-                if what in types:
-                    yield from self._of_machine(row, region, types[what], published)
+                if item in types:
+                    yield from self._machine_prices(row, region, types[item], published)
                 else:
-                    yield from self._of_service(row, region, products, published)
+                    yield from self._service_prices(row, region, products, published)
             except (KeyError, ValueError) as problem:
-                yield Gap(region, what, f"a row without what the file documents: {problem!r}")
+                yield Gap(region, item, f"a row without what the file documents: {problem!r}")
 
-    def _opened(self, code: str, region: str, needed: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
-        """The lines behind the head, the columns, the day. SourceError: no offer file."""
+    def _open(self, code: str, region: str, required: Sequence[str]) -> tuple[Iterator[str], list[str], date]:
+        """The lines after the header, the columns, the date. SourceError: no offer file."""
         url = "/".join(part for part in (self._files_url, code, "current", region, "index.csv") if part)
         lines = self._web.lines(url)
         about = dict(row for row in csv.reader(islice(lines, LINES_BEFORE)) if len(row) == 2)
         columns = next(csv.reader(islice(lines, 1)), [])
-        lacking = [name for name in needed if name not in columns]
+        lacking = [name for name in required if name not in columns]
         if lacking or "Publication Date" not in about:
             raise SourceError(f"{url} is no offer file: it lacks {', '.join(lacking) or 'its date'}")
         return lines, columns, date.fromisoformat(about["Publication Date"][:10])
 
-    def _of_machine(
-        self, row: Mapping[str, str], region: str, asked: Sequence[Query], published: date
+    def _machine_prices(
+        self, row: Mapping[str, str], region: str, queries: Sequence[Query], published: date
     ) -> Iterator[Observed]:
-        # A local zone has a region of its own in the file of the one it belongs to.
+        # The file of a local zone's parent region lists the zone as a separate region.
         if any(row.get(name) != value for name, value in {**COLUMNS, "Region Code": region}.items()):
             return
-        for each in self._of_row(row, published):
-            for query in asked:
-                if (named := as_service(each) if query.is_service else each) is not None:
-                    yield named
+        for each in self._row_prices(row, published):
+            for query in queries:
+                if (observed := as_service(each) if query.is_service else each) is not None:
+                    yield observed
 
-    def _of_service(
+    def _service_prices(
         self, row: Mapping[str, str], region: str, products: Mapping[str, Product], published: date
     ) -> Iterator[Observed]:
         if row["TermType"] != "OnDemand" or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
@@ -379,7 +370,7 @@ class AwsPublicSource:
                     url=f"{FILES_URL}/{product.code}/current/index.csv",
                 )
 
-    def _of_row(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
+    def _row_prices(self, row: Mapping[str, str], published: date) -> Iterator[Observed]:
         field = _field(row)
         if field is None or date.fromisoformat(row["EffectiveDate"][:10]) > self._today:
             return
@@ -398,17 +389,11 @@ class AwsPublicSource:
         )
 
 
-def _of_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
+def _select_code(products: Mapping[str, Product], code: str) -> dict[str, Product]:
     return {name: product for name, product in products.items() if product.code == code}
 
 
-def _is_about(answer: Answer, products: Mapping[str, Product]) -> bool:
-    """Whether a price is one of `products`; a gap always matters."""
-    return isinstance(answer, Gap) or answer.item in products
-
-
 def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
-    """What is asked about each machine type: of itself, and as a service."""
     found: dict[str, list[Query]] = {}
     for query in queries:
         if not query.is_service or query.item.startswith(INSTANCE):
@@ -417,7 +402,6 @@ def _types(queries: Iterable[Query]) -> dict[str, list[Query]]:
 
 
 def _field(row: Mapping[str, str]) -> PriceField | None:
-    """Which price of a machine a row is; None where none."""
     if row["TermType"] == "OnDemand":
         return "on_demand"
     if (row.get("OfferingClass"), row.get("PurchaseOption")) != ("standard", "No Upfront"):

@@ -1,6 +1,6 @@
-"""AWS's services in its price lists: which product is which service of the catalogue, in the Price List API and in the
-public offer files, which use the same usage types. Names are those of Infracost's resources (infracost/infracost,
-95ba4f4) and of programs that read the lists; Lustre's rows as AWSIM and IDEA select them, by family and operation.
+"""Which AWS product is which service of the catalogue, in the Price List API and the public offer files (same usage
+types). Names are from Infracost's resources (infracost/infracost, 95ba4f4) and from programs that read the lists;
+Lustre's rows are selected by family and operation, as in AWSIM and IDEA.
 """
 
 import re
@@ -18,19 +18,18 @@ _LUSTRE = "CreateFileSystem:Lustre"
 
 @dataclass(frozen=True)
 class Product:
-    """One service in AWS's words.
+    """One service in AWS's terms.
 
     Attributes:
-        code: of the list that has it, such as `AmazonEC2`.
-        family: its `productFamily`; empty where it has none.
+        code: of its price list, such as `AmazonEC2`.
         usage: its usage type after the region's prefix, which us-east-1 often lacks: `EUC1-EBS:VolumeUsage.gp3`, or
-            `eu-west-1-KMS-Keys`. Empty where family and operation say enough.
-        listed_unit: of the list; `Hrs` stands for every spelling of an hour.
-        unit: of the catalogue.
-        factor: what makes a price of `unit` of a listed one.
-        amount: in listed units; the tier that holds it counts.
-        operation: its `operation`; empty where the usage type says enough.
-        is_global: whether the list has it without a region, at one price for all of them.
+            `eu-west-1-KMS-Keys`. Empty if family and operation suffice.
+        listed_unit: the list's unit; `Hrs` matches every spelling of an hour.
+        unit: the catalogue's unit.
+        factor: converts a listed price to `unit`.
+        amount: in listed units; selects the tier.
+        operation: empty if the usage type suffices.
+        is_global: listed without a region, at one price for all.
     """
 
     code: str
@@ -44,31 +43,31 @@ class Product:
     is_global: bool = False
 
     def filters(self, region: str) -> dict[str, str]:
-        """What the Price List API is asked for: its fields and their values."""
-        # Traffic has two ends, of which the first is the region.
+        """Filters for the Price List API."""
+        # Traffic has two ends; the first is the region.
         field = "fromRegionCode" if self.code == "AWSDataTransfer" else "regionCode"
         place = {"usagetype": self.usage} if self.is_global else {field: region}
         return {**({"productFamily": self.family} if self.family else {}), **place}
 
     @property
     def mark(self) -> str:
-        """What each line of an offer file that is of this product has in it."""
+        """A text in every offer file line of this product."""
         return f'{self.usage}"' if self.usage else f'"{self.operation}"'
 
     def matches(self, usage_type: str, operation: str) -> bool:
-        """Whether a usage type is this one, in whichever region, and the operation too."""
+        """Whether usage type (in any region) and operation match."""
         prefix = r"(?:[A-Z]+\d*-|[a-z]{2}(?:-[a-z]+)+-\d+-)?"
-        named = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
-        return named and self.operation in ("", operation)
+        is_usage = not self.usage or re.fullmatch(rf"{prefix}{re.escape(self.usage)}", usage_type) is not None
+        return is_usage and self.operation in ("", operation)
 
     def get_unit(self, listed: str) -> str:
-        """The catalogue's unit for the expected unit of the list; another one as it is, to be refused."""
+        """The catalogue's unit for the expected listed one; any other unchanged, to be refused."""
         is_hour = self.listed_unit == _HOUR and listed.lower() in _HOUR_SPELLINGS
         return self.unit if is_hour or listed == self.listed_unit else listed
 
 
 def holds(begin: str, end: str, amount: float) -> bool:
-    """Whether a tier, whose ends a list writes, holds an amount.
+    """Whether a tier, with its ends as listed, holds an amount.
 
     >>> holds("0", "10240", 0.0), holds("10240", "Inf", 0.0)
     (True, False)
@@ -100,11 +99,11 @@ AWS_SERVICES: Mapping[str, Product] = {
         f"lustre-persistent-2-{tier}": Product("AmazonFSx", "Storage", f"Storage.SSD.{tier}", "GB-Mo", "GiB-month")
         for tier in (125, 250, 500, 1000)
     },
-    # The oldest type of file system bears the plainest name.
+    # The oldest type of file system has the plainest name.
     "lustre-scratch-2": Product("AmazonFSx", "Storage", "Storage", "GB-Mo", "GiB-month", operation=_LUSTRE),
     "lustre-metadata-iops": Product("AmazonFSx", "Provisioned IOPS", "", "IOPS-Mo", "IOPS-month", operation=_LUSTRE),
     "kms-key": Product("awskms", "Encryption Key", "KMS-Keys", "Keys", "month"),
-    # Beyond what costs nothing.
+    # Above the free tier.
     "key-operations": Product(
         "awskms", "API Request", "KMS-Requests", "Requests", "10k-operations", 10_000, amount=1_000_000.0
     ),
@@ -119,4 +118,4 @@ AWS_SERVICES: Mapping[str, Product] = {
 }
 
 AWS_UNREAD: Mapping[str, str] = {}
-"""Services of the catalogue that are not read, with the reason."""
+"""Services of the catalogue that are not read, and why."""

@@ -1,5 +1,5 @@
-"""Azure's retail prices, which need no credentials: on demand, spot, and reservations of one and three years, priced
-for the whole term; services. Left out: Windows, low priority, dev/test, dedicated hosts, meters still to come.
+"""Azure's retail prices (no credentials): on demand, spot, one- and three-year reservations priced for the whole term,
+services. Excludes Windows, low priority, dev/test, dedicated hosts and future meters.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ HOURS_OF_TERM: Mapping[str, tuple[PriceField, int]] = {
     "3 Years": ("reserved_3y", 26280),
 }
 UNITS = {"1 Hour": "hour"}
-# Parts of a product's or a meter's name that make it another thing than a Linux machine of one's own.
+# Parts of product or meter names that mean something other than an ordinary Linux machine.
 LEFT_OUT = ("Windows", "Low Priority", "Dedicated Host", "CloudServices", "Cloud Services")
 
 
 class AzureSource:
-    """The retail prices API. `today`: the day the prices are of; the API has no other."""
+    """The retail prices API. `today`: the prices' date; the API has none."""
 
     name = "azure"
     how = "the retail prices API, without credentials"
@@ -33,7 +33,7 @@ class AzureSource:
         self._web, self._today, self._api_url = web, today, api_url
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """See `PriceSource`."""
+        """Fetch prices, see `PriceSource`."""
         for region in dict.fromkeys(query.region for query in queries):
             own = [query for query in queries if query.region == region]
             if sizes := [query.item for query in own if not query.is_service]:
@@ -43,21 +43,21 @@ class AzureSource:
     def _services(self, region: str, services: Sequence[str]) -> Iterator[Answer]:
         sizes = [name.removeprefix(INSTANCE) for name in services if name.startswith(INSTANCE)]
         for each in self._region(region, sizes) if sizes else ():
-            named = as_service(each) if isinstance(each, Observed) else each
-            if named is not None:
-                yield named
+            answer = as_service(each) if isinstance(each, Observed) else each
+            if answer is not None:
+                yield answer
         meters = {name: AZURE_SERVICES[name] for name in services if name in AZURE_SERVICES}
         for place in dict.fromkeys(meter.place for meter in meters.values()):
-            wanted = {name: meter for name, meter in meters.items() if meter.place == place}
-            yield from self._of_meters(region, place or region, wanted)
+            selected = {name: meter for name, meter in meters.items() if meter.place == place}
+            yield from self._service_prices(region, place or region, selected)
         yield from unread_gaps(services, AZURE_UNREAD)
 
-    def _of_meters(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
-        """The tier of each meter that holds its amount. `place`: whose rows are asked for."""
-        named = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
-        where = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({named})"
+    def _service_prices(self, region: str, place: str, meters: Mapping[str, Meter]) -> Iterator[Answer]:
+        """The tier of each meter that holds its amount. `place`: the region to query."""
+        conditions = " or ".join(dict.fromkeys(meter.condition for meter in meters.values()))
+        region_filter = f"armRegionName eq '{place}' and priceType eq 'Consumption' and ({conditions})"
         current: dict[str, dict[str, Any]] = {}
-        for row in self._rows(where):
+        for row in self._rows(region_filter):
             try:
                 for name, meter in meters.items():
                     if meter.matches(row) and _tier(row) <= meter.amount and _effective(row) <= self._today:
@@ -65,7 +65,7 @@ class AzureSource:
             except (KeyError, TypeError, AttributeError, ValueError):
                 yield Gap(region, str(row)[:80], "a meter without what the API documents")
         for name, row in current.items():
-            meter, listed = meters[name], str(row["unitOfMeasure"])
+            meter, listed_unit = meters[name], str(row["unitOfMeasure"])
             yield Observed(
                 provider=self.name,
                 item=name,
@@ -75,7 +75,7 @@ class AzureSource:
                 source=f"{TITLE}, {row['productName']}, {row['meterName']}",
                 as_of=self._today,
                 url=API_URL,
-                unit=meter.unit if listed == meter.listed_unit else listed,
+                unit=meter.unit if listed_unit == meter.listed_unit else listed_unit,
                 currency=str(row["currencyCode"]),
             )
 
@@ -94,13 +94,11 @@ class AzureSource:
                 yield from self._observed(size, field, meter)
 
     def _meters(self, region: str, sizes: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Every meter of the sizes in the region."""
-        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
-        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})")
+        names = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        return self._rows(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({names})")
 
-    def _rows(self, wanted: str) -> Iterator[dict[str, Any]]:
-        """What a filter leaves, page by page."""
-        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": wanted})
+    def _rows(self, condition: str) -> Iterator[dict[str, Any]]:
+        page = self._web.json(self._api_url, {"api-version": VERSION, "currencyCode": "'USD'", "$filter": condition})
         while True:
             if not isinstance(page.get("Items"), list):
                 raise SourceError(f"{self._api_url} answered without Items: {str(page)[:80]!r}")
@@ -113,7 +111,6 @@ class AzureSource:
             page = self._web.json(following)
 
     def _field(self, meter: Mapping[str, Any]) -> PriceField | None:
-        """Which price of a machine a meter is; None where none."""
         names = f"{meter['productName']} {meter['meterName']} {meter['skuName']}"
         if any(part in names for part in LEFT_OUT) or _effective(meter) > self._today:
             return None
@@ -128,7 +125,7 @@ class AzureSource:
         reserved = field in ("reserved_1y", "reserved_3y")
         hours = HOURS_OF_TERM[meter["reservationTerm"]][1] if reserved else 1
         term = f", {meter['reservationTerm']} over {hours} hours" if reserved else ""
-        # Spot has one price a region.
+        # Spot has one price per region.
         ends: tuple[PriceField, ...] = ("spot_low", "spot_typical", "spot_high") if field == "spot_high" else (field,)
         unit = str(meter["unitOfMeasure"])
         for end in ends:
@@ -155,7 +152,7 @@ def _tier(meter: Mapping[str, Any]) -> float:
 
 
 def _service_ranks(meter: Mapping[str, Any]) -> tuple[float, date]:
-    """Of the tiers up to an amount the last one holds it; of two prices of a tier the newer counts."""
+    """The highest tier up to the amount holds it; of two prices of a tier the newer counts."""
     return _tier(meter), _effective(meter)
 
 

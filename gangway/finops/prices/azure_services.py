@@ -1,5 +1,5 @@
-"""Azure's services in the retail prices API: which meter is which service of the catalogue. Names are those of
-Infracost's resources (infracost/infracost, 95ba4f4) and of programs that read the API.
+"""Which meter of the retail prices API is which service of the catalogue. Names are from Infracost's resources
+(infracost/infracost, 95ba4f4) and from programs that read the API.
 """
 
 from collections.abc import Mapping
@@ -9,27 +9,24 @@ __all__ = ["AZURE_SERVICES", "AZURE_UNREAD", "Meter"]
 
 _GLOBAL = "Global"
 _DNS_ZONE = "Zone 1"
-"""Of the world, not of a region; all but those of governments cost the same."""
+"""Worldwide, not a region; all zones but the governments' cost the same."""
 HOURS_PER_MONTH = 730
 DAYS_PER_MONTH = 30
 _EGRESS = {"": 5_000.0, "-from-10tb": 20_000.0, "-from-50tb": 100_000.0, "-from-150tb": 200_000.0}
-"""An amount in GB within each tier, beyond the one that costs nothing."""
+"""An amount in GB within each tier above the free one."""
 
 
 @dataclass(frozen=True)
 class Meter:
-    """One service in Microsoft's words.
+    """One service in Microsoft's terms.
 
     Attributes:
-        field: which of `productName` and `serviceName` names it,
-        named: and how.
-        meter: its `meterName`.
-        sku: its `skuName`; empty where the meter says enough.
-        listed_unit: its `unitOfMeasure`.
-        unit: of the catalogue.
-        factor: what makes a price of `unit` of a listed one.
-        amount: in listed units; the tier that holds it counts.
-        place: the API's `armRegionName` for a price that holds for all regions; empty where each region has its own.
+        field: `productName` or `serviceName`, matched against `named`.
+        sku: its `skuName`; empty if the meter suffices.
+        unit: the catalogue's unit.
+        factor: converts a listed price to `unit`.
+        amount: in listed units; selects the tier.
+        place: `armRegionName` of a price for all regions, else empty.
     """
 
     field: str
@@ -44,13 +41,13 @@ class Meter:
 
     @property
     def condition(self) -> str:
-        """Of a filter."""
+        """As a filter expression."""
         return f"{self.field} eq '{self.named}'"
 
     def matches(self, row: Mapping[str, object]) -> bool:
-        """Whether a row of the API is of this meter."""
-        named = row[self.field] == self.named and row["meterName"] == self.meter
-        return named and (not self.sku or row["skuName"] == self.sku)
+        """Whether a row is of this meter."""
+        is_meter = row[self.field] == self.named and row["meterName"] == self.meter
+        return is_meter and (not self.sku or row["skuName"] == self.sku)
 
 
 def _blob(copies: str) -> Meter:
@@ -112,7 +109,7 @@ AZURE_SERVICES: Mapping[str, Meter] = {
     "aks-cluster": Meter(
         "serviceName", "Azure Kubernetes Service", "Standard Uptime SLA", "Standard", "1 Hour", "hour"
     ),
-    # Of a whole network; the first 5 GB a month cost nothing.
+    # For a whole network; the first 5 GB a month are free.
     "flow-log-collection": Meter(
         "serviceName", "Network Watcher", "Standard VNet Flow Logs Collected", "", "1 GB", "GiB", amount=100.0
     ),
@@ -122,4 +119,4 @@ AZURE_SERVICES: Mapping[str, Meter] = {
 AZURE_UNREAD: Mapping[str, str] = {
     "transfer-between-zones": "Microsoft announced in May 2024 that it does not charge for it; the API lists a price",
 }
-"""Services of the catalogue that are not read, with the reason."""
+"""Services of the catalogue that are not read, and why."""

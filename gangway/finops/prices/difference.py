@@ -1,4 +1,4 @@
-"""The prices of a catalogue or an overlay as one flat table, and two states of them side by side."""
+"""The prices of a catalogue or overlay as a flat table, and differences between two of them."""
 
 import math
 import re
@@ -31,13 +31,12 @@ FIELD_NAMES: Mapping[PriceField, str] = {
     "usd": "price",
 }
 TPU_FIELDS: Mapping[PriceField, str] = {"on_demand": "on_demand", "spot_high": "spot"}
-"""Of the fields here, those that a chip has, and what they are called there: it has one spot price a region."""
+"""Fields that a chip has, with their names there; one spot price per region."""
 
 SAME = 1e-4
-"""Prices nearer than this share are one price: a list rounds, and a sum or a term's share of it does not."""
+"""Prices nearer than this share are equal: a list rounds, a sum or a term's share does not."""
 
 Key: TypeAlias = tuple[str, str, PriceField]
-"""Item, region, field."""
 CATALOGUE = "catalogue"
 NEWEST = "overlay"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -45,7 +44,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True)
 class Price:
-    """One price, known or not: `fact.value` US dollars a `unit`."""
+    """`fact.value`: US dollars per `unit`, or None."""
 
     provider: str
     item: str
@@ -56,7 +55,7 @@ class Price:
 
     @property
     def key(self) -> Key:
-        """What tells it apart within a provider."""
+        """Unique within a provider."""
         return self.item, self.region, self.field
 
     @property
@@ -66,7 +65,7 @@ class Price:
 
 
 def is_same(before: float | None, now: float | None) -> bool:
-    """Whether nothing has changed; what nobody knows is the same as itself alone."""
+    """Whether the price is unchanged; unknown equals only unknown."""
     if before is None or now is None:
         return before is now
     return math.isclose(before, now, rel_tol=SAME)
@@ -78,7 +77,7 @@ def flatten(
     tpus: Sequence[TpuPrice] = (),
     services: Iterable[ServicePrice] = (),
 ) -> Iterator[Price]:
-    """Every price of the rows, those that nobody knows as well."""
+    """Every price of the rows, unknown ones too."""
     for row in machines:
         for field in PRICE_FIELDS:
             yield Price(provider, row.machine_type, row.region, field, "hour", getattr(row, field))
@@ -104,7 +103,7 @@ def price_json(price: Price) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A price that is not the same on both sides; None where a side does not know it."""
+    """A price that differs; None where unknown."""
 
     item: str
     region: str
@@ -118,9 +117,7 @@ class Difference:
 
 
 def get_prices(state: str, place: str) -> dict[Key, Price]:
-    """The known prices of a state. InputError: there is no such state. `state`: `catalogue`, `overlay` (the newest of
-    each provider), a day, or the path of an overlay.
-    """
+    """Known prices of a state: `catalogue`, `overlay` (the newest), a date, or a path. InputError: no such state."""
     overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
     prices: dict[Key, Price] = {}
     for provider in PROVIDERS:
@@ -136,7 +133,7 @@ def get_prices(state: str, place: str) -> dict[Key, Price]:
 
 
 def difference(before: Mapping[Key, Price], now: Mapping[Key, Price]) -> list[Difference]:
-    """What is not the same, in the order of the catalogue."""
+    """What changed, in the catalogue's order."""
     pairs = [(key, _value(before, key), _value(now, key)) for key in dict.fromkeys([*before, *now])]
     return [Difference(*key, old, new) for key, old, new in pairs if not is_same(old, new)]
 
@@ -146,14 +143,13 @@ def _value(prices: Mapping[Key, Price], key: Key) -> float | None:
 
 
 def _files(state: str, place: str) -> list[Path]:
-    """The overlays that `state` names."""
     folder = overlay_folder()
     if state == NEWEST:
         newest = [newest_overlay(provider) for provider in PROVIDERS]
         found = [overlay.path for overlay in newest if overlay is not None]
     elif _DAY.fullmatch(state):
-        named = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
-        found = [path for path in named if path.is_file()]
+        paths = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
+        found = [path for path in paths if path.is_file()]
     else:
         found = [Path(state)] if Path(state).is_file() else []
     if not found:
@@ -162,7 +158,7 @@ def _files(state: str, place: str) -> list[Path]:
 
 
 def _nothing_of(state: str, place: str, folder: Path | None) -> InputError:
-    """Nothing written yet is no mistake of the words: a fresh machine has the catalogue alone."""
+    """A machine without overlays yet gets a hint, not a spelling error."""
     days = sorted({path.stem[-10:] for path in folder.glob("*.yaml")}) if folder and folder.is_dir() else []
     allowed = ", ".join([CATALOGUE, *([NEWEST] if days else []), *days, "the path of an overlay"])
     if folder is None and (state == NEWEST or _DAY.fullmatch(state)):

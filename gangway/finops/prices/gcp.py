@@ -1,6 +1,4 @@
-"""Google Cloud's prices from the Cloud Billing Catalog: parts of machines, added up to machines, TPU chips, and
-services.
-"""
+"""Google Cloud's prices from the Cloud Billing Catalog: parts summed to machines, TPU chips, and services."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +14,9 @@ from gangway.finops.prices.source import Answer, Gap, Query, SourceError, Web, u
 DROPPED = (
     "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
 )  # fmt: skip
-"""Words of descriptions."""
+"""Words in descriptions."""
 UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1 / 730}
-"""Usage units, and what makes an hourly price of one."""
+"""Usage units and the factor to an hourly price."""
 _DESCRIPTION = re.compile(
     r"(?:spot preemptible )?(?P<part>.+?)(?: attached to spot preemptible vms)?(?: (?:running )?in [^(]+)?"
 )
@@ -30,7 +28,7 @@ PAGE_SIZE = 5000
 SSD = "ssd backed local storage"
 E2_CORE, E2_RAM = "e2 instance core", "e2 instance ram"
 TPU_PARTS: Mapping[str, str] = {"v5e": "tpuv5e", "v5p": "tpuv5p", "v6e": "tpuv6e"}
-"""Generations whose chips the entries of Compute Engine hold."""
+"""Generations whose chips Compute Engine lists."""
 _FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
     False: ("on_demand",),
     True: ("spot_low", "spot_typical", "spot_high"),
@@ -39,9 +37,7 @@ _FIELDS: Mapping[bool, tuple[PriceField, ...]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of machines in one region. `name`: as in the description, in small letters, such as `a3 instance core`;
-    `spot`: whether it is one of a spot machine.
-    """
+    """A machine part in one region. `name`: from the description, such as `a3 instance core`."""
 
     name: str
     region: str
@@ -50,20 +46,20 @@ class Part:
 
 @dataclass(frozen=True)
 class PartPrice:
-    """US dollars per hour of one core, GiB, card or chip; the identifiers of its entry."""
+    """US dollars per hour of one core, GiB, card or chip, and its entry's id."""
 
     usd_per_hour: float
     sku_id: str
 
 
 def is_dropped(description: str) -> bool:
-    """Whether the description is one of something else than a part of a plain machine."""
+    """Whether the description is not of a part of an ordinary machine."""
     return any(word in description.lower() for word in DROPPED)
 
 
 def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
-    """The prices of an entry, a region each; nothing where it is dropped. KeyError, TypeError, ValueError, IndexError:
-    it has not the documented shape, or a unit or currency of its own.
+    """The prices of an entry by region; none if dropped. KeyError, TypeError, ValueError, IndexError: an undocumented
+    shape, or an unexpected unit or currency.
     """
     description, usage = str(sku["description"]).lower(), sku["category"]["usageType"]
     if usage not in ("OnDemand", "Preemptible") or is_dropped(description):
@@ -77,8 +73,8 @@ def part_prices(sku: Mapping[str, Any]) -> Iterable[tuple[Part, PartPrice]]:
 
 
 def _usd_per_hour(sku: Mapping[str, Any]) -> float:
-    """The first tier's price: what machines are made of has no others."""
-    # In chronological order, says the API's reference; without a time range there is only one.
+    """The first tier: machine parts have no others."""
+    # In chronological order, says the API reference; without a time range there is only one.
     expression = sku["pricingInfo"][-1]["pricingExpression"]
     unit, price = expression["usageUnit"], expression["tieredRates"][0]["unitPrice"]
     if unit not in UNITS:
@@ -90,9 +86,9 @@ def _usd_per_hour(sku: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True)
 class Family:
-    """The parts of a family of machines. `cards`: names that its accelerator has had; the first that has a price
-    counts; `instance`: of cores and memory; empty where a card's price holds them; `ssd`: whether local SSDs come
-    with the machine.
+    """The parts of a machine family. `cards`: past and current names of the accelerator, the first with a price counts;
+    `instance`: of cores and memory, empty if the card's price includes them; `ssd`: whether local SSDs are included in
+    the machine.
     """
 
     cards: tuple[str, ...]
@@ -114,8 +110,8 @@ _Prices: TypeAlias = Mapping[Part, tuple[PartPrice, ...]]
 
 
 class GcpSource:
-    """The Cloud Billing Catalog. `web`: asks it, with credentials unless `key` is given; `machines`: what the parts are
-    added up to; `today`: the day the prices are of; the Catalog states current ones.
+    """The Cloud Billing Catalog. `web`: with credentials unless `key` is given; `machines`: to sum the parts for;
+    `today`: the prices' date.
     """
 
     name = "gcp"
@@ -137,7 +133,7 @@ class GcpSource:
         self._odd: list[Gap] = []
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """See `PriceSource`."""
+        """Fetch prices, see `PriceSource`."""
         if self._read is None:
             self._read = self._walk()
             yield from self._odd
@@ -156,21 +152,19 @@ class GcpSource:
                     yield from self._machine(query, family, spot, self._read)
 
     def _walk(self) -> _Prices:
-        """Every entry of Compute Engine, page by page, as parts with all their prices."""
         found: dict[Part, tuple[PartPrice, ...]] = {}
-        wanted, entries = _wanted(), _listed_in(COMPUTE_NAME)
+        names, entries = _needed_parts(), _entries_in(COMPUTE_NAME)
         for sku in self._rows(f"{COMPUTE_ENGINE}/skus", "skus"):
             try:
                 for part, price in part_prices(sku):
-                    if part.name in wanted:
+                    if part.name in names:
                         found[part] = (*found.get(part, ()), price)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-                self._odd += _gap(sku, problem, wanted, ())
+                self._odd += _gap(sku, problem, names, ())
             self._odd += self._keep(sku, entries)
         return found
 
     def _rows(self, path: str, key: str) -> Iterator[Any]:
-        """A list of the Catalog, page by page. SourceError: no such list."""
         query = {"currencyCode": "USD"} if key == "skus" else {}
         query |= {"pageSize": str(PAGE_SIZE), **({"key": self._key} if self._key else {})}
         while True:
@@ -183,7 +177,7 @@ class GcpSource:
             query["pageToken"] = page["nextPageToken"]
 
     def _service(self, query: Query, prices: _Prices) -> Iterator[Answer]:
-        """The price of a service in the region, or in all of them; of a machine, that of its parts."""
+        """The service's price in the region or in all; for a machine, the sum of its parts."""
         if query.item in E2_MACHINES:
             cores, gib = E2_MACHINES[query.item]
             usd, lacking = _total({E2_CORE: cores, E2_RAM: gib}, query.region, False, prices)
@@ -194,11 +188,10 @@ class GcpSource:
             yield from (replace(each, region=query.region) for each in self._services.get((query.item, region), ()))
 
     def _walk_services(self) -> Iterator[Answer]:
-        """The lists of the services besides Compute Engine's."""
         missing = {name: entry for name, entry in GCP_SERVICES.items() if not entry.is_listed_in(COMPUTE_NAME)}
         for row in self._rows("services", "services"):
             display_name = str(row.get("displayName"))
-            entries = {} if display_name == COMPUTE_NAME else _listed_in(display_name)
+            entries = {} if display_name == COMPUTE_NAME else _entries_in(display_name)
             missing = {name: entry for name, entry in missing.items() if name not in entries}
             for sku in self._rows(f"{row['name']}/skus", "skus") if entries else ():
                 yield from self._keep(sku, entries)
@@ -206,7 +199,7 @@ class GcpSource:
             yield Gap("", name, f"the Catalog has no service {entry.listed_in!r}")
 
     def _keep(self, sku: Mapping[str, Any], entries: Mapping[str, Entry]) -> Iterator[Gap]:
-        """Keeps the prices of an entry that is one of the services; a gap where it has another shape."""
+        """Store an entry's prices if it is one of the services; a gap if its shape is unexpected."""
         try:
             for name in (name for name, entry in entries.items() if entry.matches(sku)):
                 for each in self._of_service(name, entries[name], sku):
@@ -243,9 +236,9 @@ class GcpSource:
         if not lacking:
             yield from self._observed(query, spot, usd, " + ".join(amounts), "hour")
         elif cards:
-            # Where there is no card, the machine is not sold, and nothing is missing.
-            what = f"{query.item}, {'spot' if spot else 'on demand'}"
-            yield Gap(query.region, what, f"no price, or several, of its {', '.join(lacking)}")
+            # Without its card the machine is not sold there, so nothing is missing.
+            label = f"{query.item}, {'spot' if spot else 'on demand'}"
+            yield Gap(query.region, label, f"no price, or several, of its {', '.join(lacking)}")
 
     def _chip(self, query: Query, spot: bool, prices: _Prices) -> Iterator[Answer]:
         for price in prices.get(Part(TPU_PARTS[query.item], query.region, spot), ()):
@@ -267,9 +260,7 @@ class GcpSource:
 
 
 def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Prices) -> tuple[float, list[str]]:
-    """The sum of the parts, and the names of those without a price or with several. Zero where one costs nothing: that
-    is no price.
-    """
+    """The sum of the parts, and the parts without one clear price. A part at 0 makes the total 0, which is no price."""
     known = {name: prices.get(Part(name, region, spot), ()) for name in amounts}
     lacking = [name for name, found in known.items() if len({price.usd_per_hour for price in found}) != 1]
     if lacking or not all(found[0].usd_per_hour for found in known.values()):
@@ -277,13 +268,12 @@ def _total(amounts: Mapping[str, float], region: str, spot: bool, prices: _Price
     return sum(amounts[name] * found[0].usd_per_hour for name, found in known.items()), []
 
 
-def _listed_in(display_name: str) -> dict[str, Entry]:
-    """The services that a list of the Catalog has."""
+def _entries_in(display_name: str) -> dict[str, Entry]:
     return {name: entry for name, entry in GCP_SERVICES.items() if entry.is_listed_in(display_name)}
 
 
-def _wanted() -> frozenset[str]:
-    """The names of all parts that matter here; the Catalog has tens of thousands."""
+def _needed_parts() -> frozenset[str]:
+    """The parts needed here; the Catalog has tens of thousands."""
     instances = {family.instance for family in FAMILIES.values() if family.instance}
     cards = {card for family in FAMILIES.values() for card in family.cards}
     return frozenset(
@@ -299,7 +289,7 @@ def _wanted() -> frozenset[str]:
 
 
 def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Iterable[Entry]) -> list[Gap]:
-    """What is said of an entry in another shape: nothing, unless it seems to be a part or a service that is wanted."""
+    """A gap for an unexpected shape, only if it looks like a wanted part or service."""
     description = str(sku.get("description", "")) if isinstance(sku, dict) else ""
     is_part = any(name in description.lower() for name in parts) and not is_dropped(description)
     if not is_part and not any(entry.is_described(description) for entry in entries):

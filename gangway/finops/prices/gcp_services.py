@@ -1,6 +1,6 @@
-"""Google Cloud's services in the Cloud Billing Catalog: which entry is which service of the catalogue. Names are those
-of Infracost's resources (infracost/infracost, 95ba4f4), of Cyclenerd's google-cloud-pricing-cost-calculator (dac3128),
-whose prices the catalogue has, and of zombiescan; Managed Lustre's as a customer's pricing export quotes them.
+"""Which entry of the Cloud Billing Catalog is which service of the catalogue. Names are from Infracost's resources
+(infracost/infracost, 95ba4f4), Cyclenerd's google-cloud-pricing-cost-calculator (dac3128, the source of the catalogue's
+prices) and zombiescan; Managed Lustre's from a customer's pricing export.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["E2_MACHINES", "EVERY_REGION", "GCP_SERVICES", "GCP_UNREAD", "Entry", "get_price"]
 
 EVERY_REGION = "global"
-"""The region of entries that have one price for all regions."""
+"""The region of entries with one price for all regions."""
 _COMPUTE = "Compute Engine"
 _STORAGE = "Cloud Storage"
 _FILES = "Cloud Filestore"
@@ -20,21 +20,21 @@ _NETWORK = "Networking"
 _EGRESS = {"": 10.0, "-from-1tb": 5_000.0, "-from-10tb": 20_000.0}
 """An amount in GiB within each tier."""
 _NAT_MACHINES = 32
-"""A gateway costs no more than with this many machines behind it."""
+"""A gateway's price is capped at this many machines."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One service in Google's words.
+    """One service in Google's terms.
 
     Attributes:
-        listed_in: display name of the Catalog's service; `*` stands for anything.
-        description: of the entry, likewise: a place often follows.
-        listed_units: its unit, in short or in words, as the Catalog has either.
-        unit: of the catalogue.
-        group: its resource group; empty where the description says enough.
-        factor: what makes a price of `unit` of a listed one.
-        amount: in listed units; the tier that holds it counts. Beyond the first ones that often cost nothing.
+        listed_in: display name of the Catalog's service; `*` is a wildcard.
+        description: likewise; a place often follows.
+        listed_units: abbreviated and in words, since the Catalog has either.
+        unit: the catalogue's unit.
+        group: its resource group; empty if the description suffices.
+        factor: converts a listed price to `unit`.
+        amount: in listed units; selects the tier, above the free one.
     """
 
     listed_in: str
@@ -46,11 +46,11 @@ class Entry:
     amount: float = 10.0
 
     def is_listed_in(self, display_name: str) -> bool:
-        """Whether a service of the Catalog lists it."""
+        """Whether the Catalog's service of this name lists it."""
         return fnmatchcase(display_name, self.listed_in)
 
     def is_described(self, description: str) -> bool:
-        """Whether an entry is this one by its description alone."""
+        """Whether the description alone matches."""
         return fnmatchcase(description, self.description)
 
     def matches(self, sku: Mapping[str, Any]) -> bool:
@@ -75,7 +75,7 @@ GCP_SERVICES: Mapping[str, Entry] = {
     "cloud-nat": Entry(_NETWORK, "Networking Cloud Nat Gateway Uptime", ("h",), "hour", factor=_NAT_MACHINES),
     "cloud-nat-machine": Entry(_NETWORK, "Networking Cloud Nat Gateway Uptime", ("h",), "hour"),
     "nat-data": Entry(_NETWORK, "Networking Cloud Nat Data Processing", ("GiBy",), "GiB"),
-    # Those of Cloud NAT: our machines have none of their own.
+    # Cloud NAT's addresses: our machines have none.
     "public-ipv4": Entry(_NETWORK, "Networking Cloud NAT IP Usage", ("h",), "hour", group="Nat"),
     **{
         f"egress-internet{tier}": Entry(
@@ -103,7 +103,7 @@ GCP_SERVICES: Mapping[str, Entry] = {
 GCP_UNREAD: Mapping[str, str] = {
     "alert-condition": "no source at hand names the entry of the Catalog that is a condition of an alerting policy",
 }
-"""Services of the catalogue that are not read, with the reason."""
+"""Services of the catalogue that are not read, and why."""
 
 E2_MACHINES: Mapping[str, tuple[float, float]] = {
     "instance-e2-small": (0.5, 2.0),
@@ -111,20 +111,20 @@ E2_MACHINES: Mapping[str, tuple[float, float]] = {
     "instance-e2-standard-2": (2.0, 8.0),
     "instance-e2-standard-4": (4.0, 16.0),
 }
-"""Services that are machines without accelerators: billed cores, a half of one too, and GiB of memory."""
+"""Machines without accelerators: billed cores (may be fractional) and GiB of memory."""
 
 
 def get_price(sku: Mapping[str, Any], entry: Entry) -> tuple[float, str, str]:
-    """US dollars for one unit of the catalogue, that unit, the currency. A unit that is not expected is passed on as it
-    is, to be refused. KeyError, TypeError, ValueError, IndexError: not the documented shape.
+    """US dollars per catalogue unit, the unit, the currency. An unexpected unit is returned unchanged, to be refused.
+    KeyError, TypeError, ValueError, IndexError: an undocumented shape.
     """
     expression = sku["pricingInfo"][-1]["pricingExpression"]
     tiers = [rate for rate in expression["tieredRates"] if _start(rate) <= entry.amount]
     price = max(tiers, key=_start)["unitPrice"]
-    listed = str(expression["usageUnit"])
-    is_expected = listed in entry.listed_units or expression.get("usageUnitDescription") in entry.listed_units
+    listed_unit = str(expression["usageUnit"])
+    is_expected = listed_unit in entry.listed_units or expression.get("usageUnitDescription") in entry.listed_units
     usd = int(price.get("units", 0)) + int(price.get("nanos", 0)) / 1e9
-    return usd * entry.factor, entry.unit if is_expected else listed, str(price.get("currencyCode", "USD"))
+    return usd * entry.factor, entry.unit if is_expected else listed_unit, str(price.get("currencyCode", "USD"))
 
 
 def _start(rate: Mapping[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""The source of prices of each provider, with the credentials that are there. Only this module here loads an SDK."""
+"""Opens each provider's price source with the available credentials. Only this module loads an SDK."""
 
 import os
 from datetime import datetime
@@ -9,13 +9,13 @@ from components.catalog.schema import GcpMachineType
 from gangway.finops.prices.source import PriceSource, SourceError, Web, WebSession, plain_session
 
 GOOGLE_KEY_VARIABLE = "GANGWAY_GOOGLE_API_KEY"
-"""An API key of a project with the Cloud Billing API, in place of Application Default Credentials."""
+"""An API key of a project with the Cloud Billing API, instead of Application Default Credentials."""
 MAX_ATTEMPTS = 6
 CONNECT_SEC = 10
 
 
 def open_source(provider: Provider, now: datetime) -> PriceSource:
-    """The source of `provider`. SourceError: it needs credentials, and there are none."""
+    """Open the source of `provider`. SourceError: it needs credentials, and there are none."""
     if provider == "aws":
         return _aws(now)
     if provider == "gcp":
@@ -33,7 +33,7 @@ def _aws(now: datetime) -> PriceSource:
     from gangway.finops.prices.aws import AwsPublicSource, AwsSource
 
     try:
-        # A profile that is not there is told here, broken credentials a line later.
+        # A missing profile fails here, broken credentials on the next line.
         session = boto3.Session()
         signed_in = session.get_credentials() is not None
     except BotoCoreError as problem:
@@ -45,7 +45,7 @@ def _aws(now: datetime) -> PriceSource:
 
     def client(service: str, region: str) -> Any:
         if (service, region) not in made:
-            # Which service it is, boto3's types want to know beforehand.
+            # boto3's types need a literal service name.
             make: Any = session.client
             made[service, region] = make(service, region_name=region, config=config)
         return made[service, region]

@@ -1,6 +1,4 @@
-"""From what a source answers to a new overlay: judged value by value (a refused price leaves the known one in place),
-region by region, so that one that fails costs only itself. Written whole or not at all.
-"""
+"""Turns a source's answers into a new overlay. A refused price keeps the known one; regions fail independently."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,30 +21,21 @@ _Known: TypeAlias = dict[tuple[str, str], dict[PriceField, float]]
 
 @dataclass(frozen=True)
 class Change:
-    """A price taken over; `before` is None where nobody knew it."""
+    """An accepted price; `before` is None if it was unknown."""
 
     observed: Observed
     before: float | None
 
     @property
     def confirms(self) -> bool:
-        """Whether nothing has changed."""
+        """Whether nothing changed."""
         return is_same(self.before, self.observed.value)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What came of asking one source.
-
-    Attributes:
-        how: what was read, with which credentials.
-        regions: those that answered.
-        failed: the others, with the reason.
-        changes: prices taken over that differ from what was known.
-        confirmed: how many were taken over and are what was known.
-        refused: prices not taken over.
-        gaps: what the source could not tell.
-        overlay: what is to be written.
+    """The outcome for one source. `how`: what was read, with which credentials; `changes`: accepted prices that differ
+    from the known ones; `confirmed`: number of accepted prices that do not differ.
     """
 
     provider: Provider
@@ -61,7 +50,7 @@ class Report:
 
 
 def get_queries(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[Query]:
-    """Every item that is worth asking about in `region`; Google's only where the catalogue says they are offered."""
+    """Every item to query in `region`; Google's only where the catalogue says they are offered."""
     machines = [
         machine.name
         for machine in catalog.machines.values()
@@ -73,17 +62,15 @@ def get_queries(catalog: Catalog, tpus: TpuCatalog | None, region: str) -> list[
 
 
 def _units(catalog: Catalog) -> dict[str, str]:
-    """The unit of each service."""
     return {price.service: price.unit for price in catalog.services}
 
 
-def _everywhere(catalog: Catalog) -> frozenset[str]:
-    """The services that have one price for all regions."""
+def _global_services(catalog: Catalog) -> frozenset[str]:
     return frozenset(price.service for price in catalog.services if price.region == EVERYWHERE)
 
 
-def _placed(answer: Answer, everywhere: Collection[str]) -> Answer:
-    """An answer; the price of a service of `everywhere` as that of all regions, which is where the catalogue has it."""
+def _move_to_all_regions(answer: Answer, everywhere: Collection[str]) -> Answer:
+    """Moves the price of a service in `everywhere` to all regions, where the catalogue has it."""
     if isinstance(answer, Observed) and answer.item in everywhere:
         return replace(answer, region=EVERYWHERE)
     return answer
@@ -92,28 +79,26 @@ def _placed(answer: Answer, everywhere: Collection[str]) -> Answer:
 def refresh(
     source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
 ) -> Report:
-    """Asks `source` about `regions` and judges what it answers. `provider`: whose catalogue and last overlay are
-    compared; `on_region`: is told each region before it is asked.
-    """
+    """Query `source` and check its answers against catalogue and overlay. `on_region`: called before each region."""
     catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
-    known, units, everywhere = _known(catalog, tpus), _units(catalog), _everywhere(catalog)
+    known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
     failed: dict[str, str] = {}
-    asked: list[str] = []
+    reached: list[str] = []
     answers: list[Answer] = []
     for region in regions:
         on_region(region)
         try:
-            # Whole or not at all: half a region might lack just what a price is to be measured by.
+            # All or nothing: half a region might lack the very price that others are checked against.
             read = list(source.fetch(get_queries(catalog, tpus, region)))
-            answers += [_placed(answer, everywhere) for answer in read]
+            answers += [_move_to_all_regions(answer, everywhere) for answer in read]
         except UnreachableError as problem:
-            failed |= dict.fromkeys((name for name in regions if name not in asked), str(problem))
+            failed |= dict.fromkeys((name for name in regions if name not in reached), str(problem))
             break
         except SourceError as problem:
             failed[region] = str(problem)
-        asked.append(region)
+        reached.append(region)
     units |= dict.fromkeys(() if tpus is None else tpus.generations, "chip-hour")
-    accepted, refused = _judged(answers, known, (*regions, EVERYWHERE), units, today)
+    accepted, refused = _check_answers(answers, known, (*regions, EVERYWHERE), units, today)
     changes = [Change(each, known.get((each.item, each.region), {}).get(each.field)) for each in accepted]
     different = tuple(change for change in changes if not change.confirms)
     return Report(
@@ -130,7 +115,7 @@ def refresh(
 
 
 def _known(catalog: Catalog, tpus: TpuCatalog | None) -> _Known:
-    """The known prices by item and region; the first region of an item comes first."""
+    """Known prices by item and region, in the catalogue's order."""
     known: _Known = {}
     for price in flatten("", catalog.prices, () if tpus is None else tpus.prices, catalog.services):
         if price.fact.value is not None:
@@ -138,7 +123,7 @@ def _known(catalog: Catalog, tpus: TpuCatalog | None) -> _Known:
     return known
 
 
-def _judged(
+def _check_answers(
     answers: Iterable[Answer], known: _Known, regions: Sequence[str], units: Mapping[str, str], today: date
 ) -> tuple[list[Observed], list[Refusal]]:
     """`units`: of what is not priced by the hour."""
@@ -153,7 +138,7 @@ def _judged(
         verdict = judge(
             batch,
             known.get((item, region), {}),
-            _elsewhere(item, known),
+            _prices_by_field(item, known),
             regions=regions,
             unit=unit,
             today=today,
@@ -163,11 +148,11 @@ def _judged(
     return accepted, refused
 
 
-def _elsewhere(item: str, known: _Known) -> dict[PriceField, float]:
-    """Of each field the price of the first region that has one."""
+def _prices_by_field(item: str, known: _Known) -> dict[PriceField, float]:
+    """By field, the price of the first region that has one."""
     found: dict[PriceField, float] = {}
-    for (named, _), prices in known.items():
-        if named == item:
+    for (other, _), prices in known.items():
+        if other == item:
             found = {**prices, **found}
     return found
 
@@ -180,11 +165,11 @@ def _new_overlay(
     everywhere: Collection[str],
     today: date,
 ) -> Overlay:
-    """The last overlay's prices with the accepted ones over them: an overlay is complete in itself."""
+    """The last overlay's prices updated with the accepted ones: an overlay is complete in itself."""
     last = newest_overlay(provider)
     former = Overlay() if last is None else read_overlay(last.path)
-    # A region's own price would win over that of all regions.
-    kept = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
+    # A region's own price would override that of all regions.
+    unchanged = [row for row in former.services if row.region == EVERYWHERE or row.service not in everywhere]
     rows: dict[tuple[str, str], dict[PriceField, Observed]] = {}
     for each in accepted:
         rows.setdefault((each.item, each.region), {})[each.field] = each
@@ -195,7 +180,7 @@ def _new_overlay(
     of_tpus = [_chip_row(*key, row, today) for key, row in rows.items() if key[0] in chips]
     return Overlay(
         machines=lay_over(former.machines, machines, "machine_type"),
-        services=lay_over(kept, services, "service"),
+        services=lay_over(unchanged, services, "service"),
         tpus=lay_over(former.tpus, of_tpus, "generation"),
     )
 
@@ -222,11 +207,11 @@ def _chip_row(item: str, region: str, row: Mapping[PriceField, Observed], today:
 
 
 def _fact(observed: Observed | None, today: date) -> Fact[float | None]:
-    """A price with the day that its list is of and, as today it was read there, this one."""
+    """A price dated by its list, read today."""
     if observed is None:
         return Fact[float | None](value=None, source="not observed", read_on=today, confidence="list-price")
     return Fact[float | None](
-        # Sums of parts and shares of terms carry digits that no list has.
+        # Sums of parts and shares of terms have more digits than any list.
         value=round(observed.value, DIGITS),
         source=observed.source,
         url=observed.url,
@@ -237,9 +222,7 @@ def _fact(observed: Observed | None, today: date) -> Fact[float | None]:
 
 
 def write_overlay(folder: Path, report: Report, today: date) -> Path:
-    """Writes the overlay of `report` into `folder`, whole or not at all; one of the same day is replaced. OSError: it
-    cannot be written.
-    """
+    """Write the overlay into `folder` atomically, replacing one of the same day. OSError: it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.provider}-{today.isoformat()}.yaml"
     with whole_file(path) as file:

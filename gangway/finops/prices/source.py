@@ -1,6 +1,4 @@
-"""What a source of prices is: asked about items in a region, it tells what it observed and what it could not; and
-HTTP as sources need it.
-"""
+"""The interface of price sources (queries in, observations and gaps out), and their HTTP."""
 
 import math
 import random
@@ -17,14 +15,14 @@ TIMEOUT_SEC = 60.0
 BUSY = (429, 500, 502, 503, 504)
 MAX_ATTEMPTS = 5
 MAX_UNREACHED = 2
-"""Attempts where nobody answers at all: a network that is down does not come up within seconds."""
+"""Attempts without any response: a dead network does not recover within seconds."""
 FIRST_PAUSE_SEC = 1.0
 LONGEST_PAUSE_SEC = 60.0
 
 
 @dataclass(frozen=True)
 class Query:
-    """One item in one region: a machine type, a generation of TPUs, or a service of the catalogue."""
+    """One item in one region: a machine type, a TPU generation, or a service of the catalogue."""
 
     item: str
     region: str
@@ -32,11 +30,11 @@ class Query:
 
 
 INSTANCE = "instance-"
-"""Services that are machines without accelerators: the machine type follows."""
+"""Prefix of services that are machines without accelerators, before the machine type."""
 
 
 def as_service(observed: Observed) -> Observed | None:
-    """The price on demand of a machine as that of the service which it is; None for its other prices."""
+    """A machine's on-demand price as that of its service; None for its other prices."""
     if observed.field != "on_demand":
         return None
     return replace(observed, item=f"{INSTANCE}{observed.item}", field=SERVICE_FIELD)
@@ -44,7 +42,7 @@ def as_service(observed: Observed) -> Observed | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that a source could not tell, while it went on with the rest."""
+    """A non-fatal failure of a source."""
 
     region: str
     what: str
@@ -55,24 +53,22 @@ Answer: TypeAlias = Observed | Gap
 
 
 def unread_gaps(services: Iterable[str], unread: Mapping[str, str]) -> Iterator[Gap]:
-    """A gap, of no region, for each of `services` that is not read. `unread`: those, with the reason."""
+    """A gap, without a region, for each of `services` in `unread`, which has the reasons."""
     for name in services:
         if name in unread:
             yield Gap("", name, unread[name])
 
 
 class SourceError(Exception):
-    """A source could not be read: no network, no credentials, refused, or no such answer as it documents. `reason`:
-    one sentence, with what to do where that is known.
-    """
+    """A source cannot be read. `reason`: one sentence, with the fix if known."""
 
 
 class UnreachableError(SourceError):
-    """Nobody answers: no network, or not this far. To ask about another region is of no use."""
+    """No response: querying another region is pointless."""
 
 
 class PriceSource(Protocol):
-    """One provider's own lists."""
+    """A provider's own price lists."""
 
     @property
     def name(self) -> str:
@@ -81,37 +77,37 @@ class PriceSource(Protocol):
 
     @property
     def how(self) -> str:
-        """What it reads and with which credentials, in a few words."""
+        """What it reads and with which credentials, briefly."""
         ...
 
     def fetch(self, queries: Sequence[Query]) -> Iterable[Answer]:
-        """What the lists say of `queries`; of what they do not have, nothing. SourceError: nothing can be told."""
+        """Yield observations for `queries`, nothing for unlisted items. SourceError: none can be read."""
         ...
 
 
 class WebReply(Reply, Protocol):
-    """With its headers, and a body that may be long."""
+    """A response with headers and a possibly long body."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, in any case."""
+        """Case-insensitive."""
         ...
 
     def iter_lines(self) -> Iterator[bytes]:
-        """The body line by line."""
+        """Yield the body line by line."""
         ...
 
 
 class WebSession(Protocol):
-    """What is used of a session of `requests`."""
+    """The part of a `requests` session used here."""
 
     def get(self, url: str, *, params: Any = None, timeout: Any = None, stream: bool = False) -> WebReply:
-        """Sends one request."""
+        """Send one request."""
         ...
 
 
 def plain_session() -> WebSession:
-    """A session without credentials; a proxy of the environment is used."""
+    """A session without credentials, with the environment's proxy."""
     session: WebSession = import_module("requests").Session()
     return session
 
@@ -123,7 +119,7 @@ class Web:
         self._session, self._sleep = session, sleep
 
     def json(self, url: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The object that `url` answers. SourceError: unreachable, refused, or no JSON object."""
+        """Return the JSON object at `url`. SourceError: unreachable, refused, or not an object."""
         reply = self._get(url, params, stream=False)
         try:
             answer = reply.json()
@@ -134,7 +130,7 @@ class Web:
         return answer
 
     def lines(self, url: str) -> Iterator[str]:
-        """A large text, line by line and never whole in memory. SourceError: unreachable, refused, or broken off."""
+        """Yield a large text line by line. SourceError: unreachable, refused, or interrupted."""
         reply = self._get(url, None, stream=True)
         try:
             for line in reply.iter_lines():
@@ -154,17 +150,17 @@ class Web:
             if reply is not None and reply.status_code == 200:
                 return reply
             if reply is not None and (attempt == MAX_ATTEMPTS or reply.status_code not in BUSY):
-                said = " ".join(reply.text[:200].split()) or "nothing"
-                raise SourceError(f"{url} answered {reply.status_code}: {said}")
-            # Half of the pause by chance, so that many who were sent away do not come back together.
+                body = " ".join(reply.text[:200].split()) or "nothing"
+                raise SourceError(f"{url} answered {reply.status_code}: {body}")
+            # Half of the pause is random, so that clients do not retry at once.
             waited_sec = pause_sec * random.uniform(0.5, 1.0)
-            self._sleep(min(max(waited_sec, _asked_to_wait(reply)), LONGEST_PAUSE_SEC))
+            self._sleep(min(max(waited_sec, _retry_after_sec(reply)), LONGEST_PAUSE_SEC))
             pause_sec *= 2
         raise AssertionError("the last attempt returns or raises")
 
 
-def _asked_to_wait(reply: WebReply | None) -> float:
-    """Seconds that `Retry-After` asks for; dates, which it may be as well, count as none."""
+def _retry_after_sec(reply: WebReply | None) -> float:
+    """Seconds of `Retry-After`; 0 for its date form."""
     try:
         asked_sec = float(reply.headers.get("Retry-After", "0")) if reply is not None else 0.0
     except ValueError:

@@ -1,4 +1,4 @@
-"""Prices and what became of them, as a person reads them and as JSON. No arithmetic but a change in per cent."""
+"""Prices, and the results of a refresh, as tables and JSON. Computes only relative changes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +10,14 @@ from rich.table import Table
 
 from components.catalog.validators import SERVICE_FIELD, Observed
 from gangway.finops.prices.difference import FIELD_NAMES, Difference, Price
-from gangway.finops.prices.refresh import Change, Report
+from gangway.finops.prices.refresh import Report
 
 MOST_ROWS = 40
-"""Changes that are listed one by one; the rest is counted."""
+"""Changes listed one by one; the rest is counted."""
 
 
 def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
-    """Value and date of each price; the sources, which are long and few, below with how sure they are."""
+    """Print the value and date of each price; the few long sources below, with their confidence."""
     names = [name for price in prices for name in (price.item, price.region)]
     table = _table(title, names, "price", "USD", "of", "from")
     sources: dict[str, int] = {}
@@ -35,9 +35,7 @@ def show_prices(prices: Sequence[Price], title: str, console: Console) -> None:
 
 
 def _table(title: str, names: Sequence[str], *headings: str) -> Table:
-    """Of what and where, in one column: at 80 columns a long name stands above its region, and both whole, to be
-    copied.
-    """
+    """Item and region share a column: at 80 columns both stay whole, to be copied."""
     table = Table(title=title, title_justify="left", padding=(0, 1, 0, 0))
     table.add_column("what, where", min_width=max(map(len, names), default=None))
     for heading in headings:
@@ -47,7 +45,7 @@ def _table(title: str, names: Sequence[str], *headings: str) -> Table:
 
 
 def difference_table(differences: Sequence[Difference], title: str) -> Table:
-    """Before, now, change, with the day of each."""
+    """Before, now, change, each with its date."""
     names = [name for each in differences for name in (each.item, each.region)]
     table = _table(title, names, "price", "before", "now", "change")
     for each in differences:
@@ -62,9 +60,10 @@ def difference_table(differences: Sequence[Difference], title: str) -> Table:
 
 
 def show_report(report: Report, console: Console, written: Path | None) -> None:
-    """What a refresh found: changes, refusals, gaps, regions that failed, and where it was written."""
+    """Print changes, refusals, gaps, failed regions, and where the overlay was written."""
     if report.changes:
-        rows = [_difference(change) for change in report.changes]
+        changes = [(change.observed, change.before) for change in report.changes]
+        rows = [Difference(one.item, one.region, one.field, before, one.value) for one, before in changes]
         console.print(difference_table(rows[:MOST_ROWS], "changed"))
         if len(rows) > MOST_ROWS:
             console.print(f"{len(rows) - MOST_ROWS} more: gangway prices diff")
@@ -78,7 +77,7 @@ def show_report(report: Report, console: Console, written: Path | None) -> None:
     for region, reason in report.failed.items():
         console.print(f"[red]{escape(f'{region} not read, its prices stay: {reason}')}[/]", highlight=False)
     counted = f"{len(report.changes)} changed, {report.confirmed} confirmed, {len(report.refused)} refused"
-    # In one piece: a path is copied.
+    # In one piece, to be copied.
     console.print(f"{counted}; {f'wrote {written}' if written else 'nothing written'}", highlight=False, soft_wrap=True)
 
 
@@ -108,11 +107,6 @@ def _observed(each: Observed) -> dict[str, Any]:
         "url": each.url,
         "as_of": each.as_of.isoformat(),
     }
-
-
-def _difference(change: Change) -> Difference:
-    each = change.observed
-    return Difference(each.item, each.region, each.field, change.before, each.value)
 
 
 def _usd(value: float | None) -> str:

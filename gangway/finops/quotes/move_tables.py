@@ -1,4 +1,4 @@
-"""Advice on moving a job (`components.estimate.move_cost`) as a person reads it, and as JSON."""
+"""Advice on moving a job (`components.estimate.move_cost`) as text and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from components.estimate.quotes import Sort
 
 @dataclass(frozen=True)
 class AdviceGiven:
-    """An advice, and what it was given by."""
+    """Advice and its inputs."""
 
     advice: Advice
     luggage: Luggage
@@ -44,7 +44,7 @@ def advice_json(given: AdviceGiven) -> dict[str, Any]:
 
 
 def route_row(route: Route | None) -> dict[str, Any] | None:
-    """What is known of a way between two regions."""
+    """The known facts of a route between two regions."""
     if route is None:
         return None
     stream = route.stream_mbps
@@ -55,34 +55,36 @@ def route_row(route: Route | None) -> dict[str, Any] | None:
 
 
 def advice_lines(given: AdviceGiven) -> Iterator[str]:
-    """What to do, why, and how it is done."""
+    """What to do, why, and how."""
     advice, luggage, sort = given.advice, given.luggage, given.sort
     here, best = advice.here, advice.best
     trouble = here.problem or here.missing or here.unpriced
-    stays = trouble or f"{_said(_left(advice, sort), sort)} for what is left"
+    stays = trouble or f"{_amount_text(_current_amount(advice, sort), sort)} for what is left"
     yield f"you are on {here.offer.label}: {stays}"
     if best is None:
         yield f"stay: {advice.reason}"
         return
     label = best.to.offer.label
     verb = f"move to {label}" if advice.go else f"stay: {advice.reason}; nearest is {label}"
-    yield f"{verb}: saves {_saves(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, " + _way(
-        best, luggage, _route(here.offer, best.to.offer)
+    yield (
+        f"{verb}: saves {_savings_text(best, sort)}, the way counted: {best.hours.mid:.1f} h without training, "
+        + _transfer_text(best, luggage, _route(here.offer, best.to.offer))
     )
     if advice.go:
+        offer = best.to.offer
         yield (
             f"to move: see that there is capacity, stop the job (it saves), copy its run folder to a bucket there, set "
-            f"region {best.to.offer.region} and {_rung(best.to.offer)} in a stack file of provider "
-            f"{best.to.offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
+            f"region {offer.region} and capacity kind {offer.kind} of {offer.machine.name} in a stack file of provider "
+            f"{offer.provider}, and run `pulumi up`: it goes on from the checkpoint; then `pulumi destroy` here"
         )
 
 
-def _left(advice: Advice, sort: Sort) -> float | None:
-    here = advice.here
-    return {"cost": here.usd, "carbon": here.gco2e, "risk": here.hours}[sort]
+def _current_amount(advice: Advice, sort: Sort) -> float | None:
+    current = advice.here
+    return {"cost": current.usd, "carbon": current.gco2e, "risk": current.hours}[sort]
 
 
-def _said(value: float | None, sort: Sort) -> str:
+def _amount_text(value: float | None, sort: Sort) -> str:
     if value is None:
         return "?"
     match sort:
@@ -94,15 +96,15 @@ def _said(value: float | None, sort: Sort) -> str:
             return f"{value:,.1f} h"
 
 
-def _saves(move: Move, sort: Sort) -> str:
+def _savings_text(move: Move, sort: Sort) -> str:
     if move.saves.mid == float("inf"):
         return "what staying does not finish"
-    low = "nothing known" if move.saves.low == float("-inf") else _said(move.saves.low, sort)
-    high = "all" if move.saves.high == float("inf") else _said(move.saves.high, sort)
-    return f"{_said(move.saves.mid, sort)} ({low} to {high})"
+    low = "nothing known" if move.saves.low == float("-inf") else _amount_text(move.saves.low, sort)
+    high = "all" if move.saves.high == float("inf") else _amount_text(move.saves.high, sort)
+    return f"{_amount_text(move.saves.mid, sort)} ({low} to {high})"
 
 
-def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
+def _transfer_text(move: Move, luggage: Luggage, route: Route | None) -> str:
     measured = ""
     if route is not None:
         rtt, stream = route.rtt_ms, route.stream_mbps
@@ -113,12 +115,8 @@ def _way(move: Move, luggage: Luggage, route: Route | None) -> str:
     return f"${move.traffic_usd:,.2f} for {luggage.gib:g} GiB on the way{measured}"
 
 
-def _route(here: Offer, there: Offer) -> Route | None:
-    return load_routes().route(f"{here.provider}:{here.region}", f"{there.provider}:{there.region}")
-
-
-def _rung(offer: Offer) -> str:
-    return f"capacity kind {offer.kind} of {offer.machine.name}"
+def _route(origin: Offer, target: Offer) -> Route | None:
+    return load_routes().route(f"{origin.provider}:{origin.region}", f"{target.provider}:{target.region}")
 
 
 def _finite(band: Band) -> dict[str, float | None]:

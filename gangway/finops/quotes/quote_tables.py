@@ -1,6 +1,6 @@
-"""A quote as a person reads it, and as JSON whose every figure carries value, unit, source, date and confidence.
+"""A quote as text, and as JSON in which every figure has value, unit, source, date and confidence.
 
-Computes nothing: what stands here was worked out by `components.estimate.offers` and `components.estimate.quotes`.
+Formats only: `components.estimate.offers` and `components.estimate.quotes` compute the figures.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """A question and its answer. `max_intensity`: gCO2e per kWh that a grid may have at most; None for any; `left_out`:
-    offers on other grids; `top`: of how many of the ranked a person reads the reasons; 0 for all. JSON has them all.
-    `advice`: to a job that runs already; None where none does. `refused`: how many offers each limit on regions leaves
-    out.
+    """A question and its answer.
+
+    Attributes:
+        max_intensity: gCO2e per kWh; None for no limit.
+        top: offers printed with reasons; 0 for all. JSON has all.
+        refused: offers excluded by each limit on regions.
     """
 
     accelerator: str
@@ -53,7 +55,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "sort": answer.sort,
         "max_intensity_g_per_kwh": answer.max_intensity,
         "left_out": answer.left_out,
-        "left_out_by_regions": {str(why): number for why, number in answer.refused.items()},
+        "left_out_by_regions": {str(limit): number for limit, number in answer.refused.items()},
         **({} if answer.advice is None else {"move": advice_json(answer.advice)}),
         "currency": "USD",
         "ranked": [
@@ -100,21 +102,19 @@ def _row(quoted: Quoted) -> dict[str, Any]:
     }
 
 
-def _data(way: Carried) -> dict[str, Any]:
-    """The way of the job's data."""
-    price, route = way.price, way.route
+def _data(transfer: Carried) -> dict[str, Any]:
+    price, route = transfer.price, transfer.route
     return {
-        "usd": way.usd,
+        "usd": transfer.usd,
         "usd_per_gib": price.value,
         "source": price.source,
         "confidence": price.confidence,
-        "hours_of_one_stream": way.stream_hours,
+        "hours_of_one_stream": transfer.stream_hours,
         **(route_row(route) or {"rtt_ms": None, "one_stream_mbps": None}),
     }
 
 
 def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
-    """The rate that was counted with: published, or the user's word, or assumed; None for what is not taken back."""
     rate = quoted.rate
     if rate is None:
         return None
@@ -130,7 +130,6 @@ def _interruptions(quoted: Quoted) -> dict[str, Any] | None:
 
 
 def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
-    """How often a node fails, whatever its kind of capacity."""
     if fact is None:
         return None
     return {
@@ -143,12 +142,11 @@ def _failures(fact: Fact[float] | None) -> dict[str, Any] | None:
 
 
 def _days(fact: Fact[Any]) -> dict[str, str | None]:
-    """The source's own date, and when it was read."""
+    """The source's date, and when it was read."""
     return {"as_of": fact.as_of_text or None, "read_on": fact.read_on.isoformat() if fact.read_on else None}
 
 
 def _range(offer: Offer) -> dict[str, Any]:
-    """The lowest and the highest price seen, and whose it is."""
     quote = offer.quote
     low, high = (None, None) if quote is None else (quote.low, quote.high)
     return {"low": low, "high": high, "is_limit": bool(quote and quote.limit), "priced_in": _priced_in(offer)}
@@ -163,7 +161,7 @@ def _finite(hours: float) -> float | None:
 
 
 def _footprint(quoted: Quoted) -> dict[str, Any]:
-    """Energy, emissions and SCI: expected with the band, and at most; SCI without `--kimg` has no value."""
+    """Energy, emissions and SCI: expected with band, and maximum; no SCI without `--kimg`."""
     found = quoted.footprint
     units = {"energy": "kWh", "carbon": "gCO2e", "sci": "gCO2e/kimg"}
     if found is None:
@@ -181,10 +179,8 @@ def _footprint(quoted: Quoted) -> dict[str, Any]:
 
 
 def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[str, Any]:
-    """An estimate of energy or emissions, with its low end, high end and maximum: the oldest of its facts dates it, and
-    an undated one leaves it undated.
-    """
-    value, low, high, most = values
+    """An estimate with low end, high end and maximum; dated by its oldest fact, undated if one is."""
+    value, low, high, maximum = values
     watts, place = quoted.offer.machine.accelerator_watts, quoted.offer.place
     if place is None:
         source, days = f"absent: {_grid_or_watts(quoted)}", [watts.as_of_text]
@@ -195,7 +191,7 @@ def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[
         "value": value,
         "low": low,
         "high": high,
-        "most": most,
+        "most": maximum,
         "unit": unit,
         "source": source,
         "as_of": min(days) or None,
@@ -205,7 +201,7 @@ def _value(quoted: Quoted, values: tuple[float | None, ...], unit: str) -> dict[
 
 
 def _grid(place: Region) -> dict[str, Any]:
-    """The average intensity, which is counted and ranked by, and the two others, which are not."""
+    """The average intensity, which is used for ranking, and the two others, which are not."""
     facts: dict[str, Fact[float] | Fact[float | None]] = {
         "average": place.intensity_g_per_kwh,
         "marginal": place.marginal_g_per_kwh,
@@ -228,12 +224,12 @@ def _grid(place: Region) -> dict[str, Any]:
 
 
 def _unknown(quoted: Quoted) -> str:
-    """What is missing; with --sort carbon it may be the emissions alone."""
+    """What is missing; with --sort carbon possibly only the emissions."""
     return quoted.missing or f"emissions not known: {_grid_or_watts(quoted)}"
 
 
 def _grid_or_watts(quoted: Quoted) -> str:
-    """Which fact there is no energy without."""
+    """The missing fact behind an unknown energy."""
     offer = quoted.offer
     if offer.place is None:
         return f"no grid intensity and PUE of {offer.region} in the catalogue"
@@ -241,46 +237,48 @@ def _grid_or_watts(quoted: Quoted) -> str:
 
 
 def show_answer(answer: Answer, console: "Console") -> None:
-    """Prints every offer: the first of the ranked with figures and reasons, the others by machine; then those that
-    cannot do it, and those that lack a figure, with the dollars that are known.
-    """
+    """Print the top offers with reasons, the others by machine, then those infeasible or without a figure."""
     job, ranking = answer.job, answer.ranking
-    due = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
-    _say(
+    deadline = "" if job.deadline_hours is None else f", done within {job.deadline_hours:g} h"
+    _print_paragraph(
         console,
         f"{answer.accelerator}, {job.num_nodes} node{'s' * (job.num_nodes > 1)}, "
-        f"{job.hours:g} h of training{due}; by {answer.sort}",
+        f"{job.hours:g} h of training{deadline}; by {answer.sort}",
     )
-    apart = len(ranking.infeasible) + len(ranking.unknown)
+    other_count = len(ranking.infeasible) + len(ranking.unknown)
     if ranking.ranked:
         first = ranking.ranked[0][0]
         sure = ", its rate of interruptions assumed" if _is_assumed(first) else ""
-        _say(console, f"{BEST[answer.sort]}: {_label_and_usd(first)}{sure}", style="bold")
+        _print_paragraph(console, f"{BEST[answer.sort]}: {_label_and_usd(first)}{sure}", style="bold")
         steady = next((quoted for quoted, _ in ranking.ranked if quoted.rate is None), None)
         if steady is not None and first.rate is not None:
-            _say(console, f"the first that is not taken back: {_label_and_usd(steady)}")
+            _print_paragraph(console, f"the first that is not taken back: {_label_and_usd(steady)}")
     else:
-        _say(console, "no offer will do: see below", style="yellow")
-    _say(console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {apart}")
+        _print_paragraph(console, "no offer will do: see below", style="yellow")
+    _print_paragraph(
+        console, f"ranked: {len(ranking.ranked)} offers; not ranked, with their reasons below: {other_count}"
+    )
     _show_ranked(answer, console)
     if ranking.infeasible:
-        _say(console, "cannot do it", style="bold red")
+        _print_paragraph(console, "cannot do it", style="bold red")
         for quoted in ranking.infeasible:
-            _say(console, f"{_label_and_usd(quoted)}: {quoted.problem}", indent=2)
+            _print_paragraph(console, f"{_label_and_usd(quoted)}: {quoted.problem}", indent=2)
     if ranking.unknown:
         more = "" if answer.top == 0 else "; --top 0 names the regions"
-        _say(console, f"a figure is missing, so not ranked{more}", style="bold yellow")
+        _print_paragraph(console, f"a figure is missing, so not ranked{more}", style="bold yellow")
         for line in _gaps(ranking) if answer.top == 0 else _gaps_in_short(ranking):
-            _say(console, line, indent=2)
+            _print_paragraph(console, line, indent=2)
     if answer.left_out:
-        _say(console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh")
-    for why, number in answer.refused.items():
-        _say(console, f"{number} offers left out: {_REFUSED[why]}")
+        _print_paragraph(
+            console, f"{answer.left_out} offers left out: their grid has more than {answer.max_intensity:g} g/kWh"
+        )
+    for limit, number in answer.refused.items():
+        _print_paragraph(console, f"{number} offers left out: {_REFUSED[limit]}")
     for line in _assumptions(ranking):
-        _say(console, line, style="dim")
+        _print_paragraph(console, line, style="dim")
     for line in () if answer.advice is None else advice_lines(answer.advice):
-        _say(console, line, style="bold")
-    _say(
+        _print_paragraph(console, line, style="bold")
+    _print_paragraph(
         console,
         f"Nodes only: storage, network and the head node are the plan's. Energy is estimated, +-{ERROR_BAND:.0%} "
         "and never beyond its rating; CO2e location-based, the grid's average of one year. --json has every source.",
@@ -288,8 +286,7 @@ def show_answer(answer: Answer, console: "Console") -> None:
     )
 
 
-def _say(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style: str = "") -> None:
-    """A paragraph as wide as the terminal, its further lines indented by `hang` more."""
+def _print_paragraph(console: "Console", text: str, *, indent: int = 0, hang: int = 2, style: str = "") -> None:
     from rich.text import Text
 
     before, more = " " * indent, " " * (indent + hang)
@@ -310,41 +307,42 @@ _REFUSED = {
     Why.RESIDENCY: "in none of the countries of --residency",
 }
 _FEW_REGIONS = 4
-"""Regions of a machine that are named without --top 0."""
+"""Regions named per machine without --top 0."""
 _BY = {"cost": "expected dollars", "carbon": "kg CO2e", "risk": "hours at risk"}
 _HEADINGS = ("", "USD", "hours", "risk", "kWh", "kgCO2e", "offer")
 
 
 def _show_ranked(answer: Answer, console: "Console") -> None:
-    """A line for each of the first, with price and reason below; a paragraph for each machine of the others."""
+    """A line for each top offer, with price and reason below; a paragraph per machine for the others."""
     ranked = answer.ranking.ranked
     if not ranked:
         return
     top = answer.top or len(ranked)
     lines = [
-        (_cells(place, quoted), _why(quoted, reason, answer.job))
+        (_cells(place, quoted), _explain_offer(quoted, reason, answer.job))
         for place, (quoted, reason) in enumerate(ranked[:top], 1)
     ]
     rows = [_HEADINGS, *(cells for cells, _ in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    for row, why in [(_HEADINGS, ""), *lines]:
+    for row, details in [(_HEADINGS, ""), *lines]:
         figures = " ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
         before = len(figures) - len(figures.lstrip())
         offer_at = len(figures) + 1 - before
-        _say(console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if why else "")
-        if why:
-            _say(console, why, indent=widths[0] + 1, hang=0)
+        _print_paragraph(
+            console, f"{figures.lstrip()} {row[-1]}", indent=before, hang=offer_at, style="bold" if details else ""
+        )
+        if details:
+            _print_paragraph(console, details, indent=widths[0] + 1, hang=0)
     rest = [quoted for quoted, _ in ranked[top:]]
     if rest:
-        _say(console, f"the other {len(rest)}, by {answer.sort} ({_BY[answer.sort]}); --top 0: a line and reasons each")
-        for line in _of_machines(rest, answer.sort):
-            _say(console, line, indent=2)
+        _print_paragraph(
+            console, f"the other {len(rest)}, by {answer.sort} ({_BY[answer.sort]}); --top 0: a line and reasons each"
+        )
+        for line in _machine_paragraphs(rest, answer.sort):
+            _print_paragraph(console, line, indent=2)
 
 
-def _of_machines(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
-    """A paragraph for each machine and kind of capacity with what they are sorted by in each region, best first; kinds
-    that no figure tells apart share one.
-    """
+def _machine_paragraphs(ranked: Iterable[Quoted], sort: Sort) -> Iterator[str]:
     regions: dict[tuple[str, str], dict[str, str]] = {}
     for quoted in ranked:
         offer = quoted.offer
@@ -368,8 +366,8 @@ def _figure(quoted: Quoted, sort: Sort) -> str:
     match sort:
         case "cost":
             quote = quoted.offer.quote
-            most = "at most " if quote and quote.limit else ""
-            return f"{most}${_number(quoted.own_usd, ',.0f')}"
+            prefix = "at most " if quote and quote.limit else ""
+            return f"{prefix}${_number(quoted.own_usd, ',.0f')}"
         case "carbon":
             return _number(None if quoted.gco2e is None else quoted.gco2e / 1000, ",.0f")
         case "risk":
@@ -388,7 +386,7 @@ def _cells(place: int, quoted: Quoted) -> tuple[str, ...]:
     )
 
 
-def _why(quoted: Quoted, reason: str, job: Job) -> str:
+def _explain_offer(quoted: Quoted, reason: str, job: Job) -> str:
     offer = quoted.offer
     price, note = quoted.unpriced, f" ({offer.note})" if offer.note else ""
     if offer.price.value is not None:
@@ -399,7 +397,7 @@ def _why(quoted: Quoted, reason: str, job: Job) -> str:
 
 
 def _sci(quoted: Quoted) -> str:
-    """Grams for 1,000 images; empty where nobody says how many the job makes."""
+    """Grams per 1,000 images; empty if the number of images is unknown."""
     sci = None if quoted.footprint is None else quoted.footprint.sci
     if sci is None or sci.g_per_kimg is None or sci.g_per_kimg_most is None:
         return ""
@@ -411,7 +409,6 @@ def _number(value: float | None, spec: str) -> str:
 
 
 def _is_assumed(quoted: Quoted) -> bool:
-    """Whether nobody published or stated the rate of its interruptions."""
     return (
         quoted.rate is not None
         and quoted.rate.how == "assumed"
@@ -421,20 +418,19 @@ def _is_assumed(quoted: Quoted) -> bool:
 
 
 def _assumptions(ranking: Ranking) -> list[str]:
-    """A sentence for each provider whose rate of interruptions nobody has stated, with its source."""
-    said = {}
+    sentences = {}
     for quoted in (*(quoted for quoted, _ in ranking.ranked), *ranking.infeasible):
         rate = quoted.rate
         if rate is not None and rate.share is not None and _is_assumed(quoted):
-            said[quoted.offer.provider] = (
+            sentences[quoted.offer.provider] = (
                 f"* {quoted.offer.provider} publishes no rate of interruptions for these: "
                 f"{share_in_words(rate.share)}, assumed: {rate.source} ({rate.as_of}); --interruptions states another"
             )
-    return list(said.values())
+    return list(sentences.values())
 
 
 def _cheapest_elsewhere(quoted: Quoted, ranking: Ranking) -> Quoted | None:
-    """The same machine and kind where it has a price: what this offer might come to."""
+    """The cheapest region with a price for the same machine and kind, as an indication."""
     offer = quoted.offer
     known = (
         each
@@ -451,12 +447,11 @@ def _elsewhere_json(quoted: Quoted, ranking: Ranking) -> dict[str, Any] | None:
 
 
 def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
-    """A paragraph for each machine and reason: of each kind the number of regions, and what it costs elsewhere."""
     found: dict[tuple[str, str], dict[str, list[Quoted]]] = {}
     for quoted in ranking.unknown:
         machine = f"{quoted.offer.provider} {quoted.offer.machine.name}"
         found.setdefault((machine, _unknown(quoted)), {}).setdefault(quoted.offer.kind, []).append(quoted)
-    for (machine, why), of_kinds in found.items():
+    for (machine, reason), of_kinds in found.items():
         alike: dict[tuple[int, str], list[str]] = {}
         for kind, those in of_kinds.items():
             best = _cheapest_elsewhere(those[0], ranking)
@@ -468,23 +463,22 @@ def _gaps_in_short(ranking: Ranking) -> Iterator[str]:
             f"{', '.join(kinds)} in {number} region{'s' * (number > 1)}{known}"
             for (number, known), kinds in alike.items()
         ]
-        yield f"{machine}: {why}: {'; '.join(said)}"
+        yield f"{machine}: {reason}: {'; '.join(said)}"
 
 
 def _gaps(ranking: Ranking) -> list[str]:
-    """A line for each machine, reason and set of regions, with the kinds it holds for; each with the dollars that are
-    known: its own, or what it costs elsewhere.
-    """
     regions: dict[tuple[str, str, str], list[str]] = {}
     for quoted in ranking.unknown:
         offer, found = quoted.offer, _cheapest_elsewhere(quoted, ranking)
-        why = _unknown(quoted)
+        reason = _unknown(quoted)
         if found is not None:
-            why += f"; in {found.offer.region} ${found.usd:,.0f}"
+            reason += f"; in {found.offer.region} ${found.usd:,.0f}"
         elif quoted.usd is not None:
-            why += f"; ${quoted.usd:,.0f}"
-        regions.setdefault((f"{offer.provider} {offer.machine.name}", why, offer.kind), []).append(offer.region)
+            reason += f"; ${quoted.usd:,.0f}"
+        regions.setdefault((f"{offer.provider} {offer.machine.name}", reason, offer.kind), []).append(offer.region)
     kinds: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (machine, why, kind), names in regions.items():
-        kinds.setdefault((machine, why, tuple(names)), []).append(kind)
-    return [f"{machine} {', '.join(of)} in {', '.join(names)}: {why}" for (machine, why, names), of in kinds.items()]
+    for (machine, reason, kind), names in regions.items():
+        kinds.setdefault((machine, reason, tuple(names)), []).append(kind)
+    return [
+        f"{machine} {', '.join(of)} in {', '.join(names)}: {reason}" for (machine, reason, names), of in kinds.items()
+    ]

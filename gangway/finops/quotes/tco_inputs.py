@@ -1,5 +1,5 @@
-"""What a comparison of renting and owning goes by: each input with its source. The command line wins; then the
-catalogue; then the stated assumptions of `components.estimate.tco`. What none has is asked for, never guessed.
+"""Inputs of a comparison of renting and owning, each with its source: the command line wins, then the catalogue, then
+the assumptions of `components.estimate.tco`. Missing inputs are requested, never guessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,18 +41,14 @@ UNITS: Mapping[str, str] = {
     "availability": "share of the hours",
     "cost_of_capital": "share a year",
 }
-"""The inputs by their options' names, and what they count in."""
+"""Units of the inputs by option name."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """One comparison.
-
-    Attributes:
-        facts: by the names of UNITS; `resale` is of the end of the years.
-        rented: the offer whose price is compared; None where the price was given.
-        reserved: commitments whose price is known, with the on-demand price beside it.
-        unpriced: commitments, and providers, of which nobody here knows a price.
+    """One comparison. `facts`: by the names of UNITS, `resale` is at the end of the years; `rented`: the compared
+    offer, None if the price was given; `reserved`: commitments with a known price, and the on-demand price; `unpriced`:
+    commitments, and providers, without a known price.
     """
 
     accelerator: str
@@ -69,7 +65,7 @@ class Inputs:
 
     @property
     def hours(self) -> float:
-        """How long one has the nodes."""
+        """Hours of ownership."""
         return self.years * HOURS_PER_YEAR
 
     @property
@@ -79,7 +75,7 @@ class Inputs:
 
     @property
     def onprem(self) -> OnPremSide:
-        """One node of one's own."""
+        """One owned node."""
         return OnPremSide(
             capex_usd=self.value("capex"),
             resale_usd=self.value("capex") * self.value("resale") / (1 + self.rate) ** self.years,
@@ -93,23 +89,23 @@ class Inputs:
 
     @property
     def rate(self) -> float:
-        """What money costs in a year."""
+        """The yearly discount rate."""
         return self.value("cost_of_capital")
 
 
 def gather(
     accelerator: str, num_nodes: int, years: float, offers: "Sequence[Offer]", given: Mapping[str, float | None]
 ) -> Inputs:
-    """Everything a comparison needs. InputError: nobody knows a price or a draw that was not given either.
-    `accelerator`: such as `H100x8`; `offers`: every way to rent such a node, at least one; `given`: what stood on
-    the command line, by the names of UNITS, and the price of a commitment by its kind; checked.
+    """Collect the inputs of a comparison. `accelerator`: such as `H100x8`; `offers`: all offers of such a node, at
+    least one; `given`: checked command-line values by the names of UNITS, and commitment prices by kind. InputError: a
+    price or a power draw is unknown and not given.
     """
     on_demand = [o for o in offers if o.kind == "on-demand" and _is_priced(o)]
     cheapest = min(on_demand, key=lambda o: o.price.value or 0.0, default=None)
     rented = None if given.get("usd_per_hour") is not None else cheapest
     table, machine = load_onprem(), (rented or offers[0]).machine
     found: dict[str, Fact[float] | None] = {
-        "usd_per_hour": None if rented is None else _known(rented.price),
+        "usd_per_hour": None if rented is None else _require_value(rented.price),
         "fixed": _assumed(0.0, "storage and head node left out on both sides"),
         "utilisation": table.utilisation,
         "resale": _resale(table, years),
@@ -132,11 +128,9 @@ def gather(
 def _commitments(
     offers: "Sequence[Offer]", like: "Offer", on_demand: float, given: Mapping[str, float | None]
 ) -> "tuple[tuple[Offer, ...], tuple[str, ...]]":
-    """Commitments with a price, the cheapest of each kind and provider, those given first; and the kinds and providers
-    for which nobody here knows one.
-    """
+    """The cheapest commitment of each kind and provider, given prices first; and those without a known price."""
     ours = [
-        replace(like, kind=kind, price=_given(price), note="", on_demand=on_demand, interruptions=None)
+        replace(like, kind=kind, price=_given_fact(price), note="", on_demand=on_demand, interruptions=None)
         for kind in COMMITMENTS
         if (price := given.get(kind)) is not None
     ]
@@ -156,12 +150,11 @@ def _is_priced(offer: "Offer") -> bool:
     return offer.price.value is not None and not (offer.quote and offer.quote.foreign_region)
 
 
-def _given(price: float) -> Fact[float | None]:
+def _given_fact(price: float) -> Fact[float | None]:
     return Fact[float | None](value=price, source="given on the command line", as_of=date.today(), confidence="assumed")
 
 
 def _resale(table: OnPremTable, years: float) -> Fact[float]:
-    """What a node brings at the end, by its age then."""
     sold, decline = table.sold_share, table.resale_decline
     source = f"{sold.value:.0%} of the price can be sold, and lose {decline.value:.2%} a year: {decline.source}"
     return sold.model_copy(
@@ -170,16 +163,15 @@ def _resale(table: OnPremTable, years: float) -> Fact[float]:
 
 
 def _operations(table: OnPremTable, num_nodes: int, accelerators: int) -> Fact[float]:
-    """A node's share of those who operate all of them."""
     pay, per_engineer = table.engineer_usd_per_year, table.accelerators_per_engineer
     number = engineers(num_nodes, accelerators, table.nodes_of_first_engineer.value, per_engineer.value)
-    who, what = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
-    source = f"{number:.2g} {who} for {num_nodes} {what}: {pay.source}; {per_engineer.source}"
+    engineer_noun, node_noun = "engineer" + "s" * (number != 1), "node" + "s" * (num_nodes != 1)
+    source = f"{number:.2g} {engineer_noun} for {num_nodes} {node_noun}: {pay.source}; {per_engineer.source}"
     return pay.model_copy(update={"value": pay.value * number / 12 / num_nodes, "source": source})
 
 
 def _availability(machine: "MachineType") -> Fact[float]:
-    """Of a node of one's own, which fails as rented ones do and waits for its repair."""
+    """Of an owned node, which fails as rented ones do and waits for repair."""
     failures, repair = failures_per_hour(machine), load_reliability().repair.hours
     source = f"one failure in {1 / failures.value:,.0f} h, {repair.value:g} h until it works again: {failures.source}"
     return repair.model_copy(
@@ -188,7 +180,7 @@ def _availability(machine: "MachineType") -> Fact[float]:
 
 
 def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[str, Fact[float] | None]:
-    """Price, draw and colocation of a node of one's own; None where nobody knows."""
+    """Price, draw and colocation of an owned node; None if unknown."""
     table = load_onprem()
     own = table.nodes.get(accelerator)
     board, host, share = machine.accelerator_watts, machine.host_watts, board_share(machine).value
@@ -207,7 +199,7 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     if own is not None:
         peak = own.peak_kw.value
     if kw is not None and (own is None or kw > own.peak_kw.value):
-        # No node draws more on average than at its peak.
+        # No node's average draw exceeds its peak.
         peak = kw / share
     rate = table.colo_usd_per_kw_month
     colo = None
@@ -219,12 +211,12 @@ def _node(accelerator: str, machine: "MachineType", kw: float | None) -> dict[st
     return {"capex": None if own is None else own.capex_usd, "kw": mean, "colo": colo}
 
 
-def _known(fact: Fact[float | None]) -> Fact[float]:
+def _require_value(fact: Fact[float | None]) -> Fact[float]:
     return Fact[float].model_validate(fact.model_dump())
 
 
-def _assumed(value: float, why: str) -> Fact[float]:
-    return Fact[float](value=value, source=why, as_of=date.today(), confidence="assumed")
+def _assumed(value: float, reason: str) -> Fact[float]:
+    return Fact[float](value=value, source=reason, as_of=date.today(), confidence="assumed")
 
 
 def _required(name: str, fact: Fact[float] | None, accelerator: str) -> Fact[float]:

@@ -1,4 +1,4 @@
-"""The comparison of renting and owning: its figures, as a person reads them, as JSON, and as a plot."""
+"""The comparison of renting and owning: figures, tables, JSON and plot."""
 
 import math
 from collections.abc import Sequence
@@ -53,17 +53,9 @@ _KINDS: Final[tuple[Literal["png", "svg"], ...]] = ("png", "svg")
 
 @dataclass(frozen=True)
 class Commitment:
-    """A reservation, paid whether used or not.
-
-    Attributes:
-        label: provider, region, machine type and term.
-        short: provider and term.
-        price: US dollars per node and hour of the term.
-        on_demand: the same without commitment.
-        usd: of all nodes over the years, whole terms paid.
-        paid_hours: of these terms.
-        pays_above: the use from which on it is cheaper than on demand.
-        onprem_months: months until owning is cheaper than it.
+    """A reservation, paid whether used or not. `label`: provider, region, machine type and term; `price`: US dollars
+    per node-hour of the term; `usd`: all nodes over the years, whole terms paid; `paid_hours`: of these terms;
+    `pays_above`: the utilisation above which it beats on demand; `onprem_months`: months until owning beats it.
     """
 
     label: str
@@ -82,13 +74,13 @@ class Tco:
 
     Attributes:
         cloud_usd: all nodes rented by the hour, over the years, in today's dollars.
-        onprem_usd: all nodes owned, over the years, likewise.
-        onprem_usd_per_node_hour: what an hour of an owned node costs, used or not.
-        onprem_usd_per_used_hour: what an hour of its work costs at the given use.
-        utilisation: from which on owning is cheaper over these years; above 1 never.
-        months: until owning is cheaper at the given use; infinite where never.
-        by_share: the same at other uses.
-        rule_holds: whether 70 to 80 % of use pay within 12 to 24 months here.
+        onprem_usd: all nodes owned, likewise.
+        onprem_usd_per_node_hour: per hour, used or not.
+        onprem_usd_per_used_hour: per hour of work at the given utilisation.
+        utilisation: break-even over these years; above 1 never.
+        months: break-even at the given utilisation; infinite for never.
+        by_share: the same at other utilisations.
+        rule_holds: whether 70 to 80 % utilisation pays within 12 to 24 months here.
     """
 
     inputs: Inputs
@@ -104,7 +96,7 @@ class Tco:
 
 
 def compare(inputs: Inputs) -> Tco:
-    """Works out a comparison."""
+    """Compute a comparison."""
     cloud, onprem, hours, rate = inputs.cloud, inputs.onprem, inputs.hours, inputs.rate
     per_hour = onprem_usd_per_hour(onprem, hours, rate)
     return Tco(
@@ -128,7 +120,7 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
         assert price is not None and on_demand is not None, "only offers with both prices are gathered"  # noqa: PT018
         always = CloudSide(price, 1.0, inputs.cloud.fixed_usd_per_hour)
         rate = inputs.rate
-        # Less than a term cannot be had. A rounding error is no term.
+        # Terms are sold whole; a rounding error is not a term.
         term = TERM_HOURS[offer.kind]
         paid_hours = math.ceil(round(inputs.hours / term, 9)) * term
         found.append(
@@ -151,7 +143,7 @@ def _commitments(inputs: Inputs) -> tuple[Commitment, ...]:
 
 
 def to_json(answer: Tco) -> dict[str, Any]:
-    """Plain JSON data; what never happens is null."""
+    """The comparison as JSON data; never is null."""
     inputs = answer.inputs
     estimated = {"source": "components.estimate.tco, from the inputs", "confidence": "estimated"}
     return {
@@ -198,7 +190,7 @@ def _finite(number: float) -> float | None:
 
 
 def show(answer: Tco, console: "Console") -> None:
-    """Prints inputs, both bills, the break-evens and the reservations."""
+    """Print inputs, both bills, the break-evens and the reservations."""
     from rich.markup import escape
 
     inputs = answer.inputs
@@ -217,7 +209,7 @@ def show(answer: Tco, console: "Console") -> None:
         f"gangway:site: {{usd_per_node_hour: {answer.onprem_usd_per_used_hour:.2f}}}",
         highlight=False,
     )
-    console.print(f"over {years}, owning is cheaper {_above(answer.utilisation)}", highlight=False)
+    console.print(f"over {years}, owning is cheaper {_break_even_text(answer.utilisation)}", highlight=False)
     console.print(f"at {use:.0%} use, owning is cheaper {_after(answer.months)}", highlight=False)
     console.print(_months_table(answer.by_share))
     low, high = (dict(answer.by_share)[share] for share in RULE_UTILISATION)
@@ -242,7 +234,6 @@ def show(answer: Tco, console: "Console") -> None:
 
 
 def _whole_terms(each: Commitment, inputs: Inputs) -> str:
-    """What is paid beyond the years in question."""
     return f" (whole terms: {each.paid_hours:,.0f} h)" if each.paid_hours > inputs.hours + 1 else ""
 
 
@@ -256,8 +247,8 @@ def _inputs_table(inputs: Inputs) -> Any:
     table.add_column("unit")
     table.add_column("source", overflow="fold", ratio=1)
     for name, fact in inputs.facts.items():
-        where = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
-        source = f"{where}{fact.source}, {fact.dated}, {fact.confidence}"
+        prefix = f"{inputs.rented.label}: " if name == "usd_per_hour" and inputs.rented else ""
+        source = f"{prefix}{fact.source}, {fact.dated}, {fact.confidence}"
         table.add_row(_WORDS[name], f"{round(fact.value, 4):,.10g}", UNITS[name], f"[dim]{escape(source)}[/]")
     return table
 
@@ -277,7 +268,7 @@ def _month(month: float) -> str:
     return "never" if math.isinf(month) else f"{month:.1f}"
 
 
-def _above(utilisation: float) -> str:
+def _break_even_text(utilisation: float) -> str:
     if utilisation > 1:
         return f"at no use: even 100 % cost less rented ({utilisation:.0%} would be needed)"
     return "at any use" if utilisation <= 0 else f"from [bold]{utilisation:.0%}[/] use on"
@@ -288,7 +279,7 @@ def _after(months: float) -> str:
 
 
 def plot_files(out: Path) -> list[Path]:
-    """`out` with the endings .png and .svg; an ending that is there already is replaced. InputError: it has no name."""
+    """`out` as .png and .svg, replacing such a suffix. InputError: no file name."""
     if not out.name:
         place, fix = "a path that ends with a name", "write --out tco"
         raise InputError("--out", "names no file", value=str(out), allowed=place, fix=fix)
@@ -297,9 +288,9 @@ def plot_files(out: Path) -> list[Path]:
 
 
 def write_plot(answer: Tco, out: Path) -> list[Path]:
-    """Writes the files of `plot_files`. InputError: they cannot be written."""
+    """Write the files of `plot_files`. InputError: they cannot be written."""
     paths = plot_files(out)
-    # All is drawn before anything is written.
+    # Draws everything before writing anything.
     plots = {path: draw_plot(answer, kind) for path, kind in zip(paths, _KINDS, strict=True)}
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -311,7 +302,7 @@ def write_plot(answer: Tco, out: Path) -> list[Path]:
 
 
 def draw_plot(answer: Tco, kind: Literal["png", "svg"]) -> bytes:
-    """The plot as bytes of a file of that kind."""
+    """Draw the plot as bytes of a file of that kind."""
 
     def paint(_: object, panels: Sequence[Axes]) -> None:
         for axes in panels:
@@ -324,7 +315,7 @@ def draw_plot(answer: Tco, kind: Literal["png", "svg"]) -> bytes:
 
 
 def _draw_bills(axes: Axes, answer: Tco) -> None:
-    """What has been paid by each month, in millions; what owning costs is net of the resale."""
+    """Payments up to each month in millions; owning is net of the resale."""
     inputs = answer.inputs
     end = inputs.hours / HOURS_PER_MONTH
     months = [end * step / 60 for step in range(61)]
@@ -358,19 +349,19 @@ def _draw_bills(axes: Axes, answer: Tco) -> None:
     axes.set_ylabel("million USD of today", color=LIGHT.quiet)
     axes.set_xlim(0, end)
     axes.xaxis.set_major_locator(MultipleLocator(6 if end <= 60 else 24))
-    # The steepest line is at two thirds of its end where the legend ends, and so below it.
+    # The steepest line is at two thirds of its height where the legend ends, and so below it.
     axes.set_ylim(0, 1.45 * axes.dataLim.y1)
     axes.legend(frameon=False, labelcolor=LIGHT.ink, loc="upper left")
 
 
 def _draw_break_even(axes: Axes, answer: Tco) -> None:
-    """The month from which on owning is cheaper, by use, with the rule of thumb as a box."""
+    """The break-even month by utilisation, with the rule of thumb as a box."""
     inputs = answer.inputs
     top = 1.15 * max(48.0, inputs.years * 12)  # with room for the words beside a point
     shares = [share / 200 for share in range(10, 201)]
     points = [(share, break_even_months(inputs.cloud.at(share), inputs.onprem, inputs.rate)) for share in shares]
-    shown = [(share * 100, month) for share, month in points if not math.isinf(month)]
-    axes.plot([use for use, _ in shown], [month for _, month in shown], color=LIGHT.series[1], linewidth=2)
+    finite = [(share * 100, month) for share, month in points if not math.isinf(month)]
+    axes.plot([use for use, _ in finite], [month for _, month in finite], color=LIGHT.series[1], linewidth=2)
     (low, high), (first, last) = RULE_UTILISATION, RULE_MONTHS
     axes.fill_between([low * 100, high * 100], first, last, color=LIGHT.series[0], alpha=0.18, linewidth=0)
     axes.annotate(

@@ -2,6 +2,6 @@
 
     members -> groups -> table -> page | Markdown | JSON, and drawings of the same groups
 
-Elsewhere: one run with its plan and sandbox (`gangway.report`), and whose bill it was (`gangway.finops.bill`). Nothing
-here trains, prices or estimates: it reads records and gives each number with its source in the record.
+Reads records and cites the source of each number; trains, prices and estimates nothing. One run with its plan and
+sandbox: `gangway.report`; bills: `gangway.finops.bill`.
 """

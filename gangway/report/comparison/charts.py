@@ -1,8 +1,9 @@
-"""The drawings of several runs: losses, quality, throughput, use, power, cost against time."""
+"""Drawings of several runs: losses, quality, throughput, use, power, cost against time."""
 
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
@@ -14,7 +15,7 @@ from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.series import Curve, Points, column, find_curve, quality_points, watts
 
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Rows differ by their dashes as well: colour alone tells not everybody."""
+"""Rows differ in dashes too, for readers who cannot tell the colours apart."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
 _BANDS = "Line: mean over the seeds; band: from the lowest to the highest."
@@ -22,14 +23,12 @@ _LABEL_WIDTH = 48
 
 
 class _Panel(NamedTuple):
-    """One quantity over progress: its title, and the curves of the rows that have it."""
-
     title: str
     curves: tuple[Curve, ...]
 
 
 def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
-    """The drawings over progress, and a sentence for each that no run has the numbers for."""
+    """Drawings over progress, and a sentence for each that no run has data for."""
     metrics = dict.fromkeys(
         point.name
         for group in groups
@@ -38,10 +37,10 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
         for point in member.record.quality_in_training.points
     )
     meters = sorted({method for group in groups for member in group.members for method in _meters(member)})
-    wanted = (
+    candidates = (
         ("losses", "Losses", [("Loss of the generator", _of("loss_g")), ("Loss of the discriminator", _of("loss_d"))],
          "measured: stats.jsonl of the runs"),
-        ("quality", "Quality over images", [(name, _quality(name)) for name in metrics],
+        ("quality", "Quality over images", [(name, partial(quality_points, name=name)) for name in metrics],
          "measured while training: records of the runs"),
         ("throughput", "Throughput", [("Images per second", _of("images_per_sec"))],
          "measured: stats.jsonl of the runs, without the time of quality metrics"),
@@ -52,7 +51,7 @@ def curve_drawings(groups: Sequence[Group]) -> tuple[list[Drawing], list[str]]:
         ("power", "Power", [("Power of all devices, W", watts)], "; ".join(meters) or "no meter"),
     )  # fmt: skip
     found, lacking = [], []
-    for name, title, panels, source in wanted:
+    for name, title, panels, source in candidates:
         filled = [panel for head, of in panels if (panel := _panel(head, groups, of)).curves]
         empty = [head for head, _ in panels if head not in [panel.title for panel in filled]]
         if filled:
@@ -66,14 +65,10 @@ def _of(key: str) -> Callable[[Member], Points]:
     return lambda member: column(member, key)
 
 
-def _quality(name: str) -> Callable[[Member], Points]:
-    return lambda member: quality_points(member, name)
-
-
 def _meters(member: Member) -> set[str]:
-    """How the run's power is known, by the last line that says so."""
-    told = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
-    last: Mapping[str, tuple[float | None, str, str]] = next(told, {})
+    """How the run's power is known, by its last line that says so."""
+    entries = (line["energy"] for line in reversed(member.ticks) if line.get("energy"))
+    last: Mapping[str, tuple[float | None, str, str]] = next(entries, {})
     return {f"{provenance}: {method}" for joules, provenance, method in last.values() if joules is not None}
 
 
@@ -113,7 +108,7 @@ def _drawing(
 
 
 def look(place: int, theme: Theme) -> tuple[str, object, str]:
-    """Colour, dashes and marker of the row at that place; after the last colour they begin anew, with other dashes."""
+    """Colour, dashes and marker of a row; colours repeat with other dashes."""
     count = len(theme.series)
     return theme.series[place % count], DASHES[(place + place // count) % len(DASHES)], MARKERS[place % len(MARKERS)]
 
@@ -134,14 +129,14 @@ def _dress(axes: Axes, panel: _Panel, theme: Theme) -> None:
     axes.set_xlabel("kimg", color=theme.quiet)
     lowest = min(min(curve.low) for curve in panel.curves)
     highest = max(max(curve.high) for curve in panel.curves)
-    # From zero where the eye compares amounts; a quantity that hardly moves still shows that it does not.
+    # From zero where amounts are compared; a nearly constant quantity still looks constant.
     if lowest >= 0:
         axes.set_ylim(0, highest * 1.08 if highest > 0 and math.isfinite(highest) else 1.0)
     axes.set_xlim(left=0)
 
 
 def legend(sheet: Sheet, labels: Sequence[str], theme: Theme) -> None:
-    """Names of the rows above the panels, each with its colour and dashes; none for a single row."""
+    """Row names above the panels with colour and dashes; none for a single row."""
     if len(labels) < 2:
         return
     from matplotlib.lines import Line2D
@@ -157,7 +152,7 @@ def legend(sheet: Sheet, labels: Sequence[str], theme: Theme) -> None:
 
 
 def legend_inches(labels: Sequence[str]) -> float:
-    """What `legend` takes of the sheet's height."""
+    """Height of `legend`."""
     return legend_size(_wrapped(labels))[1] if len(labels) > 1 else 0.0
 
 

@@ -1,6 +1,4 @@
-"""Run records in the formats that other programs read: FOCUS as CSV or Parquet, a CSV of figures, JSON. Every file
-appears whole or not at all.
-"""
+"""Run records for other programs: FOCUS as CSV or Parquet, a CSV of figures, JSON."""
 
 import csv
 import importlib
@@ -24,25 +22,17 @@ from trainer.records.run_record import RunRecord
 
 _JOULES_PER_KWH = 3.6e6
 _BEGIN_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""And their full-width forms, which some programs read alike."""
+"""With full-width forms, which some programs treat alike."""
 _MEASURES = ("s_per_epoch", "loss_g", "loss_d", "gpu_percent", "cpu_percent", "memory_gib", "mfu_percent")
 
 
 def focus_csv(rows: Sequence[Mapping[str, Any]], version: Version = Version.V1_4) -> str:
-    """Rows of FOCUS as CSV; null is an empty field."""
+    """FOCUS rows as CSV; null is an empty field."""
     return _csv(exported_columns(version), rows)
 
 
 def focus_parquet(rows: Sequence[Mapping[str, Any]], path: Path, version: Version = Version.V1_4) -> bytes:
-    """Rows of FOCUS as a Parquet file.
-
-    Args:
-        rows: values by column.
-        path: for the message.
-        version: of FOCUS, in which the rows are written.
-
-    InputError: pyarrow is not installed.
-    """
+    """FOCUS rows as Parquet. `rows`: by column; `path`: for the message. InputError: pyarrow is not installed."""
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -62,13 +52,13 @@ def report_json(
     signatures: Mapping[str, Mapping[str, str | None]],
     forecasts: Sequence[Kept] = (),
 ) -> str:
-    """The records and the table of them, every figure with its provenance, as a JSON object.
+    """Records and their table as a JSON object, every figure with its provenance.
 
     Args:
         records: of all runs.
-        table: as plain data; None where they are not of one table.
-        no_table: why so; empty where there is one.
-        signatures: of the records, by the runs' ids.
+        table: None if they do not fit one table.
+        no_table: the reason, else empty.
+        signatures: by run id.
         forecasts: of ledgers.
     """
     runs = [record.model_dump(mode="json") for record in records]
@@ -76,16 +66,14 @@ def report_json(
         "table": table,
         "no_table": no_table,
         "signatures": signatures,
-        "forecasts": [ledger_json(kept) for kept in forecasts],
+        "forecasts": [ledger_json(series) for series in forecasts],
         "runs": runs,
     }
     return json.dumps(data, indent=2) + "\n"
 
 
 def figures_csv(members: Sequence[Member], forecasts: Sequence[Kept] = ()) -> str:
-    """One line a run: what it was, and its figures, each with its provenance beside it; unknown ones are empty. Those
-    of ledgers stand in each.
-    """
+    """One line per run with figures and provenance; unknown ones are empty. Lines repeat the ledgers' figures."""
     rows = [{**_line(member), **as_columns(forecasts)} for member in members]
     return _csv(tuple(rows[0]), rows)
 
@@ -131,7 +119,6 @@ def _line(member: Member) -> dict[str, Any]:
 
 
 def _controller(record: RunRecord) -> dict[str, Any]:
-    """Of a run that had one: who decided, how many decisions came to what, and all of them, in the record's words."""
     if not record.has_controller:
         return {}
     fates = Counter(one.fate for one in record.decisions)
@@ -149,7 +136,7 @@ def _cells(name: str, figure: Quantity, scale: float) -> tuple[tuple[str, Any], 
 
 def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
-    # Runs may have been judged by other metrics: what a run has not stays empty.
+    # Runs may use different metrics: missing ones stay empty.
     extra = [column for row in rows for column in row if column not in columns]
     writer = csv.DictWriter(text, [*columns, *dict.fromkeys(extra)], lineterminator="\n")
     writer.writeheader()
@@ -158,9 +145,7 @@ def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _as_text(value: Any) -> Any:
-    """What a spreadsheet would take for a formula, as text (OWASP, "CSV Injection"); every line break the one that csv
-    puts in quotes. Numbers are no text here.
-    """
+    """Quote what a spreadsheet reads as a formula (OWASP, "CSV Injection"), and unify line breaks. Numbers stay."""
     if not isinstance(value, str):
         return value
     text = value.replace("\r\n", "\n").replace("\r", "\n")

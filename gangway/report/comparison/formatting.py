@@ -1,4 +1,4 @@
-"""How a table says a measured spread: digits that the spread allows, and words for what is missing."""
+"""Formats measured spreads: as many digits as the spread allows, and words for missing values."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,16 +13,16 @@ from gangway.report.comparison.tables import PUBLISHED, Column
 _MINUS = "\N{MINUS SIGN}"
 _DIGITS_OF_SPREAD, _ALL_DIGITS = 2, 17
 _MOST_DIGITS = 6
-"""Of a mean: where the spread is smaller still, it is noise of the arithmetic."""
+"""Of a mean: a smaller spread is numerical noise."""
 _CENTS = 2
 _SMALL, _LARGE = 1e-4, 1e15
-"""As in `number`: outside of them a power of ten is taken out."""
+"""As in `number`: beyond these, use a power of ten."""
 _ARROWS: Mapping[str, str] = {"lower": "↓", "higher": "↑", "": ""}
 _NOTHING = "–"  # noqa: RUF001 - a dash in a table's empty field
 
 
 class CellText(NamedTuple):
-    """A number as a link to its source, which says where it is from when pointed at or focused."""
+    """A number that links to its source and shows it on hover or focus."""
 
     text: str
     unit: str
@@ -33,12 +33,12 @@ class CellText(NamedTuple):
 
 
 def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str]:
-    """How a mean, its spread, and values beside it are printed: two significant digits of the spread at most.
+    """Return a formatter for a mean, its spread, and values beside it: at most two significant digits of the spread.
 
     Args:
         mean: of the values.
         spread: their deviation or the width of their range, above zero.
-        unit: of dollars from 1 USD upwards the cents are the last decimals.
+        unit: dollars from 1 USD upwards stop at cents.
 
     >>> show = printer(29.0312, 4.181)
     >>> show(29.0312), show(4.181)
@@ -56,7 +56,7 @@ def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str
         decimals = min(decimals, _CENTS)
 
     def show(value: float) -> str:
-        # A zero that came of a small negative number has no sign.
+        # A rounded negative zero has no sign.
         rounded = round(value / 10.0**power, decimals) + 0.0
         text = f"{rounded:,.{max(0, decimals)}f}".replace("-", _MINUS)
         return f"{text}{number(10.0**power).removeprefix('1.00')}" if power else text
@@ -65,19 +65,14 @@ def printer(mean: float, spread: float, unit: str = "") -> Callable[[float], str
 
 
 def _exponent(value: float, digits: int) -> int:
-    """The power of ten of the first digit, once the value is rounded to so many."""
+    """The power of ten of the first digit after rounding to `digits`."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 
-class Worded(NamedTuple):
-    """A cell as people read it.
-
-    Attributes:
-        text: the number, `absent`, or a dash where a paper says nothing.
-        unit: only where it is not the column's.
-        spread: of the runs, such as `± 0.3`; empty for a single one.
-        values: each run's own, as a sentence; empty for a single one.
-        hint: the same quantity in the unit people think in, such as `1 min 5 s`; often empty.
+class CellWords(NamedTuple):
+    """A cell as text. `text`: the number, `absent`, or a dash if a paper has none; `unit`: only if it is not the
+    column's; `spread`: of the runs, such as `± 0.3`, empty for a single one; `values`: each run's, as a sentence, empty
+    for a single one; `hint`: in readable units, such as `1 min 5 s`, often empty.
     """
 
     text: str
@@ -87,44 +82,36 @@ class Worded(NamedTuple):
     hint: str = ""
 
 
-def worded(cell: Spread | None, column: Column, *, relative: bool = False) -> Worded:
-    """A cell's words.
-
-    Args:
-        cell: None where a paper says nothing.
-        column: its column.
-        relative: whether it is a change, which has a sign and always its unit.
-    """
+def format_cell(cell: Spread | None, column: Column, *, relative: bool = False) -> CellWords:
+    """Format a cell. `cell`: None if a paper has none; `relative`: a change, with its sign and always its unit."""
     if cell is None:
-        return Worded(_NOTHING)
+        return CellWords(_NOTHING)
     if cell.value is None:
-        return Worded("absent")
+        return CellWords("absent")
     unit = "" if cell.unit == column.unit and not relative else unit_text(cell.unit)
     if relative and not unit:
         unit = "difference"
-    # A paper has its own number of decimals.
+    # Papers have their own numbers of decimals.
     ours = cell.provenance != PUBLISHED
     print_it: Callable[[float], str] = partial(number, unit=cell.unit)
     if relative:
         print_it = partial(_per_cent, decimals=1 if ours else 0) if cell.unit == "%" else _difference
-    text, spread = _beside(cell, print_it, relative=relative)
-    return Worded(text, unit, spread, _values(cell, print_it), _hint(cell.value, cell.unit))
+    text, spread = _mean_and_spread(cell, print_it, relative=relative)
+    return CellWords(text, unit, spread, _values(cell, print_it), _hint(cell.value, cell.unit))
 
 
 def _per_cent(change: float, decimals: int) -> str:
-    """A change with its sign."""
     text = f"{change:+.{decimals}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def _difference(change: float) -> str:
-    """A difference with its sign."""
     return f"+{number(change)}" if change > 0 else number(change)
 
 
-def _beside(cell: Spread, print_it: Callable[[float], str], *, relative: bool) -> tuple[str, str]:
-    """A mean and its spread with the same number of decimals; the spread is empty where there is none to be seen. Of a
-    change with enough pairs the spread is its interval, with the claim.
+def _mean_and_spread(cell: Spread, print_it: Callable[[float], str], *, relative: bool) -> tuple[str, str]:
+    """A mean and its spread to the same number of decimals; the spread is empty if invisible. For a change with enough
+    pairs it is the interval, with the claim.
     """
     low, high, compared, claim, kind = cell.low, cell.high, cell.compared, "", ""
     if compared is not None and compared.fewest >= FEWEST_PAIRS:
@@ -152,7 +139,7 @@ def _spread(
 
 
 def _signed(text: str) -> str:
-    """A number's text with its sign; zero has none."""
+    """Prefix the sign; zero has none."""
     zero = not text.partition(" ")[0].strip("0.")
     return text if zero or text[0] == "\N{MINUS SIGN}" else f"+{text}"
 
@@ -178,6 +165,6 @@ def _values(cell: Spread, print_it: Callable[[float], str]) -> str:
 
 
 def heading(column: Column) -> str:
-    """A column's heading: label, unit, and an arrow in the better direction."""
+    """Label, unit, and an arrow in the better direction."""
     unit = f", {unit_text(column.unit)}" if column.unit else ""
     return f"{column.label}{unit} {_ARROWS[column.better]}".strip()

@@ -1,4 +1,4 @@
-"""Which runs stand in one row, with what each is, and which may not stand in one table at all."""
+"""Groups runs into rows of a table, describes them, and refuses runs that do not belong in one table."""
 
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -21,21 +21,19 @@ from trainer.records.run_record import RunRecord
 
 _RESULTS = "results.json"
 LOCAL = "local"
-"""What a run without a stack ran on: whoever began it calls it this machine."""
+"""The stack of runs without one: this machine."""
 
 _NO_SUITE = Quantity.absent("USD", "no suite tells what its stack cost")
 _PLACES = ("stack", "arm", "provider", "region", "machine_type", "capacity", "device", "workers", "run")
 _SETTINGS = tuple(name for name in TrainConfig.model_fields if name not in ("seed", "preset", "dataset"))
 KEYS = (*_PLACES, *_SETTINGS)
-"""What rows may be made by."""
+"""Keys to group rows by."""
 _BY_THEMSELVES = ("stack", "arm", "machine_type", "device", "workers")
-"""What makes a row where nobody says otherwise: the place, and the treatment."""
+"""Default keys: the place and the treatment."""
 _MOST_NAMED = 3
 
 
 class _Item(BaseModel):
-    """A run, as results.json tells of it; further fields are the bench's own."""
-
     model_config = ConfigDict(frozen=True)
 
     item: str
@@ -48,8 +46,6 @@ class _Item(BaseModel):
 
 
 class _Results(BaseModel):
-    """results.json of a suite."""
-
     model_config = ConfigDict(frozen=True)
 
     suite: str
@@ -59,7 +55,7 @@ class _Results(BaseModel):
 
 
 class Missing(NamedTuple):
-    """A run of a suite that has no record, and what is known of it."""
+    """A suite's run without a record."""
 
     suite: str
     item: str
@@ -72,17 +68,13 @@ class Member:
     """A run of the report.
 
     Attributes:
-        record: its record.
-        path: of its directory.
-        stats: the lines of its stats.jsonl; empty where there is none.
-        stack: what its suite calls the stack, else the record's, else `local`.
+        stats: lines of its stats.jsonl; empty without one.
+        stack: the suite's name for it, else the record's, else `local`.
         arm: of the suite; empty without one.
-        suite: its suite's name; empty without one.
-        paper: whose table the suite is; empty without one.
-        title: of the suite.
-        stack_usd: of the whole stack while it stood, as its suite tells.
-        control: the arm that its suite names first for its stack, whether it has a run or not; empty without one.
-        signed: whether somebody signed its record, in a word or two.
+        paper: whose table the suite reproduces; empty without one.
+        stack_usd: of the whole stack, from its suite.
+        control: the first arm in its suite for its stack, with or without a run; empty without one.
+        signed: whether the record is signed, in a word or two.
     """
 
     record: RunRecord
@@ -99,7 +91,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Its id."""
+        """The run's id."""
         return self.record.id
 
     @property
@@ -109,33 +101,31 @@ class Member:
 
 
 class Source(NamedTuple):
-    """All that a report is made of: the runs, and those of their suites that are missing."""
+    """A report's runs, and those missing from their suites."""
 
     members: tuple[Member, ...]
     missing: tuple[Missing, ...]
 
 
 def get_members(runs: Sequence[Run], half: Sequence[Path] = ()) -> Source:
-    """Reads what lies around the runs. InputError: a results.json or stats.jsonl that cannot be read. `half`: runs
-    without a record that can be read, which no table has.
-    """
+    """Read the files around the runs. `half`: runs without a readable record. InputError: unreadable."""
     suites = {folder: _results(folder / _RESULTS) for folder in dict.fromkeys(run.path.parent for run in runs)}
-    members = tuple(_member(run, suites[run.path.parent]) for run in _in_their_order(runs, suites))
-    here = {run.record.id for run in runs}
+    members = tuple(_member(run, suites[run.path.parent]) for run in _suite_order(runs, suites))
+    present = {run.record.id for run in runs}
     missing = tuple(
         Missing(results.suite, item.item, item.status, item.reason)
         for results in suites.values()
         if results is not None
         for item in results.items
-        if item.run_id not in here and item.status != "recorded"
+        if item.run_id not in present and item.status != "recorded"
     )
-    told = {item.run_id for results in suites.values() if results is not None for item in results.items}
-    others = (_half(path) for path in half if path.name not in told)
+    run_ids = {item.run_id for results in suites.values() if results is not None for item in results.items}
+    others = (_missing_run(path) for path in half if path.name not in run_ids)
     return Source(members, (*missing, *others))
 
 
-def _half(folder: Path) -> Missing:
-    """Why a run has no record, or none that can be read, and what writes one."""
+def _missing_run(folder: Path) -> Missing:
+    """Why the record is missing or unreadable, and the fix."""
     if (folder / RECORD).is_file() and (mistake := why_unread(folder)) is not None:
         return Missing("", folder.name, "broken record", f"{mistake.place} {mistake.problem}; {mistake.fix}")
     command = f"{program()} record --run-dir {shlex.quote(str(folder))}"
@@ -143,8 +133,8 @@ def _half(folder: Path) -> Missing:
     return Missing("", folder.name, "no record", reason)
 
 
-def _in_their_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
-    """Suite by suite, each as its file orders stacks, arms and seeds: a control comes first, whenever it ran."""
+def _suite_order(runs: Sequence[Run], suites: Mapping[Path, _Results | None]) -> list[Run]:
+    """Suite by suite, in its order of stacks, arms and seeds: a control comes first, whenever it ran."""
     folders = list(suites)
 
     def place(run: Run) -> tuple[int, int]:
@@ -196,14 +186,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Group:
-    """A row: runs that differ in their seed.
-
-    Attributes:
-        label: what tells this row from the others.
-        members: its runs, by seed.
-        stack: of its first run, as the suite calls it.
-        arm: likewise; empty without one.
-        remarks: what differs inside the row nevertheless.
+    """A row: runs that differ only in their seed. `stack`: of its first run, in the suite's words; `arm`: likewise,
+    empty without one; `remarks`: other differences within the row.
     """
 
     label: str
@@ -214,17 +198,17 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """One of each run."""
+        """One per run."""
         return tuple(member.record.seed for member in self.members)
 
 
 def workers(member: Member) -> int:
-    """Processes of the first session: what was asked for. Interruptions may take some away later."""
+    """Requested processes, from the first session: interruptions may remove some later."""
     return member.record.sessions[0].world_size
 
 
 def parse_keys(text: str | None) -> tuple[str, ...] | None:
-    """The names after `--group-by`; None where there is none. InputError: an unknown or repeated name."""
+    """Parse `--group-by`. InputError: an unknown or repeated name."""
     if text is None:
         return None
     keys = tuple(part.strip() for part in text.split(","))
@@ -241,57 +225,48 @@ def parse_keys(text: str | None) -> tuple[str, ...] | None:
 
 
 def check_one_table(members: Sequence[Member], keys: tuple[str, ...] | None) -> None:
-    """Refuses runs that are not the same training.
-
-    Args:
-        members: of the table.
-        keys: what `--group-by` names, else None.
-
-    InputError: with what differs, and whose it is.
-    """
-    for what, values in (
-        ("presets", _by(members, lambda member: member.record.config.preset)),
-        ("data sets", _by(members, _get_data)),
-        ("tables of papers", _by([one for one in members if one.paper], lambda member: member.paper)),
+    """Refuse runs of different trainings. `keys`: of `--group-by`. InputError: with the differences and their runs."""
+    for noun, values in (
+        ("presets", _group_by(members, lambda member: member.record.config.preset)),
+        ("data sets", _group_by(members, _get_data)),
+        ("tables of papers", _group_by([one for one in members if one.paper], lambda member: member.paper)),
     ):
         if len(values) > 1:
             raise InputError(
-                "RUNS", f"{what} differ inside one table", value=_told(values), allowed=f"runs of one of the {what}",
+                "RUNS",
+                f"{noun} differ inside one table",
+                value=_name_values(values),
+                allowed=f"runs of one of the {noun}",
                 fix="make a report of each: name its runs alone, or its suite's folder",
-            )  # fmt: skip
-    named = set(keys or ())
-    by_arm = keys is None or "arm" in named
-    parts = _by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
+            )
+    grouped = set(keys or ())
+    by_arm = keys is None or "arm" in grouped
+    parts = _group_by(members, lambda member: (member.suite, member.arm) if by_arm and member.arm else ()).values()
     for part in parts:
         for name, values in differences(part).items():
-            if name not in named:
+            if name not in grouped:
                 raise InputError(
-                    f"RUNS: {name}", "differs inside one table", value=_told(values),
+                    f"RUNS: {name}", "differs inside one table", value=_name_values(values),
                     allowed="the same training in every run: all of its configuration but the seed",
                     fix=f"make rows of it: --group-by {','.join([*(keys or ('stack',)), name])}",
                 )  # fmt: skip
 
 
 def differences(members: Sequence[Member]) -> dict[str, dict[str, list[Member]]]:
-    """Fields of the trainer's configuration, the seed apart, with the runs by value; only those that differ."""
-    found = {name: _by(members, partial(_setting, name=name)) for name in _SETTINGS}
+    """Differing fields of the trainer's configuration except the seed, with the runs by value."""
+    found = {name: _group_by(members, partial(_setting, name=name)) for name in _SETTINGS}
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
 def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple[Group, ...]:
-    """The rows, in the order in which they first come up.
-
-    Args:
-        members: of one table.
-        keys: what `--group-by` names, else None.
-    """
+    """Group the runs of one table into rows by first appearance. `keys`: of `--group-by`."""
     chosen = keys or _BY_THEMSELVES
-    rows = _by(members, lambda member: tuple(_value(member, key) for key in chosen))
+    rows = _group_by(members, lambda member: tuple(_value(member, key) for key in chosen))
     telling = [place for place, _ in enumerate(chosen) if len({row[place] for row in rows}) > 1]
-    shown = (telling if keys else _enough(list(rows), telling)) or [0]
+    shown_keys = (telling if keys else _distinguishing_keys(list(rows), telling)) or [0]
     return tuple(
         Group(
-            _label([(chosen[place], row[place]) for place in shown]),
+            _label([(chosen[place], row[place]) for place in shown_keys]),
             tuple(sorted(inside, key=lambda member: (member.record.seed, member.name))),
             inside[0].stack,
             inside[0].arm,
@@ -301,40 +276,38 @@ def group_runs(members: Sequence[Member], keys: tuple[str, ...] | None) -> tuple
     )
 
 
-def _enough(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
-    """Of the keys those that it takes to tell the rows apart, from the first."""
+def _distinguishing_keys(rows: Sequence[tuple[str, ...]], telling: Sequence[int]) -> list[int]:
+    """The first keys that suffice to tell the rows apart."""
     found: list[int] = []
     for place in telling:
-        apart = {tuple(row[one] for one in found) for row in rows}
-        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(apart):
+        distinct = {tuple(row[one] for one in found) for row in rows}
+        if len({tuple(row[one] for one in [*found, place]) for row in rows}) > len(distinct):
             found.append(place)
     return found
 
 
 def _label(parts: Sequence[tuple[str, str]]) -> str:
-    """What a row is called: places by their names, settings with theirs."""
-    said = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
-    return ", ".join(part for part in said if part) or "all runs"
+    texts = [f"{key} {value}" if key in _SETTINGS else value for key, value in parts]
+    return ", ".join(part for part in texts if part) or "all runs"
 
 
 def _remarks(members: Sequence[Member], keys: Sequence[str]) -> Iterable[str]:
     for key in _BY_THEMSELVES:
-        places = list(_by(members, partial(_value, key=key)))
+        places = list(_group_by(members, partial(_value, key=key)))
         if key not in keys and len(places) > 1:
             yield f"{key.replace('_', ' ')} differs inside this row: {', '.join(value or 'none' for value in places)}"
     seeds = [member.record.seed for member in members]
     if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
         yield f"seed {', '.join(str(seed) for seed in twice)} stands in it more than once"
-    for what, values in (
-        ("trainer's code", _by(members, lambda member: member.record.code_sha256[:12])),
-        ("torch", _by(members, lambda member: member.record.versions.get("torch", "unknown"))),
+    for noun, values in (
+        ("trainer's code", _group_by(members, lambda member: member.record.code_sha256[:12])),
+        ("torch", _group_by(members, lambda member: member.record.versions.get("torch", "unknown"))),
     ):
         if len(values) > 1:
-            yield f"{what} differs inside this row: {', '.join(values)}"
+            yield f"{noun} differs inside this row: {', '.join(values)}"
 
 
 def _value(member: Member, key: str) -> str:
-    """A run's value of a key, as a row is called after it."""
     record = member.record
     places = {
         "stack": member.stack,
@@ -362,15 +335,14 @@ def _get_data(member: Member) -> str:
     return f"{data.name} {data.sha256[:12]}"
 
 
-def _by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
+def _group_by(members: Iterable[Member], key: Callable[[Member], _Key]) -> dict[_Key, list[Member]]:
     found: dict[_Key, list[Member]] = {}
     for member in members:
         found.setdefault(key(member), []).append(member)
     return found
 
 
-def _told(values: Mapping[str, Sequence[Member]]) -> str:
-    """Which runs have which value; of many runs the first few."""
+def _name_values(values: Mapping[str, Sequence[Member]]) -> str:
     return "; ".join(
         f"{value}: {', '.join(one.name for one in members[:_MOST_NAMED])}"
         + (f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else "")

@@ -1,4 +1,4 @@
-"""How the forecasts of ledgers have done, on a report of runs: a table, a drawing each, plain data, columns of CSV."""
+"""The accuracy of ledgers' forecasts in a report of runs: a table, drawings, JSON, CSV columns."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from gangway.sim.forecast.track_record import Standing, standings
 __all__ = ["HEADINGS", "Kept", "as_columns", "as_json", "get_cells", "ledger_drawings", "read_ledgers"]
 
 _MOST_STEPS: Final = 200
-"""In a drawing."""
+"""Of a drawing."""
 HEADINGS: Final = (
     "Forecasts scored", "Mean absolute error", "The baseline's", "Less error", "Truths within", "Drift",
 )  # fmt: skip
@@ -41,18 +41,18 @@ class Kept:
 
     @property
     def name(self) -> str:
-        """Of the series, as it may be shown."""
+        """Of the series, printable."""
         one = self.standing
         return visible(f"{one.series} of {one.of}" if one.of else one.series)
 
     @property
     def source(self) -> str:
-        """Where its figures are from."""
+        """Of its figures."""
         return f"ledger {visible(self.path.name)}: what was published before, and the truth that came"
 
 
 def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
-    """Every series of the files, each file once. InputError: one cannot be read, is damaged, or has no forecast."""
+    """Read every series of the files, each file once. InputError: unreadable, damaged, or without forecasts."""
     found = []
     for path in dict.fromkeys(paths):
         of_file = [Kept(path, standing) for standing in standings(read_ledger(path))]
@@ -60,11 +60,11 @@ def read_ledgers(paths: Sequence[Path]) -> list[Kept]:
             fix = "name a file that forecasts were kept in, or leave it out"
             raise InputError(str(path), "a ledger without a forecast", allowed="one at least", fix=fix)
         found += of_file
-    return _corrected(found)
+    return _correct_claims(found)
 
 
-def _corrected(found: Sequence[Kept]) -> list[Kept]:
-    """The rows of one table are one family of claims."""
+def _correct_claims(found: Sequence[Kept]) -> list[Kept]:
+    """A table's rows are one family of claims."""
     gains = [kept.standing.gain for kept in found]
     compared = correct({place: None if gain is None else gain.compared for place, gain in enumerate(gains)})
     return [
@@ -75,31 +75,31 @@ def _corrected(found: Sequence[Kept]) -> list[Kept]:
 
 
 def get_cells(kept: Kept, sources: Sources) -> list[CellText]:
-    """Of a row under HEADINGS; every number with its source."""
+    """Cells under HEADINGS, every number with its source."""
     one = kept.standing
     waiting = f"{one.waiting} waiting for their truth" if one.waiting else ""
-    told = partial(_told, kept, sources)
-    cells = [told(len(one.scored), str(len(one.scored)), waiting)]
+    cell = partial(_cell_text, kept, sources)
+    cells = [cell(len(one.scored), str(len(one.scored)), waiting)]
     if one.model is None or one.baseline is None:
-        return cells + [told(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
-    cells += [told(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
+        return cells + [cell(None, "none known yet", provenance="absent")] * (len(HEADINGS) - 1)
+    cells += [cell(each.mae, number(each.mae)) for each in (one.model, one.baseline)]
     gain = one.gain
     less = "the baseline never errs" if gain is None else _percent(gain.value)
     within = one.model.coverage
     return [
         *cells,
-        told(None if gain is None else gain.value, less, _gain_spread(gain)),
-        told(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
-        told(None, *_drift(one)),
+        cell(None if gain is None else gain.value, less, _gain_spread(gain)),
+        cell(within, f"{within:.1%}", f"of {one.level:.0%} promised"),
+        cell(None, *_drift(one)),
     ]
 
 
-def _told(
+def _cell_text(
     kept: Kept, sources: Sources, value: float | None, text: str, spread: str = "", provenance: str = "measured"
 ) -> CellText:
     footnote = sources.cell(value, "1", provenance, kept.source).footnote
-    said = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
-    return CellText(text, "", spread, provenance, said, footnote)
+    tooltip = "\n".join(part for part in (f"{kept.name}: {text}", spread, f"{provenance}: {kept.source}") if part)
+    return CellText(text, "", spread, provenance, tooltip, footnote)
 
 
 def _gain_spread(gain: Skill | None) -> str:
@@ -125,7 +125,7 @@ def _drift(one: Standing) -> tuple[str, str]:
 
 
 def as_json(kept: Kept) -> dict[str, Any]:
-    """Plain data; what is not known is null."""
+    """As JSON data; unknown values are null."""
     one = kept.standing
     return {
         "ledger": visible(str(kept.path)),
@@ -144,7 +144,7 @@ def as_json(kept: Kept) -> dict[str, Any]:
 
 
 def as_columns(found: Sequence[Kept]) -> dict[str, Any]:
-    """The figures as cells of one line, each series under a number of its own."""
+    """The figures as CSV cells of one line, numbered by series."""
     return {
         f"forecast_{place}_{name}": value
         for place, kept in enumerate(found, 1)
@@ -168,7 +168,7 @@ def _columns(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def ledger_drawings(found: Sequence[Kept]) -> tuple[list[Drawing], list[str]]:
-    """A drawing of each series, and a sentence for each that has no truth yet."""
+    """A drawing per series, and a sentence for each without known truth."""
     drawings, lacking = [], []
     for place, kept in enumerate(found, 1):
         if kept.standing.scored:
@@ -179,16 +179,16 @@ def ledger_drawings(found: Sequence[Kept]) -> tuple[list[Drawing], list[str]]:
 
 
 def _drawing(kept: Kept, name: str) -> Drawing:
-    shown = _shown(kept.standing.scored)
+    drawn = _select_drawn(kept.standing.scored)
     level = f"{kept.standing.level:.0%}"
-    truths = [row for each in shown for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
+    truths = [row for each in drawn for row in zip(each.model.low, each.model.truth, each.model.high, strict=True)]
     within = sum(low <= truth <= high for low, truth, high in truths)
-    first, last = format_time(shown[0].times[0]), format_time(shown[-1].times[-1])
+    first, last = format_time(drawn[0].times[0]), format_time(drawn[-1].times[-1])
     labels = ("truth", "middle", f"{level} interval", "seasonal naive")
     columns, legend_inches = legend_size(labels)
 
     def paint(sheet: Sheet, panels: Sequence[Axes], theme: Theme) -> None:
-        _paint(panels[0], theme, shown, labels)
+        _paint(panels[0], theme, drawn, labels)
         panels[0].set_title(kept.name, color=theme.ink)
         handles, names = panels[0].get_legend_handles_labels()
         sheet.legend(handles, names, loc="outside upper left", ncols=columns, labelcolor=theme.ink)
@@ -198,7 +198,7 @@ def _drawing(kept: Kept, name: str) -> Drawing:
         title=f"Forecasts of {kept.name}",
         alt=f"{kept.name} from {first} to {last}: {within} of {len(truths)} truths within the {level} intervals.",
         caption=(
-            f"The last {len(shown)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
+            f"The last {len(drawn)} of {len(kept.standing.scored)} published forecasts that do not overlap, and what "
             f"came: {within} of {len(truths)} truths within. Measured: {kept.source}."
         ),
         panels=1,
@@ -208,8 +208,8 @@ def _drawing(kept: Kept, name: str) -> Drawing:
     )
 
 
-def _shown(scored: Sequence[Scored]) -> list[Scored]:
-    """The last ones that do not overlap, in order, as many as a drawing has room for."""
+def _select_drawn(scored: Sequence[Scored]) -> list[Scored]:
+    """The last non-overlapping ones that fit a drawing, in order."""
     chosen: list[Scored] = []
     for each in reversed(scored):
         if chosen and sum(len(one.times) for one in chosen) + len(each.times) > _MOST_STEPS:
@@ -219,10 +219,10 @@ def _shown(scored: Sequence[Scored]) -> list[Scored]:
     return chosen[::-1]
 
 
-def _stretches(shown: Sequence[Scored]) -> Iterator[list[Scored]]:
-    """Those that follow each other without a gap, together."""
+def _contiguous(drawn: Sequence[Scored]) -> Iterator[list[Scored]]:
+    """Groups without gaps between them."""
     stretch: list[Scored] = []
-    for each in shown:
+    for each in drawn:
         if stretch and each.times[0] - stretch[-1].times[-1] != each.step:
             yield stretch
             stretch = []
@@ -230,9 +230,9 @@ def _stretches(shown: Sequence[Scored]) -> Iterator[list[Scored]]:
     yield stretch
 
 
-def _paint(axes: Axes, theme: Theme, shown: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
-    """Truth, middle, interval and baseline; names stand in the legend once."""
-    for place, stretch in enumerate(_stretches(shown)):
+def _paint(axes: Axes, theme: Theme, drawn: Sequence[Scored], labels: tuple[str, str, str, str]) -> None:
+    """Truth, middle, interval and baseline, each once in the legend."""
+    for place, stretch in enumerate(_contiguous(drawn)):
         truth, middle, interval, naive = labels if place == 0 else (f"_{label}" for label in labels)
         days = as_days([time for each in stretch for time in each.times])
 

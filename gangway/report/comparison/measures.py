@@ -1,4 +1,4 @@
-"""What a table shows of a run: each measure with its unit, its better direction, and how the record has it."""
+"""The measures of a table, with unit, better direction, and their source in the record."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,30 +15,26 @@ _OLD = "not recorded by that version"
 
 
 def late_loss(member: Member, name: str) -> Quantity:
-    """Mean of the lines of statistics in the last tenth of the images; of the last line at least.
+    """Mean over the last tenth of the images, at least the last line. `name`: loss_g or loss_d.
 
-    Of images that were shown twice, after an interruption, the later lines count. Without stats.jsonl it is the
-    record's, which keeps the last line alone; the figure's note says which.
-
-    Args:
-        member: the run.
-        name: loss_g or loss_d.
+    The later lines count for images repeated after an interruption. Without stats.jsonl it is the record's last line;
+    the figure's note says which.
     """
-    known = _known(member, name)
+    known = _loss_points(member, name)
     if not known:
-        return _of_the_record(member, name)
+        return _record_loss(member, name)
     late = [one for one in known if _PARTS * one[0] > (_PARTS - 1) * member.record.images] or known[-1:]
     values = [value for _, value in late]
     if not all(math.isfinite(value) for value in values):
         return Quantity.absent("", f"{name} is no finite number in the last tenth of the images")
     first, last = (f"{images / 1000:g}" for images, _ in (late[0], late[-1]))
-    where = f"at {last} kimg" if len(late) == 1 else f"from {first} to {last} kimg"
-    note = f"mean over the last tenth of the images: {len(late)} line{'' if len(late) == 1 else 's'}, {where}"
+    window = f"at {last} kimg" if len(late) == 1 else f"from {first} to {last} kimg"
+    note = f"mean over the last tenth of the images: {len(late)} line{'' if len(late) == 1 else 's'}, {window}"
     return Quantity.measured(math.fsum(values) / len(values), "", "stats.jsonl", note=note)
 
 
-def _known(member: Member, name: str) -> list[tuple[int, float]]:
-    """Images and loss of the lines that have one, ascending; what was done again stands there once."""
+def _loss_points(member: Member, name: str) -> list[tuple[int, float]]:
+    """Images and loss of the lines that have one, ascending, repeated work once."""
     found: list[tuple[int, float | None]] = []
     for line in member.ticks:
         while found and found[-1][0] >= line["images"]:
@@ -47,7 +43,7 @@ def _known(member: Member, name: str) -> list[tuple[int, float]]:
     return [(images, value) for images, value in found if value is not None]
 
 
-def _of_the_record(member: Member, name: str) -> Quantity:
+def _record_loss(member: Member, name: str) -> Quantity:
     summary = member.record.summaries.get(name)
     if summary is None:
         return Quantity.absent("", "not recorded by that version")
@@ -63,20 +59,13 @@ HOLDS = (
     "in that time: without boot, waiting, file systems, a head node and network gateways. Where the suite tells what "
     "the whole stack cost while it stood, that has a column of its own."
 )
-"""What cost and time are made of: compared without it, spot and dear file systems look better than they are."""
+"""What cost and time include: without it, spot and expensive file systems look better than they are."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A column.
-
-    Attributes:
-        key: its name in files.
-        label: its name for people.
-        unit: of its figures.
-        of: a run's figure.
-        better: the direction of improvement; empty where there is none.
-        signed: whether a value may be zero or less, so that a change is a difference and no per cent of it.
+    """A column. `better`: the direction of improvement, empty for none; `signed`: values may be zero or less, so
+    changes are differences, not per cent.
     """
 
     key: str
@@ -87,8 +76,7 @@ class Measure:
     signed: bool = False
 
 
-def _scaled(figure: Quantity, factor: float, unit: str, source: str = "") -> Quantity:
-    """The same quantity in another unit."""
+def _convert(figure: Quantity, factor: float, unit: str, source: str = "") -> Quantity:
     value = None if figure.value is None else figure.value * factor
     origin = f"{figure.source}{source}" if value is not None else figure.source
     return figure.model_copy(update={"value": value, "unit": unit, "source": origin})
@@ -96,11 +84,11 @@ def _scaled(figure: Quantity, factor: float, unit: str, source: str = "") -> Qua
 
 def _epoch(member: Member, per: float, unit: str) -> Quantity:
     images = member.record.dataset.images
-    return _scaled(member.record.sec_per_kimg, images / 1000 / per, unit, f", x {images:,} images of the data set")
+    return _convert(member.record.sec_per_kimg, images / 1000 / per, unit, f", x {images:,} images of the data set")
 
 
 def num_gpus(member: Member) -> int:
-    """GPUs of the first session: one a worker, unless workers run on CPUs or TPUs."""
+    """GPUs of the first session: one per worker, unless workers run on CPUs or TPUs."""
     device = member.record.sessions[0].device.lower()
     return 0 if device.startswith(("cpu", "tpu", "xla")) else workers(member)
 
@@ -108,13 +96,13 @@ def num_gpus(member: Member) -> int:
 def _of_use(name: str, factor: float, unit: str) -> Callable[[Member], Quantity]:
     def figure(member: Member) -> Quantity:
         use = member.record.utilisation
-        return Quantity.absent(unit, _OLD) if use is None else _scaled(getattr(use, name), factor, unit)
+        return Quantity.absent(unit, _OLD) if use is None else _convert(getattr(use, name), factor, unit)
 
     return figure
 
 
 _ALL = (
-    Measure("total_h", "Time", "h", lambda run: _scaled(run.record.wall_sec, 1 / 3600, "h"), "lower"),
+    Measure("total_h", "Time", "h", lambda run: _convert(run.record.wall_sec, 1 / 3600, "h"), "lower"),
     Measure("min_per_epoch", "Epoch", "min", lambda run: _epoch(run, 60, "min"), "lower"),
     Measure("s_per_epoch", "Epoch", "s", lambda run: _epoch(run, 1, "s"), "lower"),
     Measure("images_per_sec", "Throughput", "images/s", lambda run: run.record.images_per_sec, "higher"),
@@ -125,9 +113,13 @@ _ALL = (
     Measure("usd", "Cost", "USD", lambda run: run.record.cost.total_usd, "lower"),
     Measure("stack_usd", "Cost of whole stack", "USD", lambda run: run.stack_usd, "lower"),
     Measure(
-        "it_kwh", "Energy", "kWh", lambda run: _scaled(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"), "lower"
+        "it_kwh",
+        "Energy",
+        "kWh",
+        lambda run: _convert(run.record.energy.it_joules, 1 / _JOULES_PER_KWH, "kWh"),
+        "lower",
     ),
-    Measure("it_wh", "Energy", "Wh", lambda run: _scaled(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
+    Measure("it_wh", "Energy", "Wh", lambda run: _convert(run.record.energy.it_joules, 1 / 3600, "Wh"), "lower"),
     Measure("gco2e", "Carbon", "gCO2e", lambda run: run.record.carbon.gco2e, "lower"),
     Measure("gpu_percent", "GPU use", "%", _of_use("gpu_utilisation", 100, "%"), signed=True),
     Measure("cpu_percent", "CPU use", "%", _of_use("cpu_utilisation", 100, "%"), signed=True),
@@ -136,23 +128,18 @@ _ALL = (
     Measure("mfu_percent", "MFU", "%", _of_use("mfu", 100, "%"), "higher", signed=True),
 )
 MEASURES = {measure.key: measure for measure in _ALL}
-"""Every measure that all records may have, by key."""
+"""Measures that all records may have, by key."""
 
 
 def energy_key(members: Sequence[Member]) -> str:
-    """The measure of energy that suits runs of that size: small ones in Wh."""
+    """The energy measure for the runs' size: small ones in Wh."""
     known = [member.record.energy.it_joules.value or 0.0 for member in members]
     return "it_kwh" if max(known) >= _JOULES_PER_KWH / 10 else "it_wh"
 
 
 def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> list[Measure]:
-    """A measure for each quality metric of any run, in the order in which they come up.
-
-    Values of one metric that were computed in different ways are not put together: all are then absent.
-
-    Args:
-        members: of the table.
-        always: metrics that have a column even where no run has them; those of the papers beside ours.
+    """A measure for each quality metric in order of appearance. Values computed in different ways are not mixed: all
+    become absent. `always`: metrics with a column even without runs, such as the papers'.
     """
     by_name: dict[str, list[QualityRecord]] = {}
     for member in members:
@@ -163,7 +150,8 @@ def quality_measures(members: Sequence[Member], always: Sequence[str] = ()) -> l
 
 
 def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequence[str]) -> Measure:
-    protocols = {_protocol(record) for record in records}
+    # The latents' seed is the run's own.
+    protocols = {record.protocol.model_copy(update={"seed": 0}).model_dump_json() for record in records}
     instead = f"; {', '.join(there)} is another measure" if there else ""
     better: Better = records[0].better if records else "higher" if name == "IS" else "lower"
 
@@ -175,26 +163,18 @@ def _quality_measure(name: str, records: Sequence[QualityRecord], there: Sequenc
             return Quantity.absent("", f"this run has no {name}{instead}")
         return found.trained.model_copy(update={"unit": ""})
 
-    # KID is unbiased, so that it goes below zero where two sets are alike.
+    # KID is unbiased, so it may be negative for equal sets.
     return Measure(name, name, "", figure, better, signed=name.startswith("KID"))
 
 
-def _protocol(record: QualityRecord) -> str:
-    """All that must be equal; the seed of the latents is the run's own."""
-    return record.protocol.model_copy(update={"seed": 0}).model_dump_json()
-
-
 def scaling(members: Sequence[Member]) -> Measure:
-    """Images/s of each worker against one worker alone, on the same machine type and device, where there is such a
-    run.
-
-    A run that was begun by hand does not say which machine it ran on; two such runs are not taken for runs on one.
-    `members`: of the table, all of one training.
+    """Images/s per worker relative to one worker alone, on the same machine type and device. Runs started by hand have
+    no machine type and are not compared. `members`: of one table and training.
     """
     alone: dict[tuple[str, str, str], list[Member]] = {}
     for member in members:
         if workers(member) == 1:
-            alone.setdefault(_where(member), []).append(member)
+            alone.setdefault(_speed_key(member), []).append(member)
 
     def figure(member: Member) -> Quantity:
         known = member.record.scaling_efficiency
@@ -203,19 +183,19 @@ def scaling(members: Sequence[Member]) -> Measure:
                 "", "the record does not name the machine, so no other run is known to be of the same"
             )
         speed = member.record.images_per_sec.value
-        single = [one.record.images_per_sec.value for one in alone.get(_where(member), ())]
+        single = [one.record.images_per_sec.value for one in alone.get(_speed_key(member), ())]
         speeds = [value for value in single if value]
         if known.value is not None or not speeds or speed is None or workers(member) == 1:
             itself = workers(member) == 1 and bool(speeds)
-            why = "others are compared with it" if itself else "no run on one worker of the same device beside it"
-            return known if known.value is not None else Quantity.absent("", why)
+            reason = "others are compared with it" if itself else "no run on one worker of the same device beside it"
+            return known if known.value is not None else Quantity.absent("", reason)
         value = speed / workers(member) / (sum(speeds) / len(speeds))
         return Quantity.measured(value, "", f"images/s of a worker, against {len(speeds)} run(s) on one such worker")
 
     return Measure("scaling_efficiency", "Scaling efficiency", "", figure, "higher")
 
 
-def _where(member: Member) -> tuple[str, str, str]:
-    """What must be equal, so that a difference in speed is one of the number of workers."""
+def _speed_key(member: Member) -> tuple[str, str, str]:
+    """What must be equal, so that speed differs only by the number of workers."""
     settings = member.record.config.model_copy(update={"seed": 0}).model_dump_json()
     return member.record.machine_type, member.record.sessions[0].device, settings

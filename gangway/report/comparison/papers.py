@@ -1,4 +1,4 @@
-"""The papers' own tables, from papers.yaml, and which of their rows may stand beside given runs: those of one task."""
+"""The papers' tables from papers.yaml, and their rows for the task of given runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +13,13 @@ from trainer.config.train_config import TrainConfig
 
 Name = Literal["P2", "P3"]
 _SAME_LENGTH = 0.1
-"""Runs whose numbers of epochs differ by less are of one length."""
+"""Relative difference in epochs below which runs are equally long."""
 
 
 class Task(BaseModel):
-    """What a row trained.
-
-    Attributes:
-        said: in the paper's words.
-        architectures: networks that are of the same family, as the trainer's configuration calls them.
-        datasets: its data sets, each with the resolutions that count as the same; none: any does.
-        remark: what is taken for granted where the paper does not say.
+    """What a row trained. `said`: in the paper's words; `architectures`: networks of the same family, by the trainer's
+    names; `datasets`: data sets with the resolutions that count as equal, empty: any; `remark`: what is assumed where
+    the paper does not say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +30,7 @@ class Task(BaseModel):
     remark: str = ""
 
     def matches(self, config: TrainConfig) -> bool:
-        """Whether a run of that configuration is of the same task."""
+        """Whether a run has the same task."""
         resolutions = self.datasets.get(config.dataset)
         if resolutions is None or config.architecture not in self.architectures:
             return False
@@ -42,14 +38,7 @@ class Task(BaseModel):
 
 
 class PaperRow(BaseModel):
-    """A row of a paper's table.
-
-    Attributes:
-        label: what the paper calls it.
-        task: which of the paper's it is of.
-        change: whether its cells are per cent of another row.
-        cells: by measure.
-    """
+    """A row of a paper's table. `change`: whether its cells are per cent of another row; `cells`: by measure."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,18 +49,8 @@ class PaperRow(BaseModel):
 
 
 class Paper(BaseModel):
-    """A paper's table.
-
-    Attributes:
-        title: of ours, which is shaped after it.
-        source: where its figures stand.
-        setting: what it trained, and on what.
-        tasks: by name.
-        columns: measures that it has.
-        units: where the paper's differ from ours.
-        suite_only: its rows stand only beside runs of a suite that names it.
-        epochs: of each of its runs; None where it does not say.
-        rows: in its order.
+    """A paper's table. `title`: of our table in its shape; `units`: where they differ from ours; `suite_only`: shown
+    only with runs of a suite that names it; `epochs`: of each run, None if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,18 +67,14 @@ class Paper(BaseModel):
 
 
 def get_paper(name: Name) -> Paper:
-    """A paper's table, by the name that suites call it."""
+    """A paper's table by its name in suites."""
     text = Path(__file__).with_name("papers.yaml").read_text("utf-8")
     return TypeAdapter(dict[str, Paper]).validate_python(yaml.safe_load(text))[name]
 
 
 class Beside(NamedTuple):
-    """What of a paper stands beside some runs.
-
-    Attributes:
-        rows: of their task.
-        notes: what a reader must know before comparing with them.
-        left_out: a sentence on the rows that are not shown, and why; empty where all are.
+    """A paper's rows beside some runs. `notes`: caveats of the comparison; `left_out`: a sentence on hidden rows, and
+    why, empty for none.
     """
 
     rows: tuple[PaperRow, ...]
@@ -108,7 +83,7 @@ class Beside(NamedTuple):
 
 
 def beside(name: Name, paper: Paper, members: Sequence[Member]) -> Beside:
-    """The rows of a paper that these runs may be compared with. `members`: at least one, all of one training."""
+    """The rows of a paper comparable with these runs. `members`: at least one, all of one training."""
     first = members[0].record
     configs = [member.record.config for member in members]
     ours = ", ".join(
@@ -129,6 +104,8 @@ def beside(name: Name, paper: Paper, members: Sequence[Member]) -> Beside:
             )
     left_out = ""
     if others:
-        which = f"{len(paper.rows) - len(rows)} rows" if rows else "The rows"
-        left_out = f"{which} of paper {name} are left out, of another task: {' and '.join(others)}; these runs: {ours}."
+        hidden = f"{len(paper.rows) - len(rows)} rows" if rows else "The rows"
+        left_out = (
+            f"{hidden} of paper {name} are left out, of another task: {' and '.join(others)}; these runs: {ours}."
+        )
     return Beside(rows, tuple(f"{note}." for note in notes), left_out)

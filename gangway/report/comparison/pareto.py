@@ -1,6 +1,6 @@
-"""Two more drawings of several runs: cost or energy against time as a Pareto front, and when each run was interrupted.
+"""Drawings of several runs: cost or energy against time as a Pareto front, and the timeline of interruptions.
 
-What the axes show stands in the table too, with its provenance.
+All values are in the table too, with provenance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,22 @@ from gangway.render.rendering import number
 from gangway.report.comparison.charts import legend, legend_inches, look
 from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.measures import HOLDS, MEASURES
-from gangway.report.comparison.series import METERED, Range, Spread, apart_from, dominated_by, get_spread, meters_note
+from gangway.report.comparison.series import (
+    METERED,
+    Range,
+    Spread,
+    find_clear_dominator,
+    find_dominators,
+    get_spread,
+    meters_note,
+)
 
 _MOST_RUNS = 24
 _MOST_LABELS = 12
 
 
 def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
-    """Cost or energy against time, with the front of those that nobody beats in both; else why it cannot be drawn.
-
-    Args:
-        groups: the rows.
-        key: of the measure beside time.
-    """
+    """Draw the measure `key` against time with the Pareto front, or return why it cannot be drawn."""
     measure = MEASURES[key]
     if key in METERED and (note := meters_note(groups)):
         return f"{measure.label} against time: {note}."
@@ -38,12 +41,14 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
     lacking = {label: price.source for label, (_, price) in cells.items() if label not in points}
     if not points:
         return f"{measure.label} against time: {'; '.join(dict.fromkeys(lacking.values()))}."
-    beaten = dominated_by(points)
+    dominators = find_dominators(points)
     ranges = {label: (_range(cells[label][0]), _range(cells[label][1])) for label in points}
-    apart = {label: apart_from(label, ranges) for label, by in beaten.items() if by is not None}
-    dominated = _verdicts(beaten, apart)
-    front = [label for label, by in beaten.items() if by is None]
-    without = "".join(f" No point for {label}: {why}." for label, why in lacking.items())
+    clear_dominators = {
+        label: find_clear_dominator(label, ranges) for label, by in dominators.items() if by is not None
+    }
+    dominated = _verdicts(dominators, clear_dominators)
+    front = [label for label, by in dominators.items() if by is None]
+    without = "".join(f" No point for {label}: {reason}." for label, reason in lacking.items())
     provenance = sorted({cells[label][1].provenance for label in points})
     labels = [group.label for group in groups]
     spoken = "; ".join(
@@ -57,25 +62,25 @@ def front_drawing(groups: Sequence[Group], key: str) -> Drawing | str:
         "seeds with their range. "
         f"Filled: by means nobody is both faster and {'cheaper' if key == 'usd' else 'more frugal'}: "
         f"{'; '.join(front)}. "
-        f"{dominated}{_single(groups)}{without} {HOLDS}",
+        f"{dominated}{_single_run_note(groups)}{without} {HOLDS}",
         1,
         PANEL_INCHES,
-        lambda sheet, axes, theme: _paint_front(sheet, axes, theme, labels, cells, beaten, apart, key),
+        lambda sheet, axes, theme: _paint_front(sheet, axes, theme, labels, cells, dominators, clear_dominators, key),
         legend_inches(labels),
     )  # fmt: skip
 
 
-def _verdicts(beaten: Mapping[str, str | None], apart: Mapping[str, str | None]) -> str:
-    """Who is behind with every run, and who only by means between which runs overlap: what these runs did, no claim."""
-    clear = [f"{label} (by {by})" for label, by in apart.items() if by is not None]
-    close = [f"{label} (behind {beaten[label]})" for label, by in apart.items() if by is None]
-    said = [f"Open, behind in both with every run: {'; '.join(clear)}."] if clear else []
+def _verdicts(dominators: Mapping[str, str | None], clear_dominators: Mapping[str, str | None]) -> str:
+    """Rows behind with every run, and rows behind by overlapping means: observations, not claims."""
+    clear = [f"{label} (by {by})" for label, by in clear_dominators.items() if by is not None]
+    close = [f"{label} (behind {dominators[label]})" for label, by in clear_dominators.items() if by is None]
+    sentences = [f"Open, behind in both with every run: {'; '.join(clear)}."] if clear else []
     if close:
-        said.append(f"Half open, behind by means, but runs overlap or are equal: {'; '.join(close)}.")
-    return " ".join(said) or "Nobody is behind in both."
+        sentences.append(f"Half open, behind by means, but runs overlap or are equal: {'; '.join(close)}.")
+    return " ".join(sentences) or "Nobody is behind in both."
 
 
-def _single(groups: Sequence[Group]) -> str:
+def _single_run_note(groups: Sequence[Group]) -> str:
     alone = [group.label for group in groups if len(group.members) == 1]
     return f" One run alone has no range, and its place may be chance: {'; '.join(alone)}." if alone else ""
 
@@ -91,8 +96,8 @@ def _cell(group: Group, key: str) -> Spread:
 
 def _paint_front(
     sheet: Sheet, axes: Sequence[object], theme: Theme, labels: Sequence[str],
-    cells: Mapping[str, tuple[Spread, Spread]], beaten: Mapping[str, str | None],
-    apart: Mapping[str, str | None], key: str,
+    cells: Mapping[str, tuple[Spread, Spread]], dominators: Mapping[str, str | None],
+    clear_dominators: Mapping[str, str | None], key: str,
 ) -> None:  # fmt: skip
     from matplotlib.axes import Axes
 
@@ -100,24 +105,25 @@ def _paint_front(
     front = sorted(
         (time.value or 0.0, price.value or 0.0)
         for label, (time, price) in cells.items()
-        if label in beaten and beaten[label] is None
+        if label in dominators and dominators[label] is None
     )
-    # Stairs: between two of the front lies nobody, and what would be there is not known.
+    # Stairs: between points of the front nothing is known.
     panel.step(*zip(*front, strict=True), where="post", color=theme.quiet, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
-    for label, by in beaten.items():
+    for label, by in dominators.items():
         time, price = cells[label]
         colour, _, marker = look(labels.index(label), theme)
         x, y = time.value or 0.0, price.value or 0.0
         panel.errorbar(
             [x], [y], xerr=_reach(time), yerr=_reach(price), color=colour, marker=marker, markersize=7.5, capsize=2.5,
-            linewidth=1, markerfacecolor="none" if apart.get(label) is not None else colour, markerfacecoloralt="none",
-            fillstyle="left" if by is not None and apart[label] is None else "full", zorder=2,
+            linewidth=1, markerfacecoloralt="none",
+            markerfacecolor="none" if clear_dominators.get(label) is not None else colour,
+            fillstyle="left" if by is not None and clear_dominators[label] is None else "full", zorder=2,
         )  # fmt: skip
     panel.set_xlabel("time of a run, h", color=theme.quiet)
     panel.set_title(f"{MEASURES[key].label}, {MEASURES[key].unit}", color=theme.ink, pad=8)
-    shown = [cells[label] for label in beaten]
-    panel.set_xlim(0, 1.1 * max(time.high or 0.0 for time, _ in shown))
-    panel.set_ylim(0, 1.15 * max(price.high or 0.0 for _, price in shown) or 1.0)
+    points = [cells[label] for label in dominators]
+    panel.set_xlim(0, 1.1 * max(time.high or 0.0 for time, _ in points))
+    panel.set_ylim(0, 1.15 * max(price.high or 0.0 for _, price in points) or 1.0)
     legend(sheet, labels, theme)
 
 
@@ -127,31 +133,31 @@ def _reach(cell: Spread) -> list[list[float]]:
 
 
 def timeline_drawing(groups: Sequence[Group]) -> Drawing:
-    """When each run trained, and when it was stopped, since it began."""
+    """When each run trained and was stopped, since its start."""
     names = {member.name: f"{group.label}, seed {member.record.seed}" for group in groups for member in group.members}
     members = [member for group in groups for member in group.members]
     stopped_first = sorted(members, key=lambda member: not member.record.interruptions)
-    shown = stopped_first[:_MOST_RUNS]
+    drawn = stopped_first[:_MOST_RUNS]
     stops = sum(len(member.record.interruptions) for member in members)
-    unit, per = _unit(shown)
-    left_out = f" {len(members) - len(shown)} more runs are not drawn." if len(members) > len(shown) else ""
+    unit, per = _unit(drawn)
+    left_out = f" {len(members) - len(drawn)} more runs are not drawn." if len(members) > len(drawn) else ""
 
     def paint(sheet: Sheet, axes: Sequence[object], theme: Theme) -> None:
-        _paint_timeline(axes[0], theme, shown, names, per, unit, label=stops <= _MOST_LABELS)
+        _paint_timeline(axes[0], theme, drawn, names, per, unit, label=stops <= _MOST_LABELS)
 
     spoken = "; ".join(
         f"{names[member.name]}: {stop.cause} at {number(_hours(member, stop.at))} h"
-        for member in shown
+        for member in drawn
         for stop in member.record.interruptions
     )
     return Drawing(
         "timeline",
         "Interruptions",
-        f"Timeline of {len(shown)} runs, {stops} interruption(s). {spoken or 'None was interrupted'}.",
+        f"Timeline of {len(drawn)} runs, {stops} interruption(s). {spoken or 'None was interrupted'}.",
         f"Bars: sessions, from the first step to the last line. Crosses: interruptions, {stops} in all. "
         f"Source: the sessions in records of the runs, measured.{left_out}",
         1,
-        0.6 + ROW_INCHES * len(shown),
+        0.6 + ROW_INCHES * len(drawn),
         paint,
     )
 
@@ -162,7 +168,6 @@ def _unit(members: Sequence[Member]) -> tuple[str, float]:
 
 
 def _hours(member: Member, at: str) -> float:
-    """Hours since the run began."""
     began = datetime.fromisoformat(member.record.sessions[0].start)
     return (datetime.fromisoformat(at) - began).total_seconds() / 3600
 

@@ -1,4 +1,4 @@
-"""What several runs make of a figure: mean and spread over seeds, and series over time (losses, quality, meters)."""
+"""Figures of several runs: mean and spread over seeds, and series over time (losses, quality, meters)."""
 
 import math
 import statistics
@@ -12,15 +12,15 @@ from gangway.report.comparison.groups import Group, Member
 from trainer.records.quantity import Quantity
 
 _MEASURED_FIRST = ("measured", "list-price", "estimated", "assumed")
-"""A mean is as good as the weakest value in it."""
+"""A mean is as good as its weakest value."""
 _FEW = 3
-"""Below that many values a standard deviation says less than the values themselves: their range is told."""
+"""Below that many values a range says more than a standard deviation."""
 _MOST_SOURCES = 3
 METERED = ("it_kwh", "it_wh", "gco2e")
-"""Measures that are made of metered energy."""
+"""Measures of metered energy."""
 _NAMES: Mapping[str, str] = {"cpu": "CPU", "gpu": "GPU"}
 _MOST_POINTS = 240
-"""More than a page is wide would be drawn over each other."""
+"""More would overlap at a page's width."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,12 @@ class Spread:
     """One quantity over the runs of a row.
 
     Attributes:
-        value: mean of the runs that have it; None when none has.
-        unit: of all of them.
-        provenance: the weakest of those of the values; absent when there is none.
-        source: behind the values; for an absent one, why there is none.
-        as_of: the oldest date of a source; empty without one.
-        note: what a reader must know before comparing it.
-        low: the least value.
-        high: the greatest.
+        provenance: the weakest of the values'; absent without values.
+        source: of the values; else why there are none.
+        as_of: the oldest source's date; may be empty.
         std: sample standard deviation (n - 1) of three values or more, else None.
-        values: of each run, in the row's order: its name and its value.
-        compared: of a change, in place of `std`: its interval and what may be claimed; else None.
+        values: each run's, in the row's order, by name.
+        compared: of a change, instead of `std`: its interval and the claim; else None.
     """
 
     value: float | None
@@ -55,7 +50,7 @@ class Spread:
 
     @property
     def known(self) -> tuple[float, ...]:
-        """The values there are."""
+        """The known values."""
         return tuple(value for _, value in self.values if value is not None)
 
     @classmethod
@@ -65,51 +60,48 @@ class Spread:
 
 
 def get_spread(figures: Mapping[str, Quantity]) -> Spread:
-    """Mean and spread over runs.
+    """Mean and spread over runs. `figures`: by the run's name, at least one, in one unit.
 
-    Args:
-        figures: by the run's name, at least one; all in one unit.
-
-    >>> spread = get_spread({"a": Figure.measured(1, "h", "clock"), "b": Figure.measured(3, "h", "clock")})
+    >>> spread = get_spread({"a": Quantity.measured(1, "h", "clock"), "b": Quantity.measured(3, "h", "clock")})
     >>> spread.value, spread.low, spread.high, spread.std
     (2.0, 1.0, 3.0, None)
     """
-    given = list(figures.values())
-    unit = given[0].unit
+    quantities = list(figures.values())
+    unit = quantities[0].unit
     values = tuple((name, figure.value) for name, figure in figures.items())
-    with_value = [figure for figure in given if figure.value is not None]
+    with_value = [figure for figure in quantities if figure.value is not None]
     if not with_value:
-        return Spread(None, unit, "absent", _joined(figure.source for figure in given), values=values)
+        return Spread(None, unit, "absent", _join_distinct(figure.source for figure in quantities), values=values)
     known = [float(figure.value) for figure in with_value if figure.value is not None]
-    missing = len(given) - len(with_value)
-    lacking = f"{missing} of {len(given)} runs have no value: {_joined(_reasons(given))}" if missing else ""
+    missing = len(quantities) - len(with_value)
+    reasons = _join_distinct(figure.source for figure in quantities if figure.value is None)
+    lacking = f"{missing} of {len(quantities)} runs have no value: {reasons}" if missing else ""
     notes = [note for note in dict.fromkeys(figure.note for figure in with_value) if note]
     return Spread(
         value=_mean(known),
         unit=unit,
         provenance=max((figure.provenance for figure in with_value), key=_MEASURED_FIRST.index),
-        source=_joined(figure.source for figure in with_value),
+        source=_join_distinct(figure.source for figure in with_value),
         as_of=min((figure.as_of for figure in with_value if figure.as_of), default=""),
-        note="; ".join([*([lacking] if lacking else []), *([_joined(notes)] if notes else [])]),
+        note="; ".join([*([lacking] if lacking else []), *([_join_distinct(notes)] if notes else [])]),
         low=min(known),
         high=max(known),
-        std=_std(known),
+        std=statistics.stdev(known) if len(known) >= _FEW else None,
         values=values,
     )
 
 
 def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, signed: bool = False) -> Spread:
-    """By how much the treatment differs from the control: in per cent of it, or as a difference.
+    """The treatment's change against the control, in per cent or as a difference.
 
-    Each seed that both have is compared with itself; where they share none, or one occurs twice, the means are
-    compared, as one pair.
+    Compares seed by seed; without common seeds, or with repeated ones, the means as one pair.
 
     Args:
-        control: of a quantity.
-        treatment: of the same.
-        seeds: of each run, by its name.
-        signed: whether it may be zero or less: the change is then a difference in its own unit, of per cent in points,
-            as it is for any quantity with a value that is not positive.
+        control: a quantity.
+        treatment: the same quantity.
+        seeds: by the run's name.
+        signed: may be zero or less: the change is then a difference in its own unit (per cent in points), as for any
+            quantity with a value that is not positive.
     """
     if control.value is None or treatment.value is None:
         absent = control if control.value is None else treatment
@@ -119,11 +111,13 @@ def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, sign
     if before is not None and after is not None and shared:
         pairs: list[Pair] = [(before[seed], after[seed]) for seed in shared]
         how = "each seed's run against the control's of the same seed"
-        left = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
-        note = f"seed {', '.join(map(str, left))} left out: not in both rows with a value" if left else ""
+        unpaired = sorted({seeds[name] for name, _ in (*control.values, *treatment.values)} - set(shared))
+        note = f"seed {', '.join(map(str, unpaired))} left out: not in both rows with a value" if unpaired else ""
     else:
-        why = "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
-        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {why}", ""
+        reason = (
+            "a seed stands in a row more than once" if before is None or after is None else "no seed is in both rows"
+        )
+        pairs, how, note = [(control.value, treatment.value)], f"mean against mean: {reason}", ""
     compared = compare_pairs([pairs], as_difference=signed)
     if compared is None:
         return Spread.absent(control.unit if signed else "%", "not finite in any pair")
@@ -147,27 +141,17 @@ def change(control: Spread, treatment: Spread, seeds: Mapping[str, int], *, sign
 
 
 def _by_seed(spread: Spread, seeds: Mapping[str, int]) -> dict[int, float] | None:
-    """Values by seed, of the runs that have one; None where a seed occurs twice."""
     known = [(seeds[name], value) for name, value in spread.values if value is not None]
     found = dict(known)
     return found if len(found) == len(known) else None
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Between the least and the greatest whatever rounding does: means of equal values are that value."""
+    """Clamped to the values' range against rounding: the mean of equal values is that value."""
     return min(max(math.fsum(values) / len(values), min(values)), max(values))
 
 
-def _std(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) >= _FEW else None
-
-
-def _reasons(figures: Sequence[Quantity]) -> list[str]:
-    return [figure.source for figure in figures if figure.value is None]
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """Different texts in their order, the first few of them."""
+def _join_distinct(texts: Iterable[str]) -> str:
     different = list(dict.fromkeys(texts))
     more = len(different) - _MOST_SOURCES
     return "; ".join([*different[:_MOST_SOURCES], *([f"and {more} more"] if more > 0 else [])])
@@ -179,42 +163,36 @@ _KINDS = (
     ("model: CPU seconds", "CPU seconds x an assumed power"),
     ("model: time x", "time x the launcher's power, whatever the load"),
 )
-"""How the trainer's meters begin to say what they are: how many sockets or watts is no other way of metering."""
+"""Prefixes of the trainer's meter descriptions: the number of sockets or watts does not change the method."""
 
 
 def meters_note(groups: Sequence[Group]) -> str:
-    """What a reader must know before comparing energy over the rows; empty where all of it was metered alike."""
-    differing = _different([(group.label, member) for group in groups for member in group.members])
+    """A caveat on energy across rows; empty if all was metered alike."""
+    differing = _method_conflicts([(group.label, member) for group in groups for member in group.members])
     return f"metered in different ways, so not to be compared: {differing}" if differing else ""
 
 
-def alike(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
-    """The cell, or what stands in its place where it puts energy together that was metered in different ways.
-
-    Args:
-        key: of the measure.
-        cell: made of these runs.
-        members: the runs.
-    """
-    differing = _different([(member.name, member) for member in members]) if key in METERED else ""
+def check_meters(key: str, cell: Spread, members: Iterable[Member]) -> Spread:
+    """The cell, or an absent one if it mixes metering methods. `key`: of the measure; `members`: behind the cell."""
+    differing = _method_conflicts([(member.name, member) for member in members]) if key in METERED else ""
     if not differing or cell.value is None:
         return cell
-    why = f"metered in different ways by these runs, so not to be put together: {differing}"
-    return replace(Spread.absent(cell.unit, why), values=cell.values)
+    reason = f"metered in different ways by these runs, so not to be put together: {differing}"
+    return replace(Spread.absent(cell.unit, reason), values=cell.values)
 
 
-def noted(key: str, cell: Spread, note: str) -> Spread:
-    """The cell with what `meters_note` says, where it stands on a meter."""
+def add_note(key: str, cell: Spread, note: str) -> Spread:
+    """The cell with the note of `meters_note` if it depends on a meter."""
     if not note or key not in METERED or cell.value is None:
         return cell
     return replace(cell, note="; ".join(part for part in (cell.note, note) if part))
 
 
-def _different(named: Sequence[tuple[str, Member]]) -> str:
-    """The ways by kind of device, with whose they are, of devices that were metered in more than one; else empty."""
+def _method_conflicts(named: Sequence[tuple[str, Member]]) -> str:
+    """The methods by kind of device, with their runs, if there are several; else empty."""
     found: dict[str, dict[str, list[str]]] = {}
     for name, member in named:
-        for device, ways in _ways(member).items():
+        for device, ways in _metering_methods(member).items():
             for way in ways:
                 found.setdefault(device, {}).setdefault(way, []).append(name)
     return "; ".join(
@@ -228,14 +206,14 @@ def _whose(way: str, names: Sequence[str]) -> str:
     return f"{way} ({', '.join(dict.fromkeys(names))})"
 
 
-def _ways(member: Member) -> dict[str, list[str]]:
-    """Ways of metering by kind of device, such as cpu; more than one where the run's sessions differ in it."""
+def _metering_methods(member: Member) -> dict[str, list[str]]:
+    """Metering methods by kind of device, such as cpu; several if the run's sessions differ."""
     found: dict[str, list[str]] = {}
     for device, figure in member.record.energy.devices.items():
         if figure.value is not None:
             kind = device.rpartition("/")[2].rstrip("0123456789")
-            ways = [way for beginning, way in _KINDS if beginning in figure.source] or [figure.source]
-            found.setdefault(kind, []).extend(ways)
+            methods = [method for beginning, method in _KINDS if beginning in figure.source] or [figure.source]
+            found.setdefault(kind, []).extend(methods)
     return found
 
 
@@ -246,15 +224,7 @@ Range = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """Mean and band of a row's runs.
-
-    Attributes:
-        label: the row's.
-        kimg: thousands of images, ascending.
-        mean: over the runs that reach so far.
-        low: the least of them.
-        high: the greatest.
-    """
+    """Mean and band of a row's runs. `kimg`: thousands, ascending; `mean`: over the runs that reach so far."""
 
     label: str
     kimg: tuple[float, ...]
@@ -264,19 +234,19 @@ class Curve(NamedTuple):
 
 
 def column(member: Member, key: str) -> Points:
-    """A column of a run's statistics. Of images that were shown twice, after an interruption, the later line counts."""
+    """A column of a run's statistics; later lines count for images repeated after an interruption."""
     return _points((line["kimg"], line.get(key)) for line in member.ticks)
 
 
 def quality_points(member: Member, name: str) -> Points:
-    """A quality metric as it was computed while training."""
+    """A quality metric over training."""
     history = member.record.quality_in_training
     found = [] if history is None else [(one.kimg, one.value) for one in history.points if one.name == name]
     return _points(found)
 
 
 def watts(member: Member) -> Points:
-    """Mean power of all devices from one line to the next, W."""
+    """Mean power of all devices between lines, W."""
     before: dict[int, tuple[float, float]] = {}
     found: list[tuple[float, float | None]] = []
     for line in member.ticks:
@@ -296,45 +266,42 @@ def _points(pairs: "Sequence[tuple[float, float | None]] | Any") -> Points:
 
 
 def find_curve(group: Group, of: Callable[[Member], Points]) -> Curve | None:
-    """The row's curve; None where no run has a value."""
+    """The row's curve, if any run has a value."""
     runs = [points for member in group.members if (points := of(member))]
     if not runs:
         return None
-    places = _thinned(sorted({kimg for points in runs for kimg, _ in points}))
+    places = _thin(sorted({kimg for points in runs for kimg, _ in points}))
     rows = []
     for kimg in places:
-        values = [value for points in runs if (value := _at(points, kimg)) is not None]
+        values = [value for points in runs if (value := _interpolate(points, kimg)) is not None]
         rows.append((kimg, math.fsum(values) / len(values), min(values), max(values)))
     return Curve(group.label, *(tuple(numbers) for numbers in zip(*rows, strict=True)))
 
 
-def _thinned(places: Sequence[float]) -> Sequence[float]:
-    """At most so many, the first and the last among them."""
+def _thin(places: Sequence[float]) -> Sequence[float]:
     if len(places) <= _MOST_POINTS:
         return places
     step = (len(places) - 1) / (_MOST_POINTS - 1)
     return [places[round(index * step)] for index in range(_MOST_POINTS)]
 
 
-def _at(points: Points, kimg: float) -> float | None:
-    """A run's value there, on the line between its neighbours; None outside of what it covers."""
+def _interpolate(points: Points, kimg: float) -> float | None:
+    """A run's value there by linear interpolation; None outside its range."""
     if not points[0][0] <= kimg <= points[-1][0]:
         return None
     place = bisect_left(points, (kimg, -math.inf))
-    (right, above) = points[place]
-    if right == kimg or place == 0:
+    (right_kimg, above) = points[place]
+    if right_kimg == kimg or place == 0:
         return above
-    left, below = points[place - 1]
-    return below + (above - below) * (kimg - left) / (right - left)
+    left_kimg, below = points[place - 1]
+    return below + (above - below) * (kimg - left_kimg) / (right_kimg - left_kimg)
 
 
-def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
-    """Who is beaten by whom: at least as good in both costs, and better in one. None for those on the front.
+def find_dominators(points: Mapping[str, tuple[float, float]]) -> dict[str, str | None]:
+    """A dominating row for each: at least as good in both costs, and better in one. None on the front. `points`: two
+    costs by name, lower is better.
 
-    Args:
-        points: two costs by name, both better when lower.
-
-    >>> dominated_by({"a": (1, 3), "b": (2, 2), "c": (2, 4)})
+    >>> find_dominators({"a": (1, 3), "b": (2, 2), "c": (2, 4)})
     {'a': None, 'b': None, 'c': 'a'}
     """
 
@@ -348,15 +315,11 @@ def dominated_by(points: Mapping[str, tuple[float, float]]) -> dict[str, str | N
     }
 
 
-def apart_from(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
-    """Who beats a row in both costs so that no run of the one reaches into the runs of the other; None for nobody.
-
-    Args:
-        name: of the row.
-        ranges: of two costs by name, both better when lower.
+def find_clear_dominator(name: str, ranges: Mapping[str, tuple[Range, Range]]) -> str | None:
+    """A row better in both costs without overlapping ranges, if any. `ranges`: of two costs by name, lower is better.
 
     >>> ranges = {"a": ((1, 3), (1, 1)), "b": ((4, 5), (2, 2)), "c": ((2, 5), (3, 3))}
-    >>> apart_from("b", ranges), apart_from("c", ranges)
+    >>> find_clear_dominator("b", ranges), find_clear_dominator("c", ranges)
     ('a', None)
     """
     clear = [

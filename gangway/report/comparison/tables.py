@@ -1,4 +1,4 @@
-"""The table of several runs: rows with mean and spread over seeds, beside the papers' own rows."""
+"""The table of several runs: rows with mean and spread over seeds, beside the papers' rows."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +9,10 @@ from components.estimate.statistics import correct
 from gangway.report.comparison.groups import Group, Member, Missing, Source, check_one_table, differences, group_runs
 from gangway.report.comparison.measures import MEASURES, Better, Measure, energy_key, quality_measures, scaling
 from gangway.report.comparison.papers import Beside, Name, Paper, beside, get_paper
-from gangway.report.comparison.series import Spread, alike, change, get_spread, meters_note, noted
+from gangway.report.comparison.series import Spread, add_note, change, check_meters, get_spread, meters_note
 
 PUBLISHED = "published"
-"""The provenance of a paper's figure: somebody else's, from print."""
+"""The provenance of a paper's figure."""
 QUALITY = "<quality>"
 SCALING = "<scaling>"
 ENERGY = "<energy>"
@@ -47,12 +47,9 @@ class Row:
 
     Attributes:
         kind: ours; change, of the row above against the control; or theirs, a paper's.
-        label: what it is called.
         runs: ids behind it.
-        seeds: of each run.
-        cells: by column's key; a paper has not all of them.
-        remarks: what a reader must know of the row.
-        relative: whether its cells are changes of another row, in per cent of it or as a difference.
+        cells: by column's key; a paper may lack some.
+        relative: whether its cells are changes of another row, in per cent or as a difference.
     """
 
     kind: Literal["ours", "change", "theirs"]
@@ -66,18 +63,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One of the papers' tables, in our figures.
-
-    Attributes:
-        name: P2 or P3.
-        why: why this table.
-        rows_are: what a row is, as the heading of the first column.
-        title: what it compares.
-        columns: in their order.
-        rows: ours first, theirs last.
-        setting: of the paper's runs; empty where none of its rows stands here.
-        notes: sentences on what a reader must know before comparing rows.
-        left_out: a sentence on rows of the paper that are of another task; empty where there are none.
+    """One of the papers' tables with our figures. `name`: P2 or P3; `rows_are`: heading of the first column; `rows`:
+    ours first, theirs last; `setting`: of the paper's runs, empty without its rows; `left_out`: a sentence on the
+    paper's rows of other tasks, empty for none.
     """
 
     name: Name
@@ -93,15 +81,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report on several runs shows, apart from its drawings.
-
-    Attributes:
-        title: of the suite, or what was trained.
-        members: runs that are done.
-        groups: they, by row.
-        table: of them.
-        settings: by row, the settings in which rows differ.
-        missing: runs without a record, and those that are not done.
+    """A report on several runs, without its drawings. `title`: of the suite, or what was trained; `members`: finished
+    runs; `settings`: by row, the settings that differ; `missing`: runs without a record, and unfinished ones.
     """
 
     title: str
@@ -113,14 +94,7 @@ class Report:
 
 
 def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
-    """Groups the runs and fills the table.
-
-    Args:
-        source: the runs.
-        keys: what `--group-by` names, else None.
-
-    InputError: the runs are not of one table, or none is done.
-    """
+    """Group the runs and fill the table. `keys`: of `--group-by`. InputError: not of one table, or none is finished."""
     done = tuple(member for member in source.members if member.record.status == "done")
     if not done:
         states = "; ".join(f"{member.name}: {member.record.status}" for member in source.members[:5])
@@ -130,19 +104,19 @@ def get_report(source: Source, keys: tuple[str, ...] | None) -> Report:
         )  # fmt: skip
     check_one_table(done, keys)
     groups = group_runs(done, keys)
-    name, why = _which(done)
+    name, reason = _choose_table(done)
     config = done[0].record.config
     return Report(
         title=next((member.title for member in done if member.title), f"{config.preset}, {config.kimg:g} kimg"),
         members=done,
         groups=groups,
-        table=_table(name, why, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
+        table=_table(name, reason, done, groups, "Row" if keys else "Arm" if name == "P3" else "Environment"),
         settings=_settings(groups),
-        missing=(*source.missing, *(_not_done(member) for member in source.members if member not in done)),
+        missing=(*source.missing, *(_unfinished(member) for member in source.members if member not in done)),
     )
 
 
-def _which(members: Sequence[Member]) -> tuple[Name, str]:
+def _choose_table(members: Sequence[Member]) -> tuple[Name, str]:
     for member in members:
         if member.paper in ("P2", "P3"):
             return ("P2" if member.paper == "P2" else "P3"), f"suite {member.suite} is of paper {member.paper}"
@@ -158,7 +132,7 @@ def _table(name: Name, why: str, members: Sequence[Member], groups: Sequence[Gro
     note = meters_note(groups)
     ours = [_row(group, measures, note) for group in groups]
     signed = {one.key for one in measures if one.signed}
-    rows = _with_changes(ours, groups, signed) if name == "P3" else ours
+    rows = _add_changes(ours, groups, signed) if name == "P3" else ours
     return Table(
         name=name,
         why=why,
@@ -191,14 +165,14 @@ def _measure(key: str, members: Sequence[Member]) -> Measure:
 
 def _row(group: Group, measures: Sequence[Measure], note: str) -> Row:
     spreads = {one.key: get_spread({member.name: one.of(member) for member in group.members}) for one in measures}
-    cells = {key: noted(key, alike(key, spread, group.members), note) for key, spread in spreads.items()}
+    cells = {key: add_note(key, check_meters(key, spread, group.members), note) for key, spread in spreads.items()}
     return Row("ours", group.label, cells, tuple(one.name for one in group.members), group.seeds, group.remarks)
 
 
-def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collection[str]) -> list[Row]:
-    """After each treatment its change against the control of the same stack, where the control has a run that is done.
+def _add_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collection[str]) -> list[Row]:
+    """Adds each treatment's change against its stack's control, if that has a finished run.
 
-    The control is the arm that the suite names first; runs whose suite does not say are compared with their first row.
+    The control is the suite's first arm; without a suite it is the first row.
     """
     found: list[Row] = []
     controls: dict[str, tuple[Row, Group]] = {}
@@ -219,13 +193,13 @@ def _with_changes(rows: Sequence[Row], groups: Sequence[Group], signed: Collecti
             changes = {
                 key: change(control.cells[key], cell, seeds, signed=key in signed) for key, cell in row.cells.items()
             }
-            cells = {key: alike(key, cell, both) for key, cell in changes.items()}
+            cells = {key: check_meters(key, cell, both) for key, cell in changes.items()}
             found.append(Row("change", f"change against {control.label}", cells, relative=True))
-    return _corrected(found)
+    return _correct_claims(found)
 
 
-def _corrected(rows: Sequence[Row]) -> list[Row]:
-    """The changes of one table are one family of claims."""
+def _correct_claims(rows: Sequence[Row]) -> list[Row]:
+    """A table's changes are one family of claims."""
     places = [(place, key) for place, row in enumerate(rows) for key in row.cells]
     family = correct({(place, key): rows[place].cells[key].compared for place, key in places})
     return [
@@ -237,8 +211,8 @@ def _corrected(rows: Sequence[Row]) -> list[Row]:
 def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
     def cell(key: str, value: float, is_change: bool) -> Spread:
         unit = MEASURES[key].unit if key in MEASURES else ""
-        shown = "%" if is_change else paper.units.get(key, unit)
-        return Spread(value, shown, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
+        cell_unit = "%" if is_change else paper.units.get(key, unit)
+        return Spread(value, cell_unit, PUBLISHED, paper.source, note="theirs, not ours: " + paper.setting)
 
     return [
         Row(
@@ -252,7 +226,6 @@ def _theirs(paper: Paper, of_theirs: Beside) -> list[Row]:
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
-    """What the rows are, in the trainer's own words: fields that differ from row to row."""
     firsts = [group.members[0] for group in groups]
     differ = differences(firsts)
     labels = {group.members[0].name: group.label for group in groups}
@@ -262,14 +235,14 @@ def _settings(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     }
 
 
-def _not_done(member: Member) -> Missing:
+def _unfinished(member: Member) -> Missing:
     record = member.record
     reason = f"left out of the table: {record.images / 1000:g} of {record.config.total_images / 1000:g} kimg"
     return Missing(member.suite, record.id, record.status, reason)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """The table as plain data; every value with its provenance and the runs behind it."""
+    """The table as JSON data; every value with its provenance and runs."""
     table = report.table
     return {
         "title": report.title,

@@ -1,4 +1,4 @@
-"""A comparison as files: the HTML page, Markdown in GitHub's dialect, drawings and samples."""
+"""A comparison as files: the HTML page, GitHub Markdown, drawings and samples."""
 
 import base64
 import html
@@ -17,14 +17,14 @@ from components.core.whole_files import make_folder, write_whole
 from gangway.render.drawing import Drawing
 from gangway.render.rendering import Sources, duration, kimg_text, moment, number, render_template, unit_text
 from gangway.report.comparison.charts import curve_drawings
-from gangway.report.comparison.formatting import CellText, heading, worded
+from gangway.report.comparison.formatting import CellText, format_cell, heading
 from gangway.report.comparison.groups import Group, Member, get_members, parse_keys
 from gangway.report.comparison.ledgers import HEADINGS, Kept, get_cells, ledger_drawings
 from gangway.report.comparison.measures import HOLDS, MEASURES, energy_key
 from gangway.report.comparison.pareto import front_drawing, timeline_drawing
-from gangway.report.comparison.series import Spread, get_spread, meters_note, noted
+from gangway.report.comparison.series import Spread, add_note, get_spread, meters_note
 from gangway.report.comparison.tables import Column, Report, Row, get_report
-from gangway.report.decisions import Decided, decided_of
+from gangway.report.decisions import Decided, find_decided
 from gangway.runs.run_folders import Run, not_sealed
 from trainer.core.program import program
 from trainer.core.regular_files import read_regular
@@ -45,16 +45,8 @@ _KINDS: Final = ("pdf", "svg")
 
 
 class Grid(NamedTuple):
-    """A row's grid: its first seed's, as no run is picked for its looks.
-
-    Attributes:
-        label: the row's.
-        run: whose it is.
-        kind: png, or jpeg where it had to be made smaller.
-        image: content of the file.
-        width: pixels.
-        height: pixels.
-        remark: what was done to it; empty for nothing.
+    """A row's sample grid, of its first seed: no run is picked for its looks. `kind`: png, or jpeg if it was shrunk;
+    `remark`: how it was shrunk, else empty.
     """
 
     label: str
@@ -68,7 +60,7 @@ class Grid(NamedTuple):
 
 
 def get_grids(groups: Sequence[Group]) -> list[Grid]:
-    """A grid for each row whose first run that has one left samples.png. InputError: a file that is no image."""
+    """A grid per row from the first run's samples.png, if any. InputError: not an image."""
     budget = _ALL_BYTES // max(len(groups), 1)
     return [grid for group in groups if (grid := _grid(group, budget)) is not None]
 
@@ -97,7 +89,6 @@ def _grid(group: Group, budget: int) -> Grid | None:
 
 
 def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
-    """A JPEG of at most so many bytes, made smaller until it is."""
     while True:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=85)
@@ -108,7 +99,7 @@ def _jpeg(image: "Image.Image", budget: int) -> tuple[bytes, int, int, str]:
 
 
 def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
-    """The report; names are text, whatever is in them."""
+    """The report as Markdown; names are escaped."""
     sources, table = Sources(), report.table
     seeds = sorted({seed for group in report.groups for seed in group.seeds})
     rows = [_row(row, table.columns, sources) for row in table.rows]
@@ -117,7 +108,7 @@ def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
         f"# {_plain(report.title)}",
         f"Runs: {len(report.members)}, rows: {len(report.groups)}, seeds: {', '.join(map(str, seeds))}. "
         f"Table {table.name}, {_plain(table.title.lower())}: {_plain(table.why)}. {how}",
-        *_mind_first(report),
+        *_list_problems(report),
         _table([_plain(heading(column)) for column in table.columns], rows),
         *_lists(report),
         *_forecasts(forecasts, sources),
@@ -126,25 +117,24 @@ def as_markdown(report: Report, forecasts: Sequence[Kept] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _mind_first(report: Report) -> list[str]:
-    """What is wrong with the runs or missing of them: before the table, where nobody overlooks it."""
+def _list_problems(report: Report) -> list[str]:
+    """Problems and gaps come before the table, where readers see them."""
     parts = []
     if report.missing:
-        told = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
-        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in told)]
+        lines = (f"- {_plain(one.item)}: {_plain(one.status)}. {_plain(one.reason)}" for one in report.missing)
+        parts += [f"## Not in the table: {len(report.missing)}", "\n".join(line.rstrip() for line in lines)]
     if unsealed := not_sealed(member.record for member in report.members):
         parts += ["## Not sealed", "\n".join(f"- {_plain(sentence)}" for sentence in unsealed)]
     return [*parts, "## The table"] if parts else []
 
 
 def _lists(report: Report) -> list[str]:
-    """What follows the table, where there is something to say."""
     parts, table = [], report.table
-    said = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
-    said += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
-    said += [f"- {_plain(table.left_out)}"] if table.left_out else []
-    if said:
-        parts.append("\n".join(said))
+    items = [f"- Mind: {_plain(sentence)}" for sentence in table.notes]
+    items += [f"- {_plain(row.label)}: {_plain(text)}" for row in table.rows for text in row.remarks]
+    items += [f"- {_plain(table.left_out)}"] if table.left_out else []
+    if items:
+        parts.append("\n".join(items))
     if report.settings:
         labels = [group.label for group in report.groups]
         rows = [
@@ -156,7 +146,6 @@ def _lists(report: Report) -> list[str]:
 
 
 def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
-    """The ledgers' table, where there are any."""
     if not forecasts:
         return []
     rows = [
@@ -174,18 +163,18 @@ def _forecasts(forecasts: Sequence[Kept], sources: Sources) -> list[str]:
 
 def _row(row: Row, columns: Sequence[Column], sources: Sources) -> list[str]:
     label = _plain(row.label)
-    said = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
+    title = {"ours": label, "change": f"*{label}*", "theirs": f"*{label} (theirs)*"}[row.kind]
     runs = f" (n = {len(row.seeds)})" if row.seeds else ""
-    return [f"{said}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
+    return [f"{title}{runs}", *(_cell(row.cells.get(column.key), column, row, sources) for column in columns)]
 
 
 def _cell(cell: Spread | None, column: Column, row: Row, sources: Sources) -> str:
-    said = worded(cell, column, relative=row.relative)
+    words = format_cell(cell, column, relative=row.relative)
     if cell is None:
-        return said.text
+        return words.text
     place = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note).footnote
-    spread = f"({said.spread})" if " to " in said.spread else said.spread
-    text = _plain(" ".join(part for part in (said.text, said.unit, spread) if part))
+    spread = f"({words.spread})" if " to " in words.spread else words.spread
+    text = _plain(" ".join(part for part in (words.text, words.unit, spread) if part))
     return f"{f'*{text}*' if row.kind == 'theirs' else text}[^{place}]"
 
 
@@ -195,21 +184,13 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that GitHub shows as it is."""
     return html.escape(" ".join(text.split()), quote=False).translate(_SPECIAL)
 
 
 @dataclass(frozen=True)
 class PageInputs:
-    """All that the page shows.
-
-    Attributes:
-        report: the table and its runs.
-        drawings: in their order.
-        not_drawn: a sentence for each drawing that nobody has the numbers for.
-        grids: images of the generators.
-        decided: of each row with a controller its label, the run and what was decided.
-        forecasts: of ledgers; may be none.
+    """The content of the page. `not_drawn`: a sentence for each drawing without data; `decided`: decisions of each row
+    with a controller.
     """
 
     report: Report
@@ -228,13 +209,13 @@ def comparison_page(inputs: PageInputs) -> str:
 
     def told(row: Row, column: Column) -> CellText | None:
         cell = row.cells.get(column.key)
-        return None if cell is None else _told(cell, column, sources, relative=row.relative)
+        return None if cell is None else _table_cell(cell, column, sources, relative=row.relative)
 
     note = meters_note(report.groups)
 
     def of_run(member: Member, column: Column) -> CellText:
         cell = get_spread({member.name: MEASURES[column.key].of(member)})
-        return _told(noted(column.key, cell, note), column, sources)
+        return _table_cell(add_note(column.key, cell, note), column, sources)
 
     context = {
         "i": inputs,
@@ -246,7 +227,7 @@ def comparison_page(inputs: PageInputs) -> str:
         "ours": [row for row in report.table.rows if row.kind != "theirs"],
         "theirs": [row for row in report.table.rows if row.kind == "theirs"],
         "of_a_run": of_a_run,
-        "get_rows": {member.name: group.label for group in report.groups for member in group.members},
+        "row_labels": {member.name: group.label for group in report.groups for member in group.members},
         "seeds": sorted({member.record.seed for member in report.members}),
         "stops": [(member, stop) for member in report.members for stop in member.record.interruptions],
         "first": report.members[0].record,
@@ -270,14 +251,14 @@ def comparison_page(inputs: PageInputs) -> str:
     return render_template("comparison.html.j2", ("report.css", "comparison.css"), filters, context)
 
 
-def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
-    said = worded(cell, column, relative=relative)
+def _table_cell(cell: Spread, column: Column, sources: Sources, *, relative: bool = False) -> CellText:
+    words = format_cell(cell, column, relative=relative)
     entry = sources.cell(cell.value, cell.unit, cell.provenance, cell.source, cell.as_of, cell.note)
-    lines = [f"{said.text} {unit_text(cell.unit)}".strip(), said.hint, said.values, entry.source.text]
+    lines = [f"{words.text} {unit_text(cell.unit)}".strip(), words.hint, words.values, entry.source.text]
     return CellText(
-        said.text,
-        said.unit,
-        said.spread,
+        words.text,
+        words.unit,
+        words.spread,
         cell.provenance,
         "\n".join(line for line in lines if line),
         entry.footnote,
@@ -285,7 +266,6 @@ def _told(cell: Spread, column: Column, sources: Sources, *, relative: bool = Fa
 
 
 def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
-    """What the runs were computed with, and which of it differs."""
     facts = [
         ("Trainer code, SHA-256", [member.record.code_sha256[:16] for member in members]),
         ("Image", [member.record.image_digest or "none: the Python environment of a machine" for member in members]),
@@ -299,7 +279,7 @@ def _versions(members: Sequence[Member]) -> list[tuple[str, list[str]]]:
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A report that is ready to be written. `forecasts`: of ledgers that stand beside the runs."""
+    """A report ready to be written. `forecasts`: of ledgers."""
 
     report: Report
     forecasts: Sequence[Kept] = ()
@@ -321,8 +301,10 @@ class ComparisonReport:
     def _decided(self) -> list[tuple[str, str, Decided]]:
         found = []
         for place, group in enumerate(self.report.groups, 1):
-            shown = ((one.name, decided_of(one.record, one.stats, f"decisions-{place}")) for one in group.members)
-            found += [(group.label, name, decided) for name, decided in shown if decided is not None][:1]
+            candidates = (
+                (one.name, find_decided(one.record, one.stats, f"decisions-{place}")) for one in group.members
+            )
+            found += [(group.label, name, decided) for name, decided in candidates if decided is not None][:1]
         return found
 
     def markdown(self) -> str:
@@ -330,10 +312,7 @@ class ComparisonReport:
         return as_markdown(self.report, self.forecasts)
 
     def write_page(self, folder: Path) -> Path:
-        """Writes `folder/report.html`, and gives its path. InputError: a grid of samples is no image, or the folder
-        cannot
-        be written.
-        """
+        """Write `folder/report.html` and return its path. InputError: a grid is no image, or not writable."""
         drawings, lacking = self._drawn
         grids = get_grids(self.report.groups)
         html = comparison_page(PageInputs(self.report, drawings, lacking, grids, self._decided, self.forecasts))
@@ -341,7 +320,7 @@ class ComparisonReport:
         return write_whole(folder / "report.html", html.encode())
 
     def write_figures(self, folder: Path) -> list[Path]:
-        """Writes each drawing as PDF and as SVG, for papers. InputError: the folder cannot be written."""
+        """Write each drawing as PDF and SVG. InputError: the folder cannot be written."""
         drawings = [*self._drawn[0], *(one.drawing for _, _, one in self._decided if one.drawing is not None)]
         files = {folder / f"{one.name}.{kind}": one.as_file(kind) for one in drawings for kind in _KINDS}
         make_folder(folder)
@@ -353,15 +332,9 @@ class ComparisonReport:
 def comparison_report(
     runs: Sequence[Run], group_by: str | None, half: Sequence[Path] = (), forecasts: Sequence[Kept] = ()
 ) -> ComparisonReport:
-    """Groups the runs and fills the table.
-
-    Args:
-        runs: at least one.
-        group_by: names by commas, as a person wrote them; None for the place and the treatment.
-        half: directories of runs without a record.
-        forecasts: of ledgers.
-
-    InputError: the runs are not of one table, none is done, or `group_by` has an unknown name.
+    """Group the runs and fill the table. `runs`: at least one; `group_by`: names by commas, None for place and
+    treatment; `half`: directories of runs without a record; `forecasts`: of ledgers. InputError: not of one table, none
+    is finished, or an unknown name in `group_by`.
     """
     keys = parse_keys(group_by)
     return ComparisonReport(get_report(get_members(runs, half), keys), forecasts)

@@ -1,9 +1,8 @@
-"""A plan in the shape of Infracost's JSON (version 0.2 of `infracost breakdown --format json`), for tools that read
-that.
+"""A plan as Infracost's JSON (version 0.2 of `infracost breakdown --format json`).
 
-Figures are decimal strings, a month has 730 hours, and what nobody knows the price of has costs of null and says
-`priceNotFound`; another region's price is named in the component. A standby rung has a quantity of 0, what is paid by
-use has none. What Infracost has no word for (the run, energy) is not in it.
+Figures are decimal strings, a month has 730 hours, unknown prices are null with `priceNotFound`; another region's
+price is named in the component. A standby rung has a quantity of 0, usage-based resources have none. Infracost has no
+fields for the run and its energy.
 """
 
 from collections import Counter
@@ -19,12 +18,12 @@ from stacks.plan.bill_coverage import is_billable
 
 VERSION = "0.2"
 _DIGITS = 10
-"""After the point: a 730th of a month's price has no end."""
+"""After the point: a 730th of a monthly price does not terminate."""
 _PASSING = ("GiB", "purchase", "10k-operations")
-"""Units of what is bought or passes once, and has no rate."""
+"""Units of one-time purchases and transfers, which have no rate."""
 _NO_COMMIT = {
     **dict.fromkeys(("vcsBranch", "vcsCommitSha", "vcsCommitAuthorName", "vcsCommitAuthorEmail"), ""),
-    # Infracost is written in Go, whose time that nobody has set this is.
+    # Infracost is written in Go: this is the zero value of its time.
     "vcsCommitTimestamp": "0001-01-01T00:00:00Z",
     "vcsCommitMessage": "",
 }
@@ -32,9 +31,7 @@ _COSTS = ("totalHourlyCost", "totalMonthlyCost", "totalMonthlyUsageCost")
 
 
 def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *, now: datetime | None = None) -> Any:
-    """The plan as JSON data. `past`: an earlier one of the same stack, to be compared with; `now`: for `timeGenerated`;
-    this moment when left out.
-    """
+    """The plan as JSON data. `past`: an earlier one of the stack; `now`: for `timeGenerated`."""
     nothing = {**plan, "resources": [], "cost": {"components": []}}
     new, old = _breakdown(plan), _breakdown(past or nothing)
     difference, summary = _difference(old, new), _summary(plan, new)
@@ -62,9 +59,7 @@ def infracost(plan: Mapping[str, Any], past: Mapping[str, Any] | None = None, *,
 
 @dataclass(frozen=True)
 class _Sorted:
-    """The resources of a plan that a cloud may bill: those that are free, those paid by use alone, by what, and those
-    that nobody knows anything of.
-    """
+    """A plan's billable resources: free, paid by use (by unit), and unknown."""
 
     free: list[Mapping[str, Any]]
     by_use: list[tuple[Mapping[str, Any], str]]
@@ -78,11 +73,11 @@ def _sorted(plan: Mapping[str, Any]) -> _Sorted:
         kind = resource["type"]
         if not is_billable(kind) or get_key(kind, resource["name"]) in priced:
             continue
-        used = table.by_use_of(kind)
+        unit = table.by_use_of(kind)
         if table.free_of(kind, resource["inputs"]) is not None:
             found.free.append(resource)
-        elif used is not None:
-            found.by_use.append((resource, used.per.value))
+        elif unit is not None:
+            found.by_use.append((resource, unit.per.value))
         else:
             found.unsupported.append(resource)
     return found
@@ -95,7 +90,7 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
     rest = _sorted(plan)
     resources = [
         *(_resource(name, kind, lines) for (name, kind), lines in by_resource.items()),
-        *(_by_use(resource, per) for resource, per in rest.by_use),
+        *(_usage_resource(resource, per) for resource, per in rest.by_use),
     ]
     return {
         "resources": resources,
@@ -107,7 +102,7 @@ def _breakdown(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(line: Mapping[str, Any]) -> tuple[str, str]:
-    """The name and the type of what a line is about: its one resource, or what several of one type are called."""
+    """Name and type of a line's subject: its one resource, or a plural."""
     of = [key.split("::", 1) for key in line.get("of", ())]
     kinds = {kind for kind, _ in of}
     name = of[0][1] if len(of) == 1 else line["name"].partition(":")[0]
@@ -132,7 +127,7 @@ def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
     quantity = Decimal() if line["standby"] else _decimal(line["quantity"])
     price = None if line["price"] is None else _decimal(line["price"])
     cost = None if price is None else price * quantity
-    # What is bought or passes once has no rate; the rest is priced by the month, or else by the hour.
+    # One-time items have no rate; the rest is priced per month, or else per hour.
     passing, by_month = unit in _PASSING, unit.endswith("months")
     factor = 1 if passing or by_month else HOURS_PER_MONTH
     foreign = f" (price of {line['priced_in']})" if line.get("priced_in") else ""
@@ -149,8 +144,8 @@ def _component(name: str, line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_use(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
-    """A resource that is paid by use, of which the stack file says nothing."""
+def _usage_resource(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
+    """A usage-based resource whose usage the stack file does not give."""
     empty = dict.fromkeys(("hourlyQuantity", "monthlyQuantity", "price", "hourlyCost", "monthlyCost"))
     component = {"name": per, "unit": "use", **empty, "usageBased": True, "priceNotFound": False}
     costs = dict.fromkeys(("hourlyCost", "monthlyCost", "monthlyUsageCost"))
@@ -159,7 +154,7 @@ def _by_use(resource: Mapping[str, Any], per: str) -> dict[str, Any]:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """What changed, resource by resource; Infracost leaves out what did not."""
+    """Changes by resource, without unchanged ones, as Infracost does."""
     before, after = ({_identity(r): r for r in each["resources"]} for each in (old, new))
     changed = []
     for key in [*after, *(key for key in before if key not in after)]:
@@ -183,7 +178,7 @@ def _identity(resource: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _summary(plan: Mapping[str, Any], breakdown: Mapping[str, Any]) -> dict[str, Any]:
-    """A resource is priced by lines or by use, free, or unsupported: nobody knows anything of its price."""
+    """A resource is priced by lines or by use, free, or unsupported (price unknown)."""
     detected = Counter(one["type"] for one in plan["resources"] if is_billable(one["type"]))
     rest = _sorted(plan)
     free, unsupported = _kinds(rest.free), _kinds(rest.unsupported)
@@ -209,12 +204,10 @@ def _kinds(resources: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _decimal(value: float) -> Decimal:
-    """As a person would write it: 0.1 and not what a float makes of it."""
     return Decimal(repr(float(value)))
 
 
 def _total(rows: Sequence[Mapping[str, Any]], key: str) -> str | None:
-    """The sum of what is known; null where nothing is."""
     known = [Decimal(row[key]) for row in rows if row[key] is not None]
     return _text(sum(known, Decimal())) if known or not rows else None
 
@@ -224,6 +217,5 @@ def _minus(new: str | None, old: str | None) -> str | None:
 
 
 def _text(value: Decimal) -> str:
-    """Without an exponent and without zeros at the end."""
     rounded = round(value, _DIGITS).normalize()
     return f"{rounded + 0:f}"

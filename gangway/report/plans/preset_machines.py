@@ -1,4 +1,4 @@
-"""What a preset takes on machines that people rent: memory, hours and money, before anybody writes a stack file."""
+"""A preset's memory, hours and cost on rentable machines, before there is a stack file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trainer.config.step_memory import estimate, fitting_batch_gpu, least_gib
 from trainer.config.train_config import TrainConfig
 
 MACHINES = ("A100-80Gx8", "H100x8", "H200x8")
-"""That a preset is told for."""
+"""Machines to show presets for."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,12 @@ class OnMachine:
     """A preset's whole run on one machine.
 
     Attributes:
-        needs_gib: of each accelerator at a step's peak, estimated (stacks.estimates.worker_memory).
-        has_gib: None where nobody says.
-        images_per_second: of the whole machine, projected; None where there is nothing to project from, or no room.
+        needs_gib: per accelerator at a step's peak, estimated (stacks.estimates.worker_memory).
+        images_per_second: of the whole machine, projected; None without data or memory.
         hours: of training alone, fast end first; None likewise.
         usd: of these hours, on demand at the list price of `offer`; None without hours or price.
         offer: the cheapest of all regions and clouds; empty without a price.
-        problem: why it cannot be done; empty where it can.
-        fitting: the micro-batch that there is room for, where the estimate has none for the preset's; else None.
+        fitting: the largest micro-batch that fits if the preset's does not; else None.
     """
 
     accelerator: str
@@ -43,7 +41,7 @@ class OnMachine:
 
 
 def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
-    """The preset as it is on one machine with this accelerator, such as H100x8."""
+    """Evaluate the preset on one machine with this accelerator, such as H100x8."""
     carriers = get_carriers(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
     priced = [offer for offer in find_offers(carriers) if offer.kind == "on-demand" and offer.price.value is not None]
     cheapest = min(priced, key=lambda offer: offer.price.value or 0.0, default=None)
@@ -67,14 +65,14 @@ def _problem(config: TrainConfig, workers: int, has_gib: float | None) -> str:
     smallest = min(each.config.batch_size for each in stretches(config))
     if smallest < workers * config.group:
         return f"a batch of {smallest} is too small for {workers} workers"
-    needed = least_gib(config, workers)
-    if has_gib is not None and needed > has_gib:
-        return f"a step needs {about(needed)} GiB of {has_gib:g} GiB at least"
+    required_gib = least_gib(config, workers)
+    if has_gib is not None and required_gib > has_gib:
+        return f"a step needs {about(required_gib)} GiB of {has_gib:g} GiB at least"
     return ""
 
 
 def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
-    """For people: a row for each machine, with its cheapest offer below it."""
+    """The results as text: a row per machine, with its cheapest offer below."""
     rows = [("ON ONE", "MEMORY OF EACH", "IMAGES/S", "TIME", "AT THE CHEAPEST LIST PRICE")]
     for each in found:
         room = "?" if each.has_gib is None else f"{each.has_gib:g}"
@@ -91,18 +89,17 @@ def table(config: TrainConfig, found: Sequence[OnMachine]) -> str:
             rows.append(("", below, "", "", ""))
     widths = [max(len(row[column]) for row in rows if row[0]) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)) for row in rows]
-    told = (
+    parts = (
         f"projected, not measured, of {config.kimg * 1000:,.0f} images in {_steps(config)};\n"
         f"from {SLOW.utilisation:.0%} to {FAST.utilisation:.0%} of the peak and {SLOW.launch_sec * 1e6:g} to "
         f"{FAST.launch_sec * 1e6:g} us to start an operation: nobody has published a speed of this preset on these;\n"
         "memory is estimated, at a step's peak, without libraries' work space; `gangway plan` says where each figure "
         "is from"
     )
-    return "\n".join([line.rstrip() for line in lines] + [told, ""])
+    return "\n".join([line.rstrip() for line in lines] + [parts, ""])
 
 
 def _steps(config: TrainConfig) -> str:
-    """Of how many images the steps are."""
     sizes = [values.batch_size for values, _ in zip(config.planned, config.bounds, strict=False)]
     if set(sizes) == {config.batch_size}:
         return f"steps of {config.batch_size}"

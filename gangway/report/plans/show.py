@@ -1,4 +1,4 @@
-"""The plan, the sandbox and the difference of two plans as a person reads them, or as JSON. Computes nothing."""
+"""Prints plans, sandbox results and plan differences as text or JSON. Computes nothing."""
 
 import json
 import re
@@ -54,22 +54,22 @@ _CLAUSE_END = re.compile(
     r"; |: | \(|, (?=(?:and|so|which|where|since|each|until|what|with|for|a|or|in|also|as|not|[0-9])\b)"
 )
 _FEWEST_SPACES = 3
-"""In what says something by itself."""
+"""In a clause that can stand alone."""
 _SMALL = 0.005
-"""Of an hour of the stack: a line below counts as small."""
+"""Share of the stack's hourly cost below which a line is small."""
 _FEW = 3
-"""Small lines that are shown one by one."""
+"""Small lines that are listed individually."""
 _NEVER = "the job never starts: no machine comes"
 _NO_NODE = "no machine comes"
 
 
 def usd(amount: float | None, digits: int = 2) -> str:
-    """An amount for people: `$1,234.56`, or `unknown`."""
+    """Format as `$1,234.56`, or `unknown`."""
     return "unknown" if amount is None else f"${amount:,.{digits}f}"
 
 
 class Detail(StrEnum):
-    """How much of a plan is shown: what to mend and the sum; all that there is in short; or all of it."""
+    """How much of a plan to show: problems and the sum; a short form of everything; or everything."""
 
     BRIEF = "brief"
     SUMMARY = "summary"
@@ -77,7 +77,7 @@ class Detail(StrEnum):
 
 
 def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> None:
-    """Prints the plan; the gravest findings and the sum come last, where a terminal stands when it is done."""
+    """Print the plan; the gravest findings and the sum come last, at the terminal's end."""
     if detail is Detail.FULL:
         console.print(resource_tree(plan.config.stack, plan.resources))
     else:
@@ -91,13 +91,13 @@ def show_plan(plan: Plan, console: Console, detail: Detail = Detail.SUMMARY) -> 
         console.print(_envelope(plan, sources=full))
         if full and plan.team_access:
             console.print(team_table(plan.team_access))
-    shown = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
+    findings = [f for f in plan.findings if detail is not Detail.BRIEF or f.severity is not Severity.INFO]
     if detail is Detail.SUMMARY:
-        for note in notes_in_short(shown, console.width):
+        for note in notes_in_short(findings, console.width):
             console.print(note, highlight=False, soft_wrap=True)
-        shown = [finding for finding in shown if finding.severity is not Severity.INFO]
-    if shown:
-        console.print(findings_table(shown))
+        findings = [finding for finding in findings if finding.severity is not Severity.INFO]
+    if findings:
+        console.print(findings_table(findings))
     if detail is Detail.BRIEF:
         console.print(_expected(plan, sources=False), highlight=False)
     console.print(_tally(plan, detail), highlight=False)
@@ -118,7 +118,6 @@ def explain(plan: Plan, code: str, console: Console, *, compared: bool = False) 
 
 
 def _heading(plan: Plan) -> str:
-    """What is built, in a line, and of how many resources each component is made."""
     config, kinds = plan.config, Counter[str]()
     components = {resource.urn: resource.type for resource in plan.resources if not resource.custom}
     for resource in plan.resources:
@@ -142,14 +141,16 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     more = marked(cost.standby_hourly, bound(standby, at_most=True), standby)
     fallback = f"\nstandby: {more} an hour more, when a lower rung steps in"
     missing = "\n[yellow]without these, whose price is not known: " + escape("; ".join(cost.unknown)) + "[/]"
-    origin = f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_beside(plan.carbon))}"
+    origin = (
+        f"\n[dim]{escape(plan.energy.source)}; {escape(plan.carbon.source)}{escape(_other_intensities(plan.carbon))}"
+    )
     origin += f"; made: {escape(plan.embodied.source)} ({plan.embodied.confidence})[/]"
     if plan.config.job is None:
-        hours, idle = _standing(plan), ""
+        hours, idle = _queue_cost(plan), ""
     else:
         hours = (
             f"[bold]{_known(cost, cost.hourly)}[/] an hour, {_known(cost, cost.monthly)} a month of 730 h"
-            f"\na run: [bold]{_most(plan)}[/]"
+            f"\na run: [bold]{_maximum_text(plan)}[/]"
         )
         idle = f"\nwhen the job is done: {_known(cost, plan.idle_hourly)} an hour until the stack is destroyed"
     return Panel(
@@ -167,8 +168,7 @@ def _envelope(plan: Plan, *, sources: bool) -> Panel:
     )
 
 
-def _standing(plan: Plan) -> str:
-    """What a cluster with a queue costs, by how many nodes are up."""
+def _queue_cost(plan: Plan) -> str:
     if plan.rung is None:
         return f"[bold]{_known(plan.cost, plan.cost.hourly)}[/] an hour; {_NO_NODE}"
     nodes, lines = plan.config.cluster.nodes, []
@@ -183,7 +183,7 @@ def _standing(plan: Plan) -> str:
 
 
 def _expected(plan: Plan, *, sources: bool) -> str:
-    """What the run is expected to take of that, and how sure that is."""
+    """A run's expected share of that, with its uncertainty."""
     if plan.rung is None:
         return f"expected: [bold]{_NO_NODE if plan.config.job is None else _NEVER}[/]"
     run, speed, rate = plan.expected, plan.expected.throughput, plan.expected.throughput.images_per_second
@@ -202,26 +202,25 @@ def _expected(plan: Plan, *, sources: bool) -> str:
     share = "all images" if run.share.low == 1 else f"{run.share.mid:.0%} of the images"
     if run.share.low != run.share.mid:
         share += f" ({run.share.low:.0%} to {run.share.high:.0%})"
-    why = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
-    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{why}"
+    source = f"\n[dim]{escape(speed.source)}[/]" if sources else ""
+    return f"expected: {took}, {paid}, {share}; {fast}, {speed.provenance}{source}"
 
 
 def _memory(plan: Plan, *, sources: bool) -> str:
-    """A line on what a step takes of each accelerator; nothing where no GPU computes, or next to nothing is taken."""
+    """A step's memory per accelerator; empty without a GPU or if negligible."""
     memory = plan.expected.memory
     if memory is None or not (sources or memory.is_worth_a_word):
         return ""
-    why = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
-    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{why}"
+    source = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
+    return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{source}"
 
 
 def _known(cost: CostEstimate, amount: float | None) -> str:
-    """An amount of a bill that may lack a price, or hold another region's or a limit."""
     return marked(amount, cost.bound, cost.in_use)
 
 
 def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -> str:
-    """A sum of these lines with what it is: a bound, or starred, where it holds what `_star` says."""
+    """A sum of these lines, marked as a bound, or starred for `_star`."""
     unknown = any(line.hourly is None for line in lines)
     if amount is None or (unknown and not amount):
         return "unknown"
@@ -229,17 +228,16 @@ def marked(amount: float | None, bound: Bound, lines: Sequence[CostComponent]) -
 
 
 def _star(cost: CostEstimate) -> str:
-    """What a starred sum holds or lacks; empty where none is starred."""
+    """The footnote of starred sums; empty for none."""
     foreign = foreign_regions(cost.components)
-    said = [foreign_note(foreign)] if foreign else []
+    notes = [foreign_note(foreign)] if foreign else []
     if any(line.hourly is None for line in cost.components):
-        said.append("without the prices that nobody knows")
-    starred = foreign or (said and not most_bound(cost))
-    return f"\n[yellow]* {'; '.join(said)}: no bound[/]" if starred else ""
+        notes.append("without the prices that nobody knows")
+    starred = foreign or (notes and not most_bound(cost))
+    return f"\n[yellow]* {'; '.join(notes)}: no bound[/]" if starred else ""
 
 
 def _tally(plan: Plan, detail: Detail) -> str:
-    """The plan in a line, and where the rest of it is."""
     counts = Counter(finding.severity for finding in plan.findings)
     numbers = ", ".join(
         f"[{colour}]{counts[severity]} {name}{'s' if counts[severity] != 1 else ''}[/]"
@@ -251,15 +249,14 @@ def _tally(plan: Plan, detail: Detail) -> str:
     expected, run = "", plan.expected
     if run.hours is not None and run.usd is not None:
         expected = f"{span(run.hours.mid * 3600)}, {_known(cost, run.usd.mid)} expected; "
-    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_most(plan)}"
+    money = f"{_known(cost, cost.hourly)} an hour; a run: {expected}{_maximum_text(plan)}"
     if plan.config.job is None and plan.rung is not None:
         money = f"{_known(cost, cost.hourly)} an hour with all nodes up, {_known(cost, plan.idle_hourly)} without work"
     more = "" if detail is Detail.FULL else "\n[dim]--full: everything, with sources; --explain CODE: one finding[/]"
     return f"{numbers}\n[bold]{money}[/]{_star(cost)}{more}"
 
 
-def _most(plan: Plan) -> str:
-    """What a run may take and cost at most: all of max_hours on the dearest rung."""
+def _maximum_text(plan: Plan) -> str:
     if plan.rung is None:
         return _NEVER
     on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
@@ -270,7 +267,6 @@ def _most(plan: Plan) -> str:
 
 
 def _energy(plan: Plan) -> str:
-    """Energy and emissions of a run, expected and at most."""
     energy, carbon = plan.energy, plan.carbon
     kwh = _range("kWh", energy.kwh, energy.kwh_low, energy.kwh_high, energy.kwh_most)
     grams = (carbon.gco2e, carbon.gco2e_low, carbon.gco2e_high, carbon.gco2e_most)
@@ -297,7 +293,6 @@ def _grams(carbon: CarbonEstimate) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three of them, or whole."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
@@ -305,15 +300,14 @@ def _kilo(value: float | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def _beside(carbon: CarbonEstimate) -> str:
-    """The two intensities that are not counted, where somebody publishes them."""
+def _other_intensities(carbon: CarbonEstimate) -> str:
+    """The two unused intensities, if published."""
     others = {"marginal": carbon.marginal_g_per_kwh, "market-based": carbon.market_g_per_kwh}
     known = [f"{name} {value:.0f} g/kWh" for name, value in others.items() if value is not None]
     return f"; {carbon.grid}, beside it and not counted: {', '.join(known)}" if known else ""
 
 
 def _embodied(plan: Plan) -> str:
-    """The machines' share, and all of it for 1,000 images."""
     made, sci = plan.embodied, plan.sci
     kilograms = (made.gco2e, made.gco2e_low, made.gco2e_high, made.gco2e_most)
     share = f"making the machines: {_range('kg CO2e', *map(_kilo, kilograms))}"
@@ -324,12 +318,12 @@ def _embodied(plan: Plan) -> str:
 
 
 def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
-    """Components with their children, as the engine would show them."""
+    """Components with their children, as the engine shows them."""
     tree = Tree(f"[bold]{escape(stack)}[/]")
     branches: dict[str, Tree] = {}
-    # A component registers before its children; sorting by depth of the parent chain keeps that order.
+    # Components register before their children; sorting by depth keeps that order.
     for resource in sorted(resources, key=lambda r: (r.custom, r.urn)):
-        # A component's whole token is what its source declares; of a provider's resource, the SDK's name is shorter.
+        # Components keep the whole token that their source declares; provider resources have a shorter SDK name.
         kind = short_type(resource.type) if resource.custom else f"[bold]{escape(resource.type)}[/]"
         label = f"{kind} [dim]{escape(resource.name)}[/]"
         branches[resource.urn] = branches.get(resource.parent, tree).add(label)
@@ -337,7 +331,7 @@ def resource_tree(stack: str, resources: Iterable[PlannedResource]) -> Tree:
 
 
 def team_table(rows: Iterable[TeamAccess]) -> Table:
-    """The permissions of teams; resources with the same permissions share a row."""
+    """The permissions of teams; equal resources share a row."""
     table = Table(title="teams", title_justify="left", expand=True)
     for column in ("principal", "where", "may", "resources"):
         table.add_column(column, overflow="fold")
@@ -351,7 +345,7 @@ def team_table(rows: Iterable[TeamAccess]) -> Table:
 
 
 def notes_in_short(findings: Iterable[Finding], width: int) -> Iterator[Text]:
-    """Of what nobody has to mend the code, and what it says up to the end of a clause."""
+    """Codes of findings without a needed fix, cut at a clause's end."""
     notes = [finding for finding in findings if finding.severity is Severity.INFO]
     for code, count in Counter(note.code for note in notes).items():
         first = next(note.message for note in notes if note.code == code)
@@ -365,7 +359,7 @@ def notes_in_short(findings: Iterable[Finding], width: int) -> Iterator[Text]:
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
-    """What the plan has to say, gravest last."""
+    """The findings, gravest last."""
     gravest_last = list(_COLOURS)[::-1]
     table = Table(box=None, show_header=False, pad_edge=False, expand=True)
     table.add_column("severity", no_wrap=True)
@@ -374,13 +368,13 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     for finding in ordered:
         colour = _COLOURS[finding.severity]
         fix = f"\n[green]{escape(finding.fix)}[/]" if finding.fix else ""
-        where = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
-        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{where}{fix}")
+        location = f"[dim]{escape(finding.path)}  {escape(finding.code)}[/]"
+        table.add_row(f"[{colour}]{finding.severity}[/]", f"{escape(finding.message)}\n{location}{fix}")
     return table
 
 
 def first_clause(message: str) -> str:
-    """A sentence up to where it could end: a note in short that is whole.
+    """A sentence up to where it could end.
 
     >>> first_clause("us-east-2a chosen: the first that has it; nodes and file system share one zone")
     'us-east-2a chosen: the first that has it'
@@ -395,9 +389,7 @@ def first_clause(message: str) -> str:
 
 
 def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
-    """The bill, line by line; with `sources`, each price's source, day and confidence. Without, what is small is one
-    line.
-    """
+    """The bill by line; with `sources` each price's source, date and confidence, else small items in one line."""
     end = "\n" if sources else " "
     table = Table(title="cost (list and spot prices)", title_justify="left", expand=True)
     for column in ("what", "price", "an hour"):
@@ -409,8 +401,8 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
         standby = " [dim](standby)[/]" if component.standby and component.quantity else ""
         hourly = f"{usd(component.once)}\nonce a run" if component.once else usd(component.hourly)
         provenance = ", ".join(filter(None, (component.source, component.dated, component.confidence)))
-        where = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
-        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{where}"
+        region_note = f"\n[dim]price of {escape(component.priced_in)}[/]" if component.priced_in and not sources else ""
+        price = f"{component.quantity:g} {component.unit}{end}at {usd(component.price, 4)}{region_note}"
         source = f"\n[dim]{escape(provenance)}[/]" if sources else ""
         table.add_row(f"{escape(component.name)}{standby}{source}", price, hourly)
     if small:
@@ -419,20 +411,20 @@ def cost_table(cost: CostEstimate, *, sources: bool = True) -> Table:
 
 
 def _small(cost: CostEstimate) -> list[CostComponent]:
-    """Lines of little weight that are paid by the hour; none where they are few."""
-    most = cost.hourly * _SMALL
-    small = [one for one in cost.components if one.hourly and one.hourly < most and not one.standby and not one.once]
+    """Minor lines paid by the hour; none if there are few."""
+    threshold = cost.hourly * _SMALL
+    small = [
+        one for one in cost.components if one.hourly and one.hourly < threshold and not one.standby and not one.once
+    ]
     return small if len(small) > _FEW else []
 
 
 def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: bool = False) -> Table:
-    """What a run costs on each rung, and what interruptions make of it; with `sources`, how often there are any by
-    whom. `standing`: of a cluster with a queue, for a month.
-    """
+    """A run's cost on each rung, interruptions included. `standing`: a month of a queue cluster."""
     rungs = list(rungs)
     forecast = all(rung.spot_if_trained is not None for rung in rungs)
-    what = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
-    table = Table(title=f"{what} on each rung of the ladder", title_justify="left", expand=True)
+    title = "a run expected" if forecast else "a month with all nodes" if standing else "a run of all of max_hours"
+    table = Table(title=f"{title} on each rung of the ladder", title_justify="left", expand=True)
     columns = ("capacity", "an hour", "a month", *(() if standing else ("hours", "a run")))
     for column in columns:
         table.add_column(column, overflow="fold", justify="left" if column == "capacity" else "right")
@@ -443,8 +435,8 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
             table.add_row(said, *none[: len(columns) - 1])
             continue
         hours = "no end" if rung.run_hours is None else span(rung.run_hours * 3600)
-        # Spot's interruptions are news; that machines fail is in the hours, and said in full only.
-        said = _stops(rung, source=sources) if sources or rung.taken else ""
+        # Spot interruptions are news; failures are in the hours, and only detailed with sources.
+        said = _interruptions_text(rung, source=sources) if sources or rung.taken else ""
         stops = f"\n[dim]{escape(said)}[/]" if said else ""
         star = "*" if rung.foreign_regions else ""
         hourly, month, run = (usd(each) if each is None else f"{usd(each)}{star}" for each in rung.sums)
@@ -454,7 +446,6 @@ def ladder_table(rungs: Iterable[RungCost], *, sources: bool = True, standing: b
 
 
 def _ladder(plan: Plan, *, sources: bool) -> str:
-    """All rungs as one: what is expected, and between which ends."""
     found = plan.ladder
     names = ", then ".join(f"{rung.kind} {share:.0%}" for rung, share in zip(plan.rungs, found.shares, strict=True))
     star = "*" if any(rung.foreign_regions for rung in plan.rungs) else ""
@@ -464,35 +455,35 @@ def _ladder(plan: Plan, *, sources: bool) -> str:
         expected = "a run: not known how often spot is taken there"
     else:
         expected = f"[bold]{usd(found.usd)}{star}, {span(found.hours * 3600)}[/] expected a run"
-    why = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
+    details = f"\n[dim]{escape(assumptions(plan.rungs))}[/]" if sources else ""
     band = f"{usd(found.usd_low)} to {usd(found.usd_high)}{star}"
-    return f"on the whole ladder ({names}): {expected}; {band}{why}"
+    return f"on the whole ladder ({names}): {expected}; {band}{details}"
 
 
-def _stops(rung: RungCost, *, source: bool) -> str:
-    """How often a rung's nodes are taken or fail, and what that costs; empty where no run is forecast."""
+def _interruptions_text(rung: RungCost, *, source: bool) -> str:
+    """A rung's interruptions or failures and their cost; empty without a run forecast."""
     if rung.spot_if_trained is None:
         return ""
-    spot, taken = rung.spot, rung.taken
-    facts = [fact for fact in (taken, rung.failures) if fact is not None]
+    spot, interruptions = rung.spot, rung.taken
+    facts = [fact for fact in (interruptions, rung.failures) if fact is not None]
     by_whom = ": " + "; ".join(f"{fact.source}, {fact.dated}, {fact.confidence}" for fact in facts) if source else ""
-    event = "failure" if taken is None else "interruption"
+    event = "failure" if interruptions is None else "interruption"
     lost = f"one {event} in {spot.mtbf_hours:,.0f} h, goodput {spot.goodput:.1%}"
-    if taken is not None and taken.value is None:
+    if interruptions is not None and interruptions.value is None:
         lost = f"rate not known: failures alone{f', one in {spot.mtbf_hours:,.0f} h' if source else ''}"
     every = f", a checkpoint every {span(spot.interval_sec)} (best {span(spot.best_interval_sec)})"
-    return f"{lost}{every if source and taken is not None else ''}{by_whom}"
+    return f"{lost}{every if source and interruptions is not None else ''}{by_whom}"
 
 
 def short_type(token: str) -> str:
-    """`ec2.LaunchTemplate` for the token `aws:ec2/launchTemplate:LaunchTemplate`: what the SDK calls it."""
+    """The SDK's name: `ec2.LaunchTemplate` for `aws:ec2/launchTemplate:LaunchTemplate`."""
     package, module, name = token.split(":")
-    # A package of one module calls it `index`, which says nothing.
+    # One-module packages name it `index`, which is no information.
     return f"{package if module == 'index' else module.partition('/')[0]}.{name}"
 
 
 def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
-    """What became of the declared resources in the simulated cloud, a line for each type; `sandbox_notes` says why."""
+    """Results in the simulated cloud, a line per type; `sandbox_notes` has the reasons."""
     by_type: dict[str, Counter[str]] = {}
     for row in rows:
         by_type.setdefault(short_type(row.type), Counter())[str(row.status)] += 1
@@ -507,12 +498,12 @@ def sandbox_table(rows: Iterable["SandboxRow"]) -> Table:
 
 
 def sandbox_notes(rows: Iterable["SandboxRow"]) -> list[str]:
-    """A sentence for each resource of which the sandbox could not read everything back as declared."""
+    """A sentence for each resource that was not fully read back as declared."""
     return [f"{short_type(row.type)} {row.name}: {row.status}; {row.note}" for row in rows if row.note]
 
 
 def show_difference(difference: Difference, console: Console) -> None:
-    """Prints resources, figures and findings that changed."""
+    """Print changed resources, figures and findings."""
     console.print(_resources(difference))
     console.print(_figures(difference.figures))
     for sign, colour, findings in (("+", "yellow", difference.findings_new), ("-", "green", difference.findings_gone)):
@@ -538,9 +529,7 @@ def _resources(difference: Difference) -> Tree:
 
 
 def _label(change: Change) -> str:
-    """A changed resource with its inputs, those with the same effect together: `restarts nodes: userData`. Of one that
-    is replaced, those that do not replace it say nothing.
-    """
+    """A changed resource with its inputs by effect: `restarts nodes: userData`. If replaced, only the causes."""
     kind = change.type if change.type.startswith("gangway:") else short_type(change.type)
     groups: dict[tuple[Effect, str], list[str]] = {}
     least = Effect.REPLACED if any(one.reason for one in change.properties) else Effect.IN_PLACE
@@ -581,9 +570,7 @@ def print_plan(
     difference: Difference | None,
     detail: Detail = Detail.SUMMARY,
 ) -> None:
-    """Prints `plan`. `output`: text, json or infracost; `previous` and `difference`: an earlier plan, as `read_plan`
-    gives it, and what changed since; None for no comparison.
-    """
+    """Print `plan`. `output`: text, json or infracost; `previous`: an earlier plan from `read_plan`."""
     if output == "text":
         show_plan(plan, Console(), detail)
         if difference is not None:

@@ -1,4 +1,4 @@
-"""Several stacks side by side, also across clouds (`gangway plan A B C`): one column a stack."""
+"""Several stacks side by side (`gangway plan A B C`), also across clouds: one column per stack."""
 
 import json
 from collections import Counter
@@ -21,9 +21,7 @@ from stacks.plan.plan import Plan, make_plan
 
 @dataclass(frozen=True)
 class StackSummary:
-    """The figures of one plan. Without `unpriced`, dollars are of the whole bill; with it they are what is known of it.
-    A figure that nobody knows, or that a stack with a queue does not have, is None.
-    """
+    """The figures of one plan. Dollars exclude the `unpriced` parts. None: unknown or not applicable."""
 
     stack: str
     provider: str
@@ -50,7 +48,7 @@ class StackSummary:
 
     @classmethod
     def from_plan(cls, plan: Plan) -> Self:
-        """The summary of a plan."""
+        """Summarise a plan."""
         config, run, counts = plan.config, plan.expected, Counter(finding.severity for finding in plan.findings)
         is_run = config.job is not None and plan.rung is not None
         return cls(
@@ -80,7 +78,7 @@ class StackSummary:
 
 
 def side_by_side(summaries: Sequence[StackSummary]) -> Table:
-    """One table: a row for each figure, a column for each stack."""
+    """A table with a row per figure and a column per stack."""
     table = Table(title="side by side (estimated)", title_justify="left")
     table.add_column("", no_wrap=True)
     for one in summaries:
@@ -123,9 +121,7 @@ def _usd(amount: float | None, bound: Bound, one: StackSummary) -> str:
 
 
 def print_side_by_side(stacks: Sequence[str], folder: Path, *, as_json: bool) -> bool:
-    """Plans each stack and prints the comparison of those that can be planned. Returns whether one has errors.
-    ExceptionGroup of InputError: some cannot be planned.
-    """
+    """Plan and compare the stacks; return whether one has errors. ExceptionGroup of InputError: some fail to plan."""
     summaries, mistakes = list[StackSummary](), list[InputError]()
     for name in stacks:
         try:

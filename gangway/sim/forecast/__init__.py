@@ -1,4 +1,1 @@
-"""What comes next: demand, spot price, interruptions, grid intensity, and how long a job still takes.
-
-A baseline, quantiles by gradient boosting, conformal intervals, drift, and every forecast kept with its later truth.
-"""
+"""Forecasts of demand, spot price, interruptions, grid intensity and remaining time, and the ledger of their truth."""

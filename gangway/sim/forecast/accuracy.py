@@ -1,6 +1,4 @@
-"""How good forecasts were, once their truth is known: error, pinball loss, coverage, and skill against the baseline,
-with an interval.
-"""
+"""Accuracy of forecasts: error, pinball loss, coverage, and skill against the baseline with an interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +11,12 @@ from components.estimate.statistics import Comparison, compare_pairs
 __all__ = ["Accuracy", "Judged", "Skill", "accuracy", "pinball", "skill"]
 
 _MOST_BLOCKS: Final = 20
-"""Longer blocks hide more of what makes neighbours err alike; more than 20 narrow the interval by 4 % at most."""
+"""Longer blocks reduce the effect of correlated errors; more than 20 blocks narrow the interval by 4 % at most."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One forecast of several steps beside what came; all of one length."""
+    """A forecast of several steps and its truth, of equal length."""
 
     low: tuple[float, ...]
     middle: tuple[float, ...]
@@ -26,21 +24,14 @@ class Judged:
     truth: tuple[float, ...]
 
     def absolute_error(self) -> float:
-        """Its mean over the steps."""
+        """Mean over the steps."""
         return _mean([abs(truth - middle) for truth, middle in zip(self.truth, self.middle, strict=True)])
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Means over all steps of all forecasts.
-
-    Attributes:
-        forecasts: how many.
-        mae: mean absolute error of the middle.
-        pinball: mean pinball loss of low, middle and high, at their quantiles: lower is better, and only the true
-            quantiles make it least.
-        coverage: share of truths within the interval.
-        width: mean width of the interval.
+    """Means over all steps of all forecasts. `mae`: mean absolute error of the middle; `pinball`: mean pinball loss of
+    low, middle and high, at their quantiles: lower is better; `coverage`: share of truths within the interval.
     """
 
     forecasts: int
@@ -52,12 +43,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Skill:
-    """1 - error / error of the baseline: above 0 is better than it, 1 is perfect.
-
-    Attributes:
-        value: over all forecasts.
-        compared: mean absolute errors of blocks of forecasts, the baseline's and the model's, in units of the
-            baseline's mean: minus the skill.
+    """1 - error / error of the baseline: above 0 beats it, 1 is perfect. `compared`: mean absolute errors of blocks of
+    forecasts, the baseline's and the model's, in units of the baseline's mean: minus the skill.
     """
 
     value: float
@@ -70,17 +57,17 @@ class Skill:
 
     @property
     def high(self) -> float | None:
-        """The upper end."""
+        """Upper end."""
         return None if self.compared.low is None else min(-self.compared.low, 1.0)
 
     @property
     def verdict(self) -> str:
-        """What may be claimed."""
+        """The claim the interval supports."""
         return self.compared.verdict("better", "worse", "blocks of forecasts")
 
 
 def pinball(quantile: float, forecast: float, truth: float) -> float:
-    """The loss that the true quantile makes least.
+    """The loss that the true quantile minimises.
 
     >>> pinball(0.9, 10, 12), pinball(0.9, 12, 10)
     (1.8, 0.19999999999999996)
@@ -89,7 +76,7 @@ def pinball(quantile: float, forecast: float, truth: float) -> float:
 
 
 def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
-    """Over at least one forecast. `level`: the share that the intervals promise."""
+    """The accuracy of one or more forecasts. `level`: the nominal coverage."""
     tail = (1 - level) / 2
     rows = [row for each in judged for row in zip(each.low, each.middle, each.high, each.truth, strict=True)]
     losses = [
@@ -106,13 +93,13 @@ def accuracy(judged: Sequence[Judged], level: float) -> Accuracy:
 
 
 def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int) -> Skill | None:
-    """Of the absolute error; None where the baseline never errs, or no error is finite. Forecasts of both are of the
-    same origins, in order; `overlapping` in a row are about times that the first is about, too: 1 where none overlap.
+    """Skill in absolute error; None if the baseline never errs or no error is finite. Both lists have the same origins
+    in order. `overlapping`: how many consecutive forecasts cover times of the first; 1 if none overlap.
 
-    Forecasts that overlap or follow each other err alike, so the pairs are means of blocks of neighbours (batch means):
-    at most 20 blocks, each twice as long as forecasts overlap. Differences of errors are compared (Diebold, Mariano,
-    1995). Two equally good models are told apart 4 to 7 times in 100 (simulated: 6, 20 and 60 forecasts that do not
-    overlap, 96 and 105 that overlap by 8, 288 by 24).
+    Neighbouring forecasts have correlated errors, so the pairs are means of blocks (batch means): at most 20 blocks,
+    each twice as long as the overlap. Compares differences of errors (Diebold, Mariano, 1995). Equally good models are
+    told apart 4 to 7 times in 100 (simulated: 6, 20 and 60 forecasts without overlap, 96 and 105 that overlap by 8, 288
+    by 24).
     """
     errors = [(b.absolute_error(), a.absolute_error()) for a, b in zip(judged, baseline, strict=True)]
     mean = _mean([error for error, _ in errors]) if errors else 0.0
@@ -121,7 +108,7 @@ def skill(judged: Sequence[Judged], baseline: Sequence[Judged], overlapping: int
     number = len(errors)
     blocks = max(1, min(_MOST_BLOCKS, number // (2 * overlapping if overlapping > 1 else 1)))
     ends = [number * place // blocks for place in range(blocks + 1)]
-    # Sums times blocks / number: the mean over blocks is that over all forecasts, also where lengths differ by one.
+    # Sums times blocks / number: the mean over blocks equals that over all forecasts if lengths differ by one.
     share = blocks / number / mean
     pairs = [
         (share * fsum(theirs for theirs, _ in block), share * fsum(ours for _, ours in block))

@@ -1,4 +1,4 @@
-"""The seasonal-naive forecast, which every other has to beat: as it was one season ago. And how long a season is."""
+"""The seasonal-naive baseline (the value one season ago), and the choice of the season."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -11,7 +11,7 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 
 
 def choose_season(step: timedelta) -> tuple[int, str]:
-    """Steps in a season, with the reason: a day where several steps make one, a week of days; else 1: no season."""
+    """Steps in a season and the reason: a day if it has several steps, a week for daily steps, else 1: no season."""
     if step < _DAY and not _DAY % step:
         return _DAY // step, f"a day: steps of {said_length(step)} make one"
     if step == _DAY:
@@ -20,15 +20,13 @@ def choose_season(step: timedelta) -> tuple[int, str]:
 
 
 def source_index(origin: int, step: int, season: int) -> int:
-    """Which value stands for the one `step` (from 1) after the first `origin` ones: whole seasons earlier, the last of
-    them that is known.
-    """
+    """The index of the latest value a whole number of seasons before `step` (from 1) after `origin` values."""
     seasons = -(-step // season)
     return origin - 1 + step - seasons * season
 
 
 def seasonal_naive(values: Sequence[float], horizon: int, season: int) -> list[float]:
-    """The next `horizon` values, each as one season ago.
+    """Forecast `horizon` values, each as one season ago.
 
     >>> seasonal_naive([1, 2, 3, 11, 12, 13], 4, 3)
     [11, 12, 13, 11]

@@ -1,9 +1,9 @@
-"""Quantiles by gradient boosting on lags and calendar, of what an anchor leaves: the baseline, moved by what it errs by
-at the origin, which fades with each step as it did in the past (a seasonal AR(1)).
+"""Quantiles by gradient boosting on lags and calendar, relative to an anchor: the baseline plus its error at the
+origin, which decays with each step as it did in the past (a seasonal AR(1)).
 
-One model for each quantile serves all steps ahead, which it has as a feature: rows are pairs of an origin (so many
-values are known) and a step. Trees cannot go beyond values they have seen, so everything is told as a difference; and
-what is to be learnt is told in the mean error of its step, or the far ones alone would matter.
+One model per quantile serves all steps, with the step as a feature: a row is a pair of origin (number of known values)
+and step. Trees cannot extrapolate, so all features are differences; targets are scaled by the mean error of their step,
+or the far steps would dominate.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["QuantileBoosting", "fit", "lookback"]
 
 _MOST_ROWS: Final = 12_000
-"""Pairs of origin and step to learn from; of more a fixed draw is taken. Neighbours tell nearly the same."""
+"""Pairs of origin and step to learn from; beyond that a fixed random sample. Neighbours are nearly redundant."""
 _SEED: Final = 0
 _DAY_SEC, _WEEK_DAYS, _THURSDAY = 86_400, 7, 3
-"""The first day of 1970 was a Thursday, counted from Monday."""
+"""1 January 1970 was a Thursday, counted from Monday."""
 
 
 def lookback(season: int) -> int:
-    """So many values the features need before an origin."""
+    """Values that the features need before an origin."""
     return 2 * season + 1
 
 
 @dataclass(frozen=True)
 class QuantileBoosting:
-    """Fitted models, in the order of their quantiles."""
+    """Fitted models in the order of their quantiles."""
 
     series: Series
     horizon: int
@@ -47,8 +47,8 @@ class QuantileBoosting:
     models: tuple[Any, ...]
 
     def predict(self, origins: "Integers") -> "Floats":
-        """Origins x steps x quantiles, in ascending order of the quantiles: crossing ones are sorted, which never makes
-        them worse (Chernozhukov, Fernandez-Val, Galichon, Econometrica, 2010).
+        """Origins x steps x quantiles. Crossing quantiles are sorted, which never makes them worse (Chernozhukov,
+        Fernandez-Val, Galichon, Econometrica, 2010).
         """
         import numpy as np
 
@@ -61,7 +61,7 @@ class QuantileBoosting:
 
 
 def fit(series: Series, known: int, horizon: int, season: int, quantiles: tuple[float, ...]) -> QuantileBoosting:
-    """Learns from the first `known` values alone; the series goes along for the values before later origins."""
+    """Fit to the first `known` values only; later ones serve as features of later origins."""
     import numpy as np
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -73,7 +73,7 @@ def fit(series: Series, known: int, horizon: int, season: int, quantiles: tuple[
     if len(at) > _MOST_ROWS:
         drawn = np.sort(np.random.default_rng(_SEED).choice(len(at), _MOST_ROWS, replace=False))
         at, ahead = at[drawn], ahead[drawn]
-    fading = _fading(series.values[:known], season)
+    fading = _decay(series.values[:known], season)
     weekly = _week(series) < known - horizon
     features, anchor = _features(series, at, ahead, season, fading, weekly)
     rest = np.asarray(series.values)[at + ahead - 1] - anchor
@@ -90,8 +90,8 @@ def fit(series: Series, known: int, horizon: int, season: int, quantiles: tuple[
     return QuantileBoosting(series, horizon, season, fading, weekly, scale, tuple(models))
 
 
-def _fading(values: Sequence[float], season: int) -> float:
-    """How much of the baseline's error is left a step later, 0 to 1: its autocorrelation about zero."""
+def _decay(values: Sequence[float], season: int) -> float:
+    """The part of the baseline's error left a step later, 0 to 1: its autocorrelation about zero."""
     import numpy as np
 
     known = np.asarray(values)
@@ -103,14 +103,13 @@ def _fading(values: Sequence[float], season: int) -> float:
 def _features(
     series: Series, at: "Integers", ahead: "Integers", season: int, fading: float, weekly: bool
 ) -> "tuple[Floats, Floats]":
-    """Rows of what is known at each origin for a step ahead, and the anchor there."""
     import numpy as np
 
     values = np.asarray(series.values, dtype=np.float64)
     target, last = at + ahead - 1, at - 1
     source = target - season * -(-ahead // season)
     base, now = values[source], values[last]
-    # Sums up to each value, so that means over the last season cost nothing; what comes later changes none of them.
+    # Cumulative sums make means over the last season cheap; later values change none of them.
     sums = np.concatenate([[0.0], np.cumsum(values)])
     changes = np.zeros_like(values)
     changes[season:] = values[season:] - values[:-season]
@@ -138,19 +137,18 @@ def _features(
 
 
 def _calendar(series: Series, index: "Integers") -> "tuple[Floats, Floats]":
-    """Hour of the day and day of the week, in UTC."""
     seconds: Floats = series.start.timestamp() + index.astype("float64") * series.step.total_seconds()
     return seconds % _DAY_SEC / 3600, (seconds // _DAY_SEC + _THURSDAY) % _WEEK_DAYS
 
 
 def _week(series: Series) -> float:
-    """Steps in a week; infinite where they make none."""
+    """Steps in a week; infinite if not whole."""
     week, rest = divmod(_WEEK_DAYS * _DAY_SEC, series.step.total_seconds())
     return week if week and not rest else inf
 
 
 def _week_before(series: Series, values: "Floats", target: "Integers", at: "Integers") -> "Floats":
-    """The value of whole weeks before the target, the last that is known; unknown before the series' first week."""
+    """The latest known value whole weeks before the target; unknown in the series' first week."""
     import numpy as np
 
     steps = int(_week(series))

@@ -1,10 +1,9 @@
-"""Whether forecasts err otherwise than they did: a two-sided CUSUM (Page, Biometrika, 1954) on normalised errors, with
-the rate of its false alarms as the input.
+"""Drift of forecast errors: a two-sided CUSUM (Page, Biometrika, 1954) on normalised errors, set by its false-alarm
+rate.
 
-Errors are ranked among those of a reference time and turned into normal scores, so that neither their unit nor heavy
-tails matter; what follows each other errs alike, so they are told in the long-run deviation of the reference (Newey,
-West, Econometrica, 1987). Where nothing has changed, an alarm then comes at most about once in `false_alarm_every`
-forecasts (Siegmund's approximation, 1985).
+Errors become normal scores by their rank in a reference period, which removes unit and heavy tails. Successive errors
+are correlated, so scores are divided by the reference's long-run deviation (Newey, West, Econometrica, 1987). Without a
+change, an alarm comes at most about once in `false_alarm_every` forecasts (Siegmund's approximation, 1985).
 """
 
 import math
@@ -28,23 +27,18 @@ __all__ = [
 
 FALSE_ALARM_EVERY = 1000.0
 FEWEST = 20
-"""So many errors of the reference are needed to rank others among them."""
+"""The least number of reference errors to rank others."""
 _SLACK = 0.5
 """In standard deviations: a shift of twice that is found soonest."""
 _OVERSHOOT = 1.166
-"""How far the sum of normal steps passes the threshold on average (Siegmund)."""
+"""Mean excess of a sum of normal steps over the threshold (Siegmund)."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What was found.
-
-    Attributes:
-        alarm: number of the error with which the sum passed its threshold; None for never.
-        began: number of the error after which the sum was last zero: where the shift is likely to have begun.
-        upward: whether truths lie above the forecasts since.
-        threshold: of the sum, in standard deviations.
-        seen: how many errors were looked at.
+    """The result. `alarm`: number of the error whose sum passed the threshold, None for never; `began`: number of the
+    error after which the sum was last zero: the likely start of the shift; `upward`: whether truths lie above the
+    forecasts since; `threshold`: of the sum, in standard deviations.
     """
 
     alarm: int | None
@@ -55,7 +49,7 @@ class Drift:
 
 
 def mean_run_length(threshold: float) -> float:
-    """Errors from one false alarm of the two sums to the next, where nothing has changed."""
+    """Errors between false alarms of the two sums."""
     reach = threshold + _OVERSHOOT
     return (math.exp(2 * _SLACK * reach) - 2 * _SLACK * reach - 1) / (2 * _SLACK**2) / 2
 
@@ -70,7 +64,7 @@ def threshold_for(false_alarm_every: float) -> float:
 
 
 def normal_scores(errors: Sequence[float], reference: Sequence[float]) -> list[float]:
-    """Each error as a normal deviate, by its rank among the reference; ties take the middle of theirs."""
+    """Each error as a normal deviate by its rank in the reference; ties take their middle rank."""
     ordered, normal = sorted(reference), NormalDist()
     share = 1 / (len(ordered) + 1)
     ranks = ((bisect_left(ordered, error) + bisect_right(ordered, error) + 1) / 2 for error in errors)
@@ -78,8 +72,8 @@ def normal_scores(errors: Sequence[float], reference: Sequence[float]) -> list[f
 
 
 def deviates(errors: Sequence[float], reference: Sequence[float]) -> list[float]:
-    """Errors (truth - forecast) as normal deviates. `reference`: those right before them, in order, FEWEST at least, of
-    the same model and made without knowing their truth either.
+    """Errors (truth - forecast) as normal deviates. `reference`: the preceding errors in order, at least FEWEST, of the
+    same model and also out of sample.
     """
     assert len(reference) >= FEWEST, "whoever has fewer does not ask"
     unit = _long_run_deviation(normal_scores(reference, reference))
@@ -89,7 +83,7 @@ def deviates(errors: Sequence[float], reference: Sequence[float]) -> list[float]
 
 
 def _long_run_deviation(scores: Sequence[float]) -> float:
-    """What a sum of such scores deviates by, for each root of one: 1 where they are independent, and at least that."""
+    """The deviation of a sum of scores per root of their number: 1 if independent, and at least 1."""
     number = len(scores)
     lags = round(number**0.5)
     middle = fmean(scores)
@@ -97,13 +91,13 @@ def _long_run_deviation(scores: Sequence[float]) -> float:
     power = fsum(score * score for score in centred)
     if not power:
         return 1.0
-    kept = (fsum(map(mul, centred[lag:], centred)) / power for lag in range(1, lags + 1))
-    inflation = 1 + 2 * fsum((1 - lag / (lags + 1)) * each for lag, each in enumerate(kept, 1))
+    autocorrelations = (fsum(map(mul, centred[lag:], centred)) / power for lag in range(1, lags + 1))
+    inflation = 1 + 2 * fsum((1 - lag / (lags + 1)) * each for lag, each in enumerate(autocorrelations, 1))
     return math.sqrt(max(inflation, 1.0))
 
 
 def detect(found: Sequence[float], false_alarm_every: float = FALSE_ALARM_EVERY) -> Drift:
-    """Looks at deviates one after the other, up to the first alarm."""
+    """Examine deviates in order up to the first alarm."""
     threshold = threshold_for(false_alarm_every)
     above = below = 0.0
     since_above = since_below = 0

@@ -1,7 +1,6 @@
-"""From a history to its forecast with intervals, the baseline's beside it, and the back-test: what both would have said
-at many earlier times, each time from what was known then.
+"""Forecasts a history with intervals, beside the baseline, and back-tests both from what was known at earlier times.
 
-The forecast itself is the last of these times: one path, so that the back-test judges what is published.
+Forecast and back-test share one code path, so the back-test judges what is published.
 """
 
 from collections.abc import Sequence
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_STEPS", "Backtest", "Forecast", "Setting", "backtest", "choose_setting", "forecast"]
 
 MOST_STEPS: Final = 2016
-"""Ahead, and in a season: a week of five minutes."""
+"""Ahead, and in a season: a week of five-minute steps."""
 _ORIGINS_IN_HORIZON: Final = 8
 _MOST_ORIGINS: Final = 400
-"""To calibrate with, and to test."""
+"""For calibration, and for the test."""
 _FEWEST_TESTED: Final = 10
 _FEWEST_TO_LEARN: Final = 100
 _REFITS: Final = 3
@@ -38,13 +37,8 @@ _REFITS: Final = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What is asked for, in steps of the series.
-
-    Attributes:
-        horizon: how many steps ahead.
-        season: after how many steps the baseline repeats.
-        level: the share of truths that intervals are to hold.
-        season_reason: why that season.
+    """What to forecast, in steps of the series. `season`: period of the baseline; `level`: nominal coverage of the
+    intervals.
     """
 
     horizon: int
@@ -54,12 +48,12 @@ class Setting:
 
     @property
     def stride(self) -> int:
-        """Steps from one earlier origin to the next."""
+        """Steps between origins."""
         return max(1, self.horizon // _ORIGINS_IN_HORIZON)
 
     @property
     def overlapping(self) -> int:
-        """Forecasts in a row that are about times that the first of them is about."""
+        """Consecutive forecasts that cover times of the first."""
         return -(-self.horizon // self.stride)
 
     @property
@@ -70,7 +64,7 @@ class Setting:
 
     @property
     def least_calibration(self) -> int:
-        """Values after those that are learnt from, whose forecasts set the intervals' width."""
+        """Values after the training values whose forecasts set the width of the intervals."""
         return self.stride * (max(fewest_scores(self.level), FEWEST) + 1) + self.horizon
 
     @property
@@ -80,18 +74,18 @@ class Setting:
 
     @property
     def least_learnt(self) -> int:
-        """Values that a model is fitted to."""
+        """Values to fit a model to."""
         return lookback(self.season) + max(3 * self.season, _FEWEST_TO_LEARN) + self.horizon
 
     @property
     def fewest_values(self) -> int:
-        """So long a history is needed."""
+        """The shortest usable history."""
         return self.least_learnt + self.least_calibration + self.least_tested
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What comes after the first `origin` values, a value for each step ahead; low <= middle <= high."""
+    """A forecast after the first `origin` values, one value per step; low <= middle <= high."""
 
     origin: int
     low: tuple[float, ...]
@@ -99,21 +93,15 @@ class Forecast:
     high: tuple[float, ...]
 
     def beside(self, truth: Sequence[float]) -> Judged:
-        """With what came."""
+        """Pair the forecast with its truth."""
         return Judged(self.low, self.middle, self.high, tuple(truth))
 
 
 @dataclass(frozen=True)
 class Backtest:
-    """What model and baseline would have said, and how that compares with what came.
-
-    Attributes:
-        forecasts: the model's, of equally spaced origins.
-        baseline: the baseline's, of the same.
-        model: accuracy of the model.
-        naive: accuracy of the baseline.
-        gain: skill of the model; None where the baseline never errs.
-        drift: of the model's errors one step ahead, against those that set its intervals.
+    """Model and baseline at earlier origins, compared with the truth. `naive`: accuracy of the baseline; `gain`: skill
+    of the model, None if the baseline never errs; `drift`: of the model's one-step errors, against those that set its
+    intervals.
     """
 
     forecasts: tuple[Forecast, ...]
@@ -125,24 +113,23 @@ class Backtest:
 
 
 def choose_setting(series: Series, horizon: int, season: int | None, level: float) -> Setting:
-    """The setting, its season chosen where none is told. InputError: the history is too short for it."""
+    """Choose a setting, with its season if `season` is None. InputError: the history is too short."""
     chosen, reason = choose_season(series.step) if season is None else (season, "as told")
     setting = Setting(horizon, chosen, level, reason)
-    number, needed = len(series.values), setting.fewest_values
-    if number < needed:
+    number, required = len(series.values), setting.fewest_values
+    if number < required:
         raise InputError(
             series.name,
             f"too short a history to look {horizon} steps ahead, and to test that",
             value=number,
-            allowed=f"{needed} values at least: {said_length(needed * series.step)}"
+            allowed=f"{required} values at least: {said_length(required * series.step)}"
             f" (a season of {chosen} steps, level {level:g})",
-            fix=_shorter(series, setting) or f"give {needed - number} values more of its past",
+            fix=_longest_horizon(series, setting) or f"give {required - number} values more of its past",
         )
     return setting
 
 
-def _shorter(series: Series, setting: Setting) -> str | None:
-    """The longest horizon that the history is enough for; None where none is."""
+def _longest_horizon(series: Series, setting: Setting) -> str | None:
     for horizon in range(setting.horizon - 1, 0, -1):
         if Setting(horizon, setting.season, setting.level).fewest_values <= len(series.values):
             hours = horizon * series.step.total_seconds() / 3600
@@ -151,15 +138,15 @@ def _shorter(series: Series, setting: Setting) -> str | None:
 
 
 def forecast(series: Series, setting: Setting) -> tuple[Forecast, Forecast]:
-    """What the model and the baseline say after the last value."""
+    """Forecast with model and baseline after the last value."""
     number = len(series.values)
     rolled = _roll(series, setting, number, number)
     return rolled.model[-1], rolled.baseline[-1]
 
 
 def backtest(series: Series, setting: Setting) -> Backtest:
-    """The last quarter of the history (at most 400 origins, and less where the rest is needed to learn from), the model
-    fitted anew three times, always to what came before and never to what sets its intervals.
+    """Back-test the last quarter of the history (at most 400 origins, fewer if training needs the rest). Fits the model
+    three times, only on values before those that set its intervals.
     """
     number, stride = len(series.values), setting.stride
     spare = number - setting.least_learnt - setting.least_calibration
@@ -190,7 +177,7 @@ def backtest(series: Series, setting: Setting) -> Backtest:
 
 @dataclass(frozen=True)
 class _Rolled:
-    """Forecasts of some origins; the model's errors one step ahead, as deviates from those that set its intervals."""
+    """Forecasts of some origins; one-step errors as deviates from those that set the intervals."""
 
     model: tuple[Forecast, ...]
     baseline: tuple[Forecast, ...]
@@ -198,8 +185,8 @@ class _Rolled:
 
 
 def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
-    """Forecasts at every stride from the origin `first` to `last`, with one model. It learns from what came before the
-    values that set its intervals, and those from what came before `first`, and then from each truth as it comes.
+    """Forecasts at every stride from origin `first` to `last`, with one model, fitted on values before the calibration
+    values, which precede `first`; intervals then adapt to each truth.
     """
     import numpy as np
 
@@ -211,8 +198,8 @@ def _roll(series: Series, setting: Setting, first: int, last: int) -> _Rolled:
     fitted = fit(series, learnt, setting.horizon, setting.season, setting.quantiles)
     sources = [[source_index(origin, step, setting.season) for step in _steps(setting)] for origin in origins.tolist()]
     naive = np.asarray(series.values)[np.asarray(sources)]
-    least = np.minimum.accumulate(series.values)[origins - 1]
-    floor = np.where(least >= 0, 0.0, -inf)[:, None]
+    minimum = np.minimum.accumulate(series.values)[origins - 1]
+    floor = np.where(minimum >= 0, 0.0, -inf)[:, None]
     model, baseline = (
         _intervals(series, setting, origins, predicted, floor)
         for predicted in (fitted.predict(origins), np.repeat(naive[:, :, None], 3, axis=2))
@@ -230,21 +217,19 @@ def _steps(setting: Setting) -> range:
 def _intervals(
     series: Series, setting: Setting, origins: "Integers", predicted: "Floats", floor: "Floats"
 ) -> tuple[Forecast, ...]:
-    """Forecasts from quantiles, each step's interval moved by what earlier forecasts of that step missed by. `floor`:
-    of each origin, no value of its forecast is below it.
-    """
+    """Moves each step's interval by the misses of earlier forecasts. `floor`: lower bound of each origin's values."""
     import numpy as np
 
     values, number = series.values, len(series.values)
-    moved = np.empty(predicted.shape[:2])
+    adjusted = np.empty(predicted.shape[:2])
     for step in _steps(setting):
         low, _, high = predicted[:, step - 1].T.tolist()
         at = [min(origin + step, number) - 1 for origin in origins.tolist()]  # of the last, another's truth: not used
         scores = [score(a, b, values[index]) for a, b, index in zip(low, high, at, strict=True)]
-        moved[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
+        adjusted[:, step - 1] = Adaptive(setting.level).offsets(scores, delay=-(-step // setting.stride))
     middle = predicted[:, :, 1]
-    # An interval that shrinks never leaves its middle out.
-    low_ends = np.maximum(np.minimum(predicted[:, :, 0] - moved, middle), floor)
-    high_ends = np.maximum(np.maximum(predicted[:, :, 2] + moved, middle), floor)
+    # A shrinking interval always contains its middle.
+    low_ends = np.maximum(np.minimum(predicted[:, :, 0] - adjusted, middle), floor)
+    high_ends = np.maximum(np.maximum(predicted[:, :, 2] + adjusted, middle), floor)
     rows = zip(origins.tolist(), low_ends.tolist(), np.maximum(middle, floor).tolist(), high_ends.tolist(), strict=True)
     return tuple(Forecast(origin, tuple(low), tuple(mid), tuple(high)) for origin, low, mid, high in rows)

@@ -1,6 +1,4 @@
-"""A forecast as Prometheus gauges, in the text that a node exporter's textfile collector reads: an autoscaler that can
-query Prometheus (KEDA, the adapter of Kubernetes' HPA) can scale by what will be instead of what is.
-"""
+"""A forecast as Prometheus gauges for a textfile collector, so that autoscalers (KEDA, HPA) scale ahead of demand."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,9 +13,7 @@ __all__ = ["exposition"]
 def exposition(
     series: Series, setting: Setting, model: Forecast, baseline: Forecast, tested: Backtest, now: datetime
 ) -> str:
-    """Gauges `gangway_forecast_*`: values by series, what it is of, seconds ahead and quantile, and how good such
-    forecasts have been. What is not known is NaN.
-    """
+    """Gauges `gangway_forecast_*`: values by series, subject, seconds ahead and quantile; accuracy. NaN: unknown."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     registry = CollectorRegistry()

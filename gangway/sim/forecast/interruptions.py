@@ -1,6 +1,4 @@
-"""How often spot nodes are taken, from what was seen: a rate with an exact interval, and the published one as long as
-little was seen.
-"""
+"""Spot interruption rates: observed, with an exact interval, or blended with the published rate if data is scarce."""
 
 from dataclasses import dataclass
 
@@ -9,7 +7,7 @@ __all__ = ["Rate", "blended_rate", "observed_rate"]
 
 @dataclass(frozen=True)
 class Rate:
-    """Interruptions of a node in an hour, and the interval that holds the true rate with the level asked for."""
+    """Interruptions per node-hour with their interval."""
 
     per_hour: float
     low: float
@@ -17,8 +15,8 @@ class Rate:
 
 
 def observed_rate(taken: int, node_hours: float, level: float = 0.9) -> Rate:
-    """From `taken` interruptions in so many hours of nodes, above 0. The interval is exact for a constant rate
-    (Garwood, Biometrika, 1936): without any interruption its lower end is 0, and its upper one is not.
+    """The rate of `taken` interruptions in `node_hours` (above 0). The interval is exact for a constant rate (Garwood,
+    Biometrika, 1936): without interruptions its lower end is 0, its upper end is not.
     """
     from scipy.stats import chi2
 
@@ -29,9 +27,7 @@ def observed_rate(taken: int, node_hours: float, level: float = 0.9) -> Rate:
 
 
 def blended_rate(taken: int, node_hours: float, published: float, worth_hours: float, level: float = 0.9) -> Rate:
-    """The same, with a published rate that counts as if seen over `worth_hours` of nodes (a Gamma prior): it decides
-    where little was seen, and is forgotten where much was.
-    """
+    """Blend with a published rate that counts as `worth_hours` node-hours (a Gamma prior)."""
     from scipy.stats import gamma
 
     shape, hours = taken + published * worth_hours, node_hours + worth_hours

@@ -1,4 +1,4 @@
-"""Logs of clusters' jobs in the formats in which they were published, and the demand for GPUs that they tell of.
+"""Published logs of cluster jobs, and their demand for GPUs.
 
 Philly, as simulators pass it on: timestamp,duration,num_gpus[,cluster]
 Helios, cluster_log.csv:          job_id,user,vc,gpu_num,...,submit_time,start_time,end_time,duration
@@ -21,15 +21,13 @@ __all__ = ["JobLog", "LoggedJob", "demand", "is_job_log", "parse_job_log"]
 _HOUR = timedelta(hours=1)
 _MOST_HOURS = 24 * 366 * 5
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""Where a log counts its seconds from nobody knows when."""
+"""Start of logs whose seconds count from an unknown date."""
 _Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LoggedJob:
-    """A job as it was. `gpus`: may be shares of one; `left`: when it was gone, done or not; `run_sec`: of these it
-    ran.
-    """
+    """A job from a log. `gpus`: may be fractional; `left`: its end, successful or not; `run_sec`: running time."""
 
     name: str
     group: str
@@ -41,7 +39,7 @@ class LoggedJob:
 
 @dataclass(frozen=True)
 class JobLog:
-    """The jobs that had GPUs and ran, in the order of coming. `note`: whose log, and what was left out of it."""
+    """The jobs that had GPUs and ran, in order of submission. `note`: the source and what was left out."""
 
     jobs: tuple[LoggedJob, ...]
     note: str
@@ -49,7 +47,7 @@ class JobLog:
 
 @dataclass(frozen=True)
 class _Format:
-    """`columns`: which tell it; `read`: a row, as a job that may have no GPUs or no length."""
+    """`columns`: identify the format; `read`: parses a row, as a job that may lack GPUs or length."""
 
     name: str
     columns: frozenset[str]
@@ -57,12 +55,12 @@ class _Format:
 
 
 def is_job_log(text: str) -> bool:
-    """Whether the first line has the columns of a log that is known."""
+    """Whether the first line has the columns of a known log."""
     return _find_format(_columns(text)) is not None
 
 
 def parse_job_log(text: str, place: str) -> JobLog:
-    """Reads what a file holds, of which `is_job_log`. InputError: a row that makes no sense, or no job with GPUs."""
+    """Parse a log (see `is_job_log`). InputError: an invalid row, or no job with GPUs."""
     found = _find_format(_columns(text))
     assert found is not None, "is_job_log was asked"
     jobs: list[LoggedJob] = []
@@ -94,9 +92,7 @@ def parse_job_log(text: str, place: str) -> JobLog:
 
 
 def demand(log: JobLog, place: str) -> Series:
-    """GPUs that jobs held or waited for, as the mean of each whole hour between the first submission and the last.
-    InputError: less than two hours, or years.
-    """
+    """Hourly means of GPUs that jobs held or waited for. InputError: less than two hours, or years."""
     first, last = log.jobs[0].submitted, log.jobs[-1].submitted
     start = first.replace(minute=0, second=0, microsecond=0) + _HOUR
     number = (last - start) // _HOUR
@@ -105,17 +101,16 @@ def demand(log: JobLog, place: str) -> Series:
             place, "jobs of too short or too long a time", value=f"{first:%Y-%m-%d} to {last:%Y-%m-%d}",
             allowed="some hours to five years", fix="correct the times, or give fewer of its jobs",
         )  # fmt: skip
-    wanted = [0.0] * number
+    hourly = [0.0] * number
     for job in log.jobs:
         begins, ends = (max(0.0, (moment - start) / _HOUR) for moment in (job.submitted, job.left))
         for hour in range(int(begins), min(number, math.ceil(ends))):
-            wanted[hour] += job.gpus * (min(ends, hour + 1) - max(begins, hour))
+            hourly[hour] += job.gpus * (min(ends, hour + 1) - max(begins, hour))
     note = f"{log.note}; GPUs held or waited for, mean of each hour; what ran before the log begins is not in it"
-    return Series("gpus_wanted", start, _HOUR, tuple(wanted), note)
+    return Series("gpus_wanted", start, _HOUR, tuple(hourly), note)
 
 
 def _columns(text: str) -> list[str]:
-    """Of the first line; none where it is no CSV."""
     try:
         return [cell.strip() for cell in next(csv.reader([text.partition("\n")[0]]), [])]
     except csv.Error:
@@ -123,7 +118,6 @@ def _columns(text: str) -> list[str]:
 
 
 def _rows(text: str, place: str) -> Iterator[tuple[int, _Row]]:
-    """Each row below the columns, and its line."""
     reader = csv.DictReader(io.StringIO(text.partition("\n")[2]), _columns(text))
     try:
         for row in reader:
@@ -140,16 +134,16 @@ def _find_format(columns: Sequence[str]) -> _Format | None:
 
 
 def _moment(text: str) -> datetime:
-    """Of a log without zones: taken for UTC."""
+    """Logs have no time zone: assumes UTC."""
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _philly(row: _Row, number: int) -> LoggedJob:
     submitted, run_sec = _moment(row["timestamp"]), float(row["duration"])
-    left = submitted + timedelta(seconds=run_sec)
+    end = submitted + timedelta(seconds=run_sec)
     return LoggedJob(
-        f"job-{number}", visible(row.get("cluster") or ""), submitted, left, run_sec, float(row["num_gpus"])
+        f"job-{number}", visible(row.get("cluster") or ""), submitted, end, run_sec, float(row["num_gpus"])
     )
 
 
@@ -157,18 +151,18 @@ def _helios(row: _Row, number: int) -> LoggedJob:
     submitted, gpus = _moment(row["submit_time"]), float(row["gpu_num"])
     if not gpus or not row["start_time"]:  # cancelled in the queue
         return LoggedJob(f"job-{number}", "", submitted, submitted, 0.0, 0.0)
-    left = _moment(row["end_time"])
-    run_sec = (left - _moment(row["start_time"])).total_seconds()
-    return LoggedJob(f"job-{number}", visible(row.get("user") or ""), submitted, left, run_sec, gpus)
+    end = _moment(row["end_time"])
+    run_sec = (end - _moment(row["start_time"])).total_seconds()
+    return LoggedJob(f"job-{number}", visible(row.get("user") or ""), submitted, end, run_sec, gpus)
 
 
 def _alibaba(row: _Row, number: int) -> LoggedJob:
-    submitted, left = (_EPOCH + timedelta(seconds=float(row[name])) for name in ("creation_time", "deletion_time"))
+    submitted, end = (_EPOCH + timedelta(seconds=float(row[name])) for name in ("creation_time", "deletion_time"))
     gpus = float(row["num_gpu"]) * float(row["gpu_milli"]) / 1000
     scheduled = row.get("scheduled_time") or ""
-    begun = _EPOCH + timedelta(seconds=float(scheduled)) if scheduled else left
+    start = _EPOCH + timedelta(seconds=float(scheduled)) if scheduled else end
     return LoggedJob(
-        f"job-{number}", visible(row.get("qos") or ""), submitted, left, (left - begun).total_seconds(), gpus
+        f"job-{number}", visible(row.get("qos") or ""), submitted, end, (end - start).total_seconds(), gpus
     )
 
 

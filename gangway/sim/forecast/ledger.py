@@ -1,10 +1,10 @@
-"""Every forecast that was published, and the truth that came later: a file of JSON lines that only grows. Its figures
-are those of forecasts that nobody could better afterwards.
+"""An append-only JSON lines file of published forecasts and their later truth, so that no forecast can be improved
+afterwards.
 
     {"kind": "forecast", "series": "g_per_kwh", "of": "de", "first": "2026-12-01T00:00:00Z", "step_sec": 3600, ...}
     {"kind": "truth", "series": "g_per_kwh", "of": "de", "time": "2026-12-01T00:00:00Z", "value": 310.0}
 
-Lines of before `of` was written have none: whose values they are nobody knows, and they are nobody else's.
+Old lines lack `of`: their subject is unknown, and they match no other.
 """
 
 from bisect import bisect_right
@@ -34,8 +34,6 @@ class _Frozen(BaseModel):
 
 
 class _Quantiles(_Frozen):
-    """A value for each step ahead."""
-
     low: Annotated[tuple[FiniteFloat, ...], Field(min_length=1, strict=False)]
     middle: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
     high: Annotated[tuple[FiniteFloat, ...], Field(strict=False)]
@@ -49,8 +47,8 @@ class _Quantiles(_Frozen):
         return self
 
 
-class _Said(_Frozen):
-    """A forecast. `first`: the time of its first step; `written`: when it came into the file."""
+class _ForecastLine(_Frozen):
+    """A forecast. `first`: time of its first step; `written`: when it was added."""
 
     kind: Literal["forecast"] = "forecast"
     series: str
@@ -72,8 +70,8 @@ class _Said(_Frozen):
         return [self.first + index * timedelta(seconds=self.step_sec) for index in range(len(self.model.low))]
 
 
-class _Came(_Frozen):
-    """The truth of one time."""
+class _TruthLine(_Frozen):
+    """The truth at one time."""
 
     kind: Literal["truth"] = "truth"
     series: str
@@ -82,14 +80,16 @@ class _Came(_Frozen):
     value: FiniteFloat
 
 
-_LINE: TypeAdapter[_Said | _Came] = TypeAdapter(Annotated[_Said | _Came, Field(discriminator="kind")])
+_LINE: TypeAdapter[_ForecastLine | _TruthLine] = TypeAdapter(
+    Annotated[_ForecastLine | _TruthLine, Field(discriminator="kind")]
+)
 _Key = tuple[str, str, datetime]
 _BEGINNINGS = (b'{"kind": "forecast", "series": "', b'{"kind": "truth", "series": "')
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What a history told of earlier forecasts: truths that are new, and those that it has otherwise than before."""
+    """The truths a history adds to a ledger, and those that contradict earlier ones."""
 
     new: int
     revised: int
@@ -97,7 +97,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Scored:
-    """A published forecast whose whole truth is known: the times it is about, the model's and the baseline's."""
+    """A published forecast with known truth: its times, the model's and the baseline's values."""
 
     step: timedelta
     times: tuple[datetime, ...]
@@ -106,107 +106,105 @@ class Scored:
 
 
 def overlapping(scored: Sequence[Scored]) -> int:
-    """The most of them in a row, in the order of their times, that are about times that the first one is about."""
+    """The largest number of consecutive forecasts that cover times of their first."""
     firsts = [each.times[0] for each in scored]
     return max((bisect_right(firsts, each.times[-1]) - place for place, each in enumerate(scored)), default=1)
 
 
 class Entries:
-    """What a ledger has."""
+    """The content of a ledger."""
 
-    def __init__(self, path: Path, lines: Sequence[_Said | _Came]) -> None:
+    def __init__(self, path: Path, lines: Sequence[_ForecastLine | _TruthLine]) -> None:
         self._path = path
-        self._said: dict[_Key, _Said] = {}
+        self._said: dict[_Key, _ForecastLine] = {}
         self._came: dict[_Key, float] = {}
         for number, line in enumerate(lines, 1):
             self._take(line, f"{path}, line {number}")
 
     def kinds(self) -> list[tuple[str, float, str]]:
-        """Series of its forecasts, their level and what they are of, in the order of their first ones."""
-        return list(dict.fromkeys((said.series, said.level, said.of) for said in self._said.values()))
+        """Series name, level and subject of its forecasts, in order of appearance."""
+        return list(dict.fromkeys((line.series, line.level, line.of) for line in self._said.values()))
 
     def scored(self, name: str, level: float, of: str = "") -> list[Scored]:
-        """Forecasts of that series and level whose whole truth is known, in the order of their times."""
+        """Forecasts of the series and level with known truth, in the order of their times."""
         found: list[Scored] = []
-        for said in self._of(name, level, of):
-            times = tuple(said.times())
+        for line in self._of(name, level, of):
+            times = tuple(line.times())
             known = tuple(self._came[name, of, time] for time in times if (name, of, time) in self._came)
             if len(known) == len(times):
                 model, baseline = (
-                    Judged(each.low, each.middle, each.high, known) for each in (said.model, said.baseline)
+                    Judged(each.low, each.middle, each.high, known) for each in (line.model, line.baseline)
                 )
-                found.append(Scored(timedelta(seconds=said.step_sec), times, model, baseline))
+                found.append(Scored(timedelta(seconds=line.step_sec), times, model, baseline))
         return found
 
     def waiting(self, name: str, level: float, of: str = "") -> int:
-        """How many of them still wait for some of their truth."""
+        """Number of forecasts with unknown truth."""
         return len(self._of(name, level, of)) - len(self.scored(name, level, of))
 
     def judged(self, name: str, level: float, of: str = "") -> tuple[list[Judged], list[Judged]]:
-        """The scored ones: the model's and the baseline's."""
+        """The scored forecasts, of model and baseline."""
         scored = self.scored(name, level, of)
         return [each.model for each in scored], [each.baseline for each in scored]
 
     def others(self, series: Series) -> tuple[str, ...]:
-        """What its forecasts of series of that name are of, as long as it has none of this one."""
-        found = dict.fromkeys(said.of for said in self._said.values() if said.series == series.name)
+        """Subjects of other forecasts with the series' name, if it has none of this one."""
+        found = dict.fromkeys(line.of for line in self._said.values() if line.series == series.name)
         return () if series.of in found else tuple(found)
 
-    def _of(self, name: str, level: float | None, of: str) -> list[_Said]:
-        found = (said for said in self._said.values() if (said.series, said.of) == (name, of))
-        return sorted((said for said in found if level in (None, said.level)), key=lambda said: said.first)
+    def _of(self, name: str, level: float | None, of: str) -> list[_ForecastLine]:
+        found = (line for line in self._said.values() if (line.series, line.of) == (name, of))
+        return sorted((line for line in found if level in (None, line.level)), key=lambda line: line.first)
 
-    def _take(self, line: _Said | _Came, place: str) -> None:
-        is_said = isinstance(line, _Said)
-        key = (line.series, line.of, line.first if isinstance(line, _Said) else line.time)
+    def _take(self, line: _ForecastLine | _TruthLine, place: str) -> None:
+        is_said = isinstance(line, _ForecastLine)
+        key = (line.series, line.of, line.first if isinstance(line, _ForecastLine) else line.time)
         if key in (self._said if is_said else self._came):
-            what = "forecast" if is_said else "truth"
-            raise _damaged(place, f"a second {what} of {key[0]!r} for {key[2].isoformat()}")
-        if isinstance(line, _Said):
+            kind = "forecast" if is_said else "truth"
+            raise _damaged(place, f"a second {kind} of {key[0]!r} for {key[2].isoformat()}")
+        if isinstance(line, _ForecastLine):
             self._said[key] = line
         else:
             self._came[key] = line.value
 
 
 class Ledger(Entries):
-    """The open ledger, to write in; held by one process at a time. Use `open_ledger`."""
+    """A ledger open for writing by one process at a time. Use `open_ledger`."""
 
-    def __init__(self, path: Path, file: IO[bytes], lines: Sequence[_Said | _Came]) -> None:
+    def __init__(self, path: Path, file: IO[bytes], lines: Sequence[_ForecastLine | _TruthLine]) -> None:
         super().__init__(path, lines)
         self._file = file
 
     def settle(self, series: Series) -> Settled:
-        """Writes what came of the times that forecasts of this series were about. A truth that stands already stays:
-        figures that were published do not change afterwards.
-        """
+        """Write the truth of forecast times. Existing truths stay: published figures do not change afterwards."""
         new = revised = 0
-        for time in sorted({time for said in self._of(series.name, None, series.of) for time in said.times()}):
+        for time in sorted({time for line in self._of(series.name, None, series.of) for time in line.times()}):
             index = series.find_index(time)
             if index is None:
                 continue
             value, known = series.values[index], self._came.get((series.name, series.of, time))
             if known is None:
-                self._add(_Came(series=series.name, of=series.of, time=time, value=value))
+                self._add(_TruthLine(series=series.name, of=series.of, time=time, value=value))
                 new += 1
             revised += known is not None and known != value
         return Settled(new, revised)
 
     def add(self, series: Series, setting: Setting, model: Forecast, baseline: Forecast, now: datetime) -> bool:
-        """Writes a forecast, unless one of this series from the same time stands already: the first counts."""
+        """Write a forecast, unless the series has one from the same time: the first counts."""
         first = series.find_time(model.origin)
         if (series.name, series.of, first) in self._said:
             return False
-        said, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
+        predicted, naive = (_Quantiles(low=each.low, middle=each.middle, high=each.high) for each in (model, baseline))
         step_sec = series.step.total_seconds()
         self._add(
-            _Said(
+            _ForecastLine(
                 series=series.name, of=series.of, first=first, step_sec=step_sec, level=setting.level, written=now,
-                model=said, baseline=naive,
+                model=predicted, baseline=naive,
             )
         )  # fmt: skip
         return True
 
-    def _add(self, line: _Said | _Came) -> None:
+    def _add(self, line: _ForecastLine | _TruthLine) -> None:
         try:
             append_line(self._file, line.model_dump(mode="json"))
         except OSError as error:
@@ -218,9 +216,7 @@ class Ledger(Entries):
 
 @contextmanager
 def open_ledger(path: Path) -> Iterator[Ledger]:
-    """The ledger in a file, which is made where there is none. InputError: it cannot be opened, is damaged (with the
-    line), or another process holds it.
-    """
+    """Open or create the ledger. InputError: cannot be opened, damaged (with the line), or held by another process."""
     try:
         file = open_file(path, "a+b")
     except OSError as error:
@@ -241,7 +237,7 @@ def open_ledger(path: Path) -> Iterator[Ledger]:
 
 
 def read_ledger(path: Path) -> Entries:
-    """What is in a file, which somebody may write in meanwhile. InputError: it cannot be read, or is damaged."""
+    """Read a ledger that may be open for writing elsewhere. InputError: unreadable or damaged."""
     try:
         content = read_file(path)
     except OSError as error:
@@ -253,27 +249,27 @@ def read_ledger(path: Path) -> Entries:
 
 
 def _check_half(path: Path, content: bytes) -> None:
-    """What broke off while a line was written begins as one: anything else is somebody's, and no ledger."""
+    """An interrupted write leaves the start of a line; anything else means that this is not a ledger."""
     half = half_line(content)
     if half and not any(half.startswith(each) or each.startswith(half) for each in _BEGINNINGS):
         raise _damaged(f"{path}, line {len(complete_lines(content)) + 1}", "it begins otherwise, and has no end")
 
 
-def _lines(path: Path, texts: Sequence[bytes]) -> list[_Said | _Came]:
+def _lines(path: Path, texts: Sequence[bytes]) -> list[_ForecastLine | _TruthLine]:
     return [_read(path, number, text) for number, text in enumerate(texts, 1)]
 
 
-def _read(path: Path, number: int, text: bytes) -> _Said | _Came:
+def _read(path: Path, number: int, text: bytes) -> _ForecastLine | _TruthLine:
     try:
         return _LINE.validate_json(text)
     except ValidationError as error:
         raise _damaged(f"{path}, line {number}", str(first_wrong(error))) from None
 
 
-def _damaged(place: str, why: str) -> InputError:
+def _damaged(place: str, reason: str) -> InputError:
     return InputError(
         place,
-        f"no line of a ledger of forecasts: {why}",
+        f"no line of a ledger of forecasts: {reason}",
         allowed="lines as `gangway forecast` writes them",
         fix="restore the file, or begin another: --ledger NEW.jsonl",
     )

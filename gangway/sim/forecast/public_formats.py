@@ -1,10 +1,10 @@
-"""A history from its file: as `gangway.sim.forecast.series` reads it, or in a format in which public ones come.
+"""Reads a history from a file of `gangway.sim.forecast.series` or a public format.
 
     AWS, describe-spot-price-history:  {"SpotPriceHistory": [{"AvailabilityZone": ..., "SpotPrice": ..., ...}]}
     SkyPilot's spot traces:            {"metadata": {"gap_seconds": 195}, "data": [1, 0, ...]}
     logs of clusters' jobs:            see `gangway.sim.forecast.job_logs`
 
-Of those that have no equal steps, hours are made, and the series' note says how.
+Unequal steps become hours; the series' note says how.
 """
 
 import json
@@ -37,7 +37,7 @@ _NO_DATE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class _Foreign(BaseModel):
-    """Of somebody else's format: what it has besides is theirs."""
+    """A foreign format, with unknown fields allowed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -64,8 +64,8 @@ class _Availability(_Foreign):
 
 
 def read_history(path: Path, column: str | None = None) -> Series:
-    """`column`: which value, where there are several; of prices, MACHINE/ZONE. A history that does not say what it is
-    of is of what its file is named after. InputError: what is wrong, and where.
+    """Read a history. `column`: the value, if there are several; for prices MACHINE/ZONE. A history without a subject
+    gets the file's name. InputError: what is wrong, and where.
     """
     series = _read(file_text(path), str(path), column)
     return series if series.of else replace(series, of=visible(path.stem))
@@ -75,14 +75,14 @@ def _read(text: str, place: str, column: str | None) -> Series:
     if foreign := foreign_file(place, text, "forecast"):
         raise foreign
     if text.lstrip()[:1] == "{" or _PRICE_LIST.match(text):
-        return _of_object(text, place, column)
+        return _parse_object(text, place, column)
     if not is_job_log(text):
         return parse_series(text, place, column)
     _refuse_column(column, place)
     return demand(parse_job_log(text, place), place)
 
 
-def _of_object(text: str, place: str, column: str | None) -> Series:
+def _parse_object(text: str, place: str, column: str | None) -> Series:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def _refuse_column(column: str | None, place: str) -> None:
 
 
 def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) -> Series:
-    """The price in force at each whole hour: it stays until AWS tells another."""
+    """The price at each whole hour: it holds until the next record."""
     changes: defaultdict[str, dict[datetime, float]] = defaultdict(dict)
     for price in history:
         if price.product in _UNIX:
@@ -128,23 +128,27 @@ def _hourly_prices(history: Sequence[_Price], place: str, column: str | None) ->
             fix=f"--column {min(changes)}" if changes else "ask AWS for --product-descriptions Linux/UNIX",
         )  # fmt: skip
     name = column or next(iter(changes))
-    told = sorted(changes[name].items())
-    start, end = (moment.replace(minute=0, second=0, microsecond=0) for moment in (told[0][0] + _HOUR, told[-1][0]))
+    records = sorted(changes[name].items())
+    start, end = (
+        moment.replace(minute=0, second=0, microsecond=0) for moment in (records[0][0] + _HOUR, records[-1][0])
+    )
     number = (end - start) // _HOUR + 1
     check_number(number, f"{place}: {name}")
     values, at = [], 0
     for hour in range(number):
-        while at + 1 < len(told) and told[at + 1][0] <= start + hour * _HOUR:
+        while at + 1 < len(records) and records[at + 1][0] <= start + hour * _HOUR:
             at += 1
-        values.append(told[at][1])
+        values.append(records[at][1])
     if len(values) < 2:
         raise InputError(place, f"prices of {name} for less than two hours", allowed="some weeks", fix="ask for more")
-    note = f"AWS spot prices of {name}, Linux, as AWS told them {len(told):,} times; here the one in force at each hour"
+    note = (
+        f"AWS spot prices of {name}, Linux, as AWS told them {len(records):,} times; here the one in force at each hour"
+    )
     return Series("usd_per_hour", start, _HOUR, tuple(values), note, of=name)
 
 
 def _hourly_nodes(trace: _Availability, place: str) -> Series:
-    """Means of whole hours; the file has no date, so that hours are counted from a midnight."""
+    """Hourly means; the file has no date, so hours count from an arbitrary midnight."""
     gap = trace.metadata.gap_seconds
     hours: defaultdict[int, list[float]] = defaultdict(list)
     for index, nodes in enumerate(trace.data):

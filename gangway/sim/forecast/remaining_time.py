@@ -1,9 +1,10 @@
-"""How long a job still takes, from the pace it had: an interval beside the naive guess (what is left at its mean).
+"""Forecasts a job's remaining time from its past pace: an interval beside the naive estimate (remaining images at the
+mean pace).
 
-The pace of what is to come is drawn from that of the later half of the past (200 windows at most): once for what the
-mean pace is, which nobody knows exactly, and once for the windows to come, which scatter. A slow window follows a slow
-one, so both scatter by more than of independent windows, as the autocorrelation at lag one says (AR(1)).
-Interruptions come on top as in `components.estimate.spot`, whose expectation is the mean of these draws.
+Future pace is sampled from the later half of the past (at most 200 windows): once for the uncertain mean pace, once for
+the scatter of future windows. Successive windows are correlated, so both scatter more than independent ones, by the
+autocorrelation at lag one (AR(1)). Interruptions follow `components.estimate.spot`, whose expectation is the mean of
+these samples.
 """
 
 import random
@@ -22,13 +23,15 @@ _MOST_KEPT: Final = 0.95
 _DRAWS: Final = 1000
 _SEED: Final = 20260102
 _MOST_INTERRUPTIONS: Final = 10_000
-"""In one draw: a job with more of them does not end."""
+"""Per sample: a job with more never ends."""
 
 
 @dataclass(frozen=True)
 class Interruptions:
-    """What a job loses by them: seconds from one to the next in the mean (infinite for never), from one checkpoint to
-    the next, and from an interruption until training goes on.
+    """Losses of a job by interruptions.
+
+    In seconds: mean time between them (infinite for never), between checkpoints, and from an interruption until
+    training resumes.
     """
 
     mtbf_sec: float = inf
@@ -38,9 +41,7 @@ class Interruptions:
 
 @dataclass(frozen=True)
 class Remaining:
-    """Seconds until a job is done; infinite where so many draws never end. `naive_sec`: at the mean pace so far,
-    without interruptions.
-    """
+    """Seconds until a job is done, possibly infinite. `naive_sec`: at the mean pace, without interruptions."""
 
     low_sec: float
     middle_sec: float
@@ -55,13 +56,13 @@ def remaining(
     level: float = 0.9,
     interruptions: Interruptions | None = None,
 ) -> Remaining:
-    """Of a job with `images_left` to go.
+    """Forecast a job's remaining time.
 
     Args:
-        windows: seconds and images of each stretch of the past, in order, without its stops; FEWEST_WINDOWS at least.
+        windows: seconds and images of past windows in order, without stops; at least FEWEST_WINDOWS.
         images_left: above 0.
-        level: the share of truths that the interval is to hold.
-        interruptions: none where left out.
+        level: nominal coverage of the interval.
+        interruptions: None for none.
     """
     assert len(windows) >= FEWEST_WINDOWS, "whoever has fewer does not ask"
     images = sum(count for _, count in windows)
@@ -73,31 +74,31 @@ def remaining(
     found = []
     for _ in range(_DRAWS):
         known = fmean(draw.choices(paces, k=len(paces))) - mean
-        # More windows than were seen scatter by less, as their root.
+        # More windows than observed scatter less, by the root.
         scatter = fmean(draw.choices(paces, k=min(coming, len(paces)))) - mean
         scatter *= min(1.0, len(paces) / coming) ** 0.5
         pace = max(mean + spread * (known + scatter), min(paces))
-        found.append(_interrupted(images_left * pace, interruptions or Interruptions(), draw))
+        found.append(_add_interruptions(images_left * pace, interruptions or Interruptions(), draw))
     found.sort()
     tail = round((1 - level) / 2 * _DRAWS)
     return Remaining(found[tail], found[_DRAWS // 2], found[-1 - tail], sum(found) / _DRAWS, naive)
 
 
 def _spread(paces: Sequence[float]) -> float:
-    """By how much more a mean of such paces scatters than one of independent ones: 1 or more."""
+    """How much more a mean of such paces scatters than one of independent paces: 1 or more."""
     number, middle = len(paces), fmean(paces)
     centred = [pace - middle for pace in paces]
     power = fsum(each * each for each in centred)
     if not power:
         return 1.0
-    kept = fsum(map(mul, centred[1:], centred)) / power
-    # What is estimated from few is too small on average (Kendall, Biometrika, 1954).
-    kept = min(max(kept + (1 + 3 * kept) / number, 0.0), _MOST_KEPT)
-    return sqrt((1 + kept) / (1 - kept) * number / (number - 1))
+    autocorrelation = fsum(map(mul, centred[1:], centred)) / power
+    # Estimates from few values are too small on average (Kendall, Biometrika, 1954).
+    autocorrelation = min(max(autocorrelation + (1 + 3 * autocorrelation) / number, 0.0), _MOST_KEPT)
+    return sqrt((1 + autocorrelation) / (1 - autocorrelation) * number / (number - 1))
 
 
-def _interrupted(seconds: float, lost: Interruptions, draw: random.Random) -> float:
-    """So many seconds of training with what interruptions cost: on average half an interval, and the restart."""
+def _add_interruptions(seconds: float, lost: Interruptions, draw: random.Random) -> float:
+    """Seconds of training plus interruptions, each of which costs half an interval on average, and the restart."""
     if lost.mtbf_sec == inf:
         return seconds
     if lost.interval_sec / 2 + lost.restart_sec >= lost.mtbf_sec:

@@ -1,10 +1,10 @@
-"""A series of values at equal steps, and its file: CSV or JSON with a time and a value each, read strictly.
+"""Series of values at equal steps, and their files: CSV or JSON with times and values.
 
     # simulated: where the values come from          (lines that begin with # are kept as the series' note)
     time,g_per_kwh
     2026-12-01T00:00Z,310
 
-A forecast is worth what its history is: nothing is filled in, sorted or left out in silence.
+Strict: nothing is filled in, sorted or dropped silently.
 """
 
 import csv
@@ -32,7 +32,7 @@ _MOST_BYTES = 64 * 2**20
 _YEARS = range(1971, 2200)
 YEARS = f"from {_YEARS.start} to {_YEARS.stop - 1}"
 _MOST = 1e30
-"""Squares of values are summed."""
+"""Values get squared and summed."""
 _TIME = "time"
 _SHAPES = "CSV whose first line is time,NAME; or JSON [{time: ..., NAME: ...}, ...]"
 _EXAMPLE = "write 2026-12-01T00:00Z"
@@ -40,8 +40,8 @@ _EXAMPLE = "write 2026-12-01T00:00Z"
 
 @dataclass(frozen=True)
 class Series:
-    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: where it comes from; `of`:
-    what has that value, such as a machine in a zone, by which series of one name are told apart.
+    """Values at equal steps. `name`: of the value, with its unit, such as g_per_kwh; `note`: the source; `of`: the
+    subject, such as a machine in a zone, which tells series of one name apart.
     """
 
     name: str
@@ -52,20 +52,20 @@ class Series:
     of: str = ""
 
     def find_time(self, index: int) -> datetime:
-        """When the value of that number was or will be; beyond the last is the future."""
+        """The time of a value by index, which may be in the future."""
         return self.start + index * self.step
 
     def find_index(self, moment: datetime) -> int | None:
-        """The number of the value at that time; None where there is none."""
+        """The index of the value at a time, if any."""
         index, rest = divmod(moment - self.start, self.step)
         return index if not rest and 0 <= index < len(self.values) else None
 
     def until(self, number: int) -> "Series":
-        """The first so many values."""
+        """The first `number` values."""
         return replace(self, values=self.values[:number])
 
     def write_csv(self) -> str:
-        """As a file that `read_series` reads."""
+        """As text for `read_series`."""
         lines = [f"# {line}" for line in self.note.splitlines()]
         rows = (f"{format_time(self.find_time(index))},{value:.10g}" for index, value in enumerate(self.values))
         return "\n".join([*lines, f"{_TIME},{self.name}", *rows, ""])
@@ -73,21 +73,19 @@ class Series:
 
 @dataclass(frozen=True)
 class _Row:
-    """One value as it was read, and the place of its row."""
-
     place: str
     moment: datetime
     value: float
 
 
 def format_time(moment: datetime) -> str:
-    """In UTC, without the seconds where they are none."""
-    shown = moment.astimezone(UTC)
-    return shown.strftime("%Y-%m-%dT%H:%M:%SZ" if shown.second else "%Y-%m-%dT%H:%MZ")
+    """UTC, without seconds if they are 0."""
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%SZ" if utc.second else "%Y-%m-%dT%H:%MZ")
 
 
 def said_length(length: timedelta) -> str:
-    """A length of time in one unit.
+    """A duration in one unit.
 
     >>> said_length(timedelta(hours=36)), said_length(timedelta(days=2)), said_length(timedelta(seconds=90))
     ('36 h', '2 d', '90 s')
@@ -100,12 +98,12 @@ def said_length(length: timedelta) -> str:
 
 
 def read_series(path: Path, column: str | None = None) -> Series:
-    """Reads a file. `column`: which value, where there are several. InputError: what is wrong, and in which line."""
+    """Read a file. `column`: the value, if there are several. InputError: what is wrong, and in which line."""
     return parse_series(file_text(path), str(path), column)
 
 
 def file_text(path: Path) -> str:
-    """What a history's file holds. InputError: it cannot be read, is too large, or no text."""
+    """Return a history file's text. InputError: unreadable, too large, or not text."""
     try:
         content = read_file(path, _MOST_BYTES)
     except OSError as error:
@@ -119,10 +117,10 @@ def file_text(path: Path) -> str:
 
 
 def parse_series(text: str, place: str, column: str | None = None) -> Series:
-    """Reads what a file holds; see `read_series`."""
+    """Parse a file's text; see `read_series`."""
     as_json = text.lstrip()[:1] in ("[", "{")
     name, note, cells = _json_cells(text, place, column) if as_json else _csv_cells(text, place, column)
-    rows = [_row(where, moment, value, name) for where, moment, value in cells]
+    rows = [_row(location, moment, value, name) for location, moment, value in cells]
     if len(rows) < 2:
         raise InputError(place, f"{len(rows)} value(s)", allowed="two at least", fix="give more of its history")
     check_number(len(rows), place)
@@ -131,7 +129,7 @@ def parse_series(text: str, place: str, column: str | None = None) -> Series:
 
 
 def check_number(values: int, place: str) -> None:
-    """InputError: a series of so many values is too long."""
+    """Raise InputError if a series of so many values is too long."""
     if values > MOST_VALUES:
         raise InputError(
             place,
@@ -143,9 +141,7 @@ def check_number(values: int, place: str) -> None:
 
 
 def in_years(moment: datetime) -> datetime:
-    """The same moment, around which there is room for time zones, steps and seasons. ValueError: it is of another
-    age.
-    """
+    """Return the moment. ValueError: too close to the calendar's ends for time zones, steps and seasons."""
     if moment.year not in _YEARS:
         raise ValueError(f"no time {YEARS}")
     return moment
@@ -171,12 +167,12 @@ def _csv_cells(text: str, place: str, column: str | None) -> tuple[str, str, _Ce
 
     def cells() -> _Cells:
         for number, row in rows[1:]:
-            where = f"{place}, line {number}"
+            location = f"{place}, line {number}"
             if len(row) != len(names):
                 raise InputError(
-                    where, f"{len(row)} cells", allowed=f"{len(names)}, as in the first line", fix="correct the line"
+                    location, f"{len(row)} cells", allowed=f"{len(names)}, as in the first line", fix="correct the line"
                 )
-            yield where, row[at_time].strip(), row[at_value].strip()
+            yield location, row[at_time].strip(), row[at_value].strip()
 
     return name, note, cells()
 
@@ -192,10 +188,10 @@ def _json_cells(text: str, place: str, column: str | None) -> tuple[str, str, _C
 
     def cells() -> _Cells:
         for number, point in enumerate(points):
-            where = f"{place}[{number}]"
+            location = f"{place}[{number}]"
             if lacking := [key for key in (_TIME, name) if key not in point]:
-                raise InputError(where, f"lacks {lacking[0]!r}", allowed=_SHAPES, fix=f"add {lacking[0]!r}")
-            yield where, point[_TIME], point[name]
+                raise InputError(location, f"lacks {lacking[0]!r}", allowed=_SHAPES, fix=f"add {lacking[0]!r}")
+            yield location, point[_TIME], point[name]
 
     return name, "", cells()
 
@@ -249,7 +245,6 @@ def _row(place: str, moment: Any, value: Any, name: str) -> _Row:
 
 
 def _get_step(rows: Sequence[_Row]) -> timedelta:
-    """The step that all rows keep. InputError: the clock goes back, values are lacking, or the steps differ."""
     steps = [later.moment - earlier.moment for earlier, later in itertools.pairwise(rows)]
     for index, step in enumerate(steps):
         if step <= timedelta(0):

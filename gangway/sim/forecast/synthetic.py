@@ -1,5 +1,5 @@
-"""Made-up histories to try forecasts with: SIMULATED. Their level is a published statistic of the catalogue; how they
-move about it is assumed, and said in each one's note. No public trace of hourly values ships with this project.
+"""SIMULATED histories for trying out forecasts. Their level is a published statistic of the catalogue; their variation
+is assumed, and described in each note. This project ships no public trace of hourly values.
 """
 
 import math
@@ -25,7 +25,7 @@ _JOBS: Final = 6.0
 
 
 def simulate(kind: str, hours: int, seed: int = 1) -> Series:
-    """So many hours of one of SIMULATED; the same for the same seed."""
+    """Simulate a series of SIMULATED; deterministic per seed."""
     return SIMULATED[kind](hours, random.Random(seed))
 
 
@@ -54,7 +54,7 @@ def _spot_price(hours: int, draw: random.Random) -> Series:
     value, values = middle, []
     for hour in range(hours):
         moved = middle + half * (next(market) + 0.3 * _working(hour))
-        # A provider's list moves now and then, not every hour.
+        # List prices change now and then, not every hour.
         value = round(max(0.5 * low, moved), 2) if draw.random() < 0.15 else value
         values.append(value)
     note = (
@@ -69,7 +69,7 @@ def _interruptions(hours: int, draw: random.Random) -> Series:
     spot = load_reliability().spot
     share, rate = spot.there.value, spot.most_taken_per_hour.value
     nodes, values = 0, []
-    # In the mean so many are there: one that is not comes back at the rate that keeps the published share.
+    # The mean availability: a missing node returns at the rate that keeps the published share.
     back = rate * share / (1 - share)
     for hour in range(hours):
         busier = 1 + 0.5 * _working(hour)
@@ -100,7 +100,7 @@ def _demand(hours: int, draw: random.Random) -> Series:
 SIMULATED: Mapping[str, Callable[[int, random.Random], Series]] = MappingProxyType(
     {"grid": _grid, "spot-price": _spot_price, "interruptions": _interruptions, "demand": _demand}
 )
-"""Names of what can be simulated, an hour a step."""
+"""Simulators by name, in hourly steps."""
 
 
 def _hourly(name: str, values: list[float], note: str) -> Series:
@@ -108,7 +108,7 @@ def _hourly(name: str, values: list[float], note: str) -> Series:
 
 
 def _sun(hour: int) -> float:
-    """Of California's, 0 at night to 1 at noon, which is 20:00 UTC."""
+    """California's, 0 at night to 1 at noon, which is 20:00 UTC."""
     return max(0.0, math.cos((hour % 24 - 20) / 24 * 2 * math.pi))
 
 
@@ -122,7 +122,7 @@ def _working(hour: int) -> float:
 
 
 def _wander(draw: random.Random, keep: float, spread: float) -> Iterator[float]:
-    """An AR(1) process of that standard deviation, from its mean."""
+    """An AR(1) process with that standard deviation, starting at its mean."""
     value, step = 0.0, spread * math.sqrt(1 - keep**2)
     while True:
         value = keep * value + draw.gauss(0, step)
@@ -130,7 +130,7 @@ def _wander(draw: random.Random, keep: float, spread: float) -> Iterator[float]:
 
 
 def _poisson(draw: random.Random, mean: float) -> int:
-    """Knuth's, for the small means here."""
+    """Knuth's algorithm, for the small means here."""
     limit, product, number = math.exp(-mean), draw.random(), 0
     while product > limit:
         product *= draw.random()

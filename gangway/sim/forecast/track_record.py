@@ -1,4 +1,4 @@
-"""How the published forecasts of a ledger have done, series by series."""
+"""The accuracy of a ledger's published forecasts, by series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,9 @@ __all__ = ["Standing", "standings"]
 
 @dataclass(frozen=True)
 class Standing:
-    """Of one series at one level.
-
-    Attributes:
-        of: what the series is of; empty in ledgers of before that was written.
-        waiting: forecasts of which some truth is still to come.
-        scored: those whose truth is known, in the order of their times.
-        model: their accuracy; None without any.
-        baseline: the baseline's, of the same forecasts.
-        gain: skill of the model; None without any, or where the baseline never errs.
-        drift: of the errors one step ahead, the later ones against the earlier; None where these are too few.
+    """One series at one level. `of`: subject of the series, empty in old ledgers; `waiting`: number of forecasts with
+    unknown truth; `gain`: skill of the model, None without any, or if the baseline never errs; `drift`: of one-step
+    errors, the later half against the earlier, None if too few.
     """
 
     series: str
@@ -36,14 +29,14 @@ class Standing:
     drift: Drift | None
 
     def drifts_since(self) -> datetime | None:
-        """About when truths began to lie elsewhere; None where they do not."""
+        """The approximate start of the drift, if any."""
         if self.drift is None or self.drift.alarm is None or self.drift.began is None:
             return None
         return self.scored[_earlier(len(self.scored)) + min(self.drift.began, self.drift.alarm)].times[0]
 
 
 def standings(entries: Entries) -> list[Standing]:
-    """In the order of the ledger."""
+    """Evaluate every series, in the ledger's order."""
     return [_standing(entries, *kind) for kind in entries.kinds()]
 
 
@@ -69,5 +62,5 @@ def _drift(errors: Sequence[float]) -> Drift | None:
 
 
 def _earlier(number: int) -> int:
-    """Of so many errors, those that the later ones are held against: half of them, and FEWEST at least."""
+    """The number of reference errors: half of all, at least FEWEST."""
     return max(FEWEST, number // 2)

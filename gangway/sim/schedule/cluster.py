@@ -1,6 +1,4 @@
-"""A cluster to simulate: rungs of capacity in the order in which they are taken, what they cost, how often a node goes
-and how long until such a node is to be had again; power, and what a restart and a checkpoint take.
-"""
+"""A simulated cluster: rungs of capacity with prices and outages, power, and the cost of restarts and checkpoints."""
 
 import math
 import random
@@ -18,14 +16,13 @@ class Rung:
     """Nodes of one kind of capacity.
 
     Attributes:
-        kind: reserved, spot, on-demand, as a stack file has it.
-        nodes: of it, at most.
-        usd_per_gpu_hour: None where nobody knows.
-        always_paid: whether used or not, as what is reserved is; other nodes are paid while a job is on them.
-        gone_per_hour: how often one node goes in an hour, taken or failed.
-        back_hours: mean time until such a node is to be had again.
+        kind: reserved, spot, on-demand, as in a stack file.
+        usd_per_gpu_hour: None if unknown.
+        always_paid: used or not, such as reserved nodes; others are paid while a job is on them.
+        gone_per_hour: rate of losing one node, interrupted or failed.
+        back_hours: mean time until such a node is available again.
         notice_sec: warning before a node goes; one long enough for a checkpoint saves all work.
-        priced_in: the other region whose price stands in; empty where none does.
+        priced_in: the region of a price from elsewhere; empty otherwise.
     """
 
     kind: str
@@ -40,7 +37,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Power:
-    """Draw of a GPU with its share of the machine, watts, while a job has it and while it is paid without one."""
+    """Draw of a GPU with its share of the machine, watts: with a job, and paid but idle."""
 
     busy_watts: float
     idle_watts: float
@@ -50,16 +47,9 @@ class Power:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All of it.
-
-    Attributes:
-        rungs: in the order in which their nodes are taken.
-        gpus_per_node: of every node.
-        power: None where nobody publishes what the machines draw.
-        start_sec: from having its GPUs until a job's first step, each time.
-        save_sec: training stands still for so long at each checkpoint.
-        interval_sec: of training from one checkpoint to the next; the best one by the rates of the rungs (Young, Daly)
-            where None, and none at all where no node ever goes.
+    """A cluster. `power`: None if not published; `start_sec`: from getting GPUs to the first step, each time;
+    `save_sec`: pause of training per checkpoint; `interval_sec`: of training between checkpoints, None for the optimum
+    by the rungs' rates (Young, Daly), or none if no node is ever lost.
     """
 
     rungs: tuple[Rung, ...]
@@ -71,7 +61,7 @@ class Cluster:
 
     @property
     def foreign_regions(self) -> tuple[str, ...]:
-        """Other regions whose prices the dollars hold, each once."""
+        """Other regions whose prices are used, each once."""
         return tuple(dict.fromkeys(rung.priced_in for rung in self.rungs if rung.priced_in))
 
     @property
@@ -81,7 +71,7 @@ class Cluster:
 
     @property
     def num_gpus(self) -> int:
-        """When every node is there."""
+        """With all nodes present."""
         return self.num_nodes * self.gpus_per_node
 
     def get_rung(self, node: int) -> int:
@@ -104,18 +94,17 @@ class Cluster:
 
 
 def outages(rung: Rung, node: int, seed: int) -> Iterator[tuple[float, bool]]:
-    """When a node changes, and whether it is there from then on: (second, there), from second 0 on. The times of a node
-    are a stream of its own, so that every policy meets the same ones; both lengths are exponential, and so is the
-    first, however long the node was there before.
+    """Yield (second, is present) for each change of a node from second 0. Every node has its own random stream, so all
+    policies meet the same outages. Both durations are exponential, hence memoryless: so is the first.
     """
     if rung.gone_per_hour == 0:
         yield 0.0, True
         return
     draw = random.Random(f"outages {seed} {node}")
     mean_there_sec, mean_gone_sec = 3600 / rung.gone_per_hour, rung.back_hours * 3600
-    there, sec = draw.random() < mean_there_sec / (mean_there_sec + mean_gone_sec), 0.0
+    is_present, sec = draw.random() < mean_there_sec / (mean_there_sec + mean_gone_sec), 0.0
     while True:
-        yield sec, there
-        mean_sec = mean_there_sec if there else mean_gone_sec
+        yield sec, is_present
+        mean_sec = mean_there_sec if is_present else mean_gone_sec
         sec += draw.expovariate(1 / mean_sec) if mean_sec > 0 else 0.0
-        there = not there
+        is_present = not is_present

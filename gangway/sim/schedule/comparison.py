@@ -1,4 +1,4 @@
-"""Policies beside each other: the same jobs and the same outages by seed, and paired differences to the first."""
+"""Compares policies on the same jobs and outages by seed, with paired differences to the first."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from gangway.sim.schedule.simulator import simulate
 __all__ = ["COMPARED", "Arm", "changes", "compare"]
 
 COMPARED = ("makespan_hours", "job_hours_mean", "job_hours_p95", "usd", "kwh", "gco2e")
-"""Figures of which a difference between policies may be claimed."""
+"""Figures compared between policies."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One policy over all seeds. `outcome`: of the first seed, for the picture."""
+    """One policy over all seeds. `outcome`: of the first seed, for the plot."""
 
     policy: str
     says: str
@@ -26,12 +26,12 @@ class Arm:
     outcome: Outcome
 
     def mean(self, name: str) -> float | None:
-        """Of a figure over the seeds; None where it is not known."""
+        """Over the seeds; None if unknown."""
         values = [getattr(one, name) for one in self.figures]
         return None if None in values else statistics.fmean(values)
 
     def to_json(self) -> dict[str, object]:
-        """Figures of each seed and their means; plain JSON data."""
+        """Figures per seed and their means."""
         return {
             "policy": self.policy,
             "mean": {field.name: self.mean(field.name) for field in fields(Figures)},
@@ -40,9 +40,7 @@ class Arm:
 
 
 def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
-    """Each other policy against the first, by policy and figure of COMPARED: pairs of one seed, one family of claims.
-    None where a figure is not known.
-    """
+    """Compare each policy with the first, by policy and figure: pairs by seed, one family of claims. None: unknown."""
     first, *others = arms
     found = {}
     for arm in others:
@@ -54,8 +52,8 @@ def changes(arms: Sequence[Arm]) -> dict[tuple[str, str], Comparison | None]:
 
 
 def compare(scenario: Scenario, policies: Sequence[type[Policy]], seeds: Sequence[int]) -> Iterator[Arm]:
-    """Each policy in turn, on the same jobs and outages; where the scenario has controllers, without them and with.
-    Raises EndlessError.
+    """Simulate each policy on the same jobs and outages, without and with controllers if configured. Raises
+    EndlessError.
     """
     plain = [scenario.jobs(seed) for seed in seeds]
     arms = [("", "", plain)]

@@ -1,5 +1,5 @@
-"""Jobs drawn from published statistics of a shared cluster: simulated, no trace. Arrivals are Poisson, without days and
-weeks; whose jobs end early is decided by user, so that there is something to learn; both are assumed.
+"""Jobs drawn from published statistics of a shared cluster, not a trace. Assumed: Poisson arrivals without days and
+weeks; early ends depend on the user, so that there is something to learn.
 """
 
 import math
@@ -13,9 +13,9 @@ from gangway.sim.schedule.jobs import Ask, Curve, Job
 __all__ = ["USERS", "generate"]
 
 USERS = 12
-"""Every third user's jobs end early three times as often as the others'."""
+"""Jobs of every third user end early three times as often as the others'."""
 LEAST_SHARE = 0.05
-"""Of what was asked for, that a job does at least."""
+"""Minimum share of the requested work that a job does."""
 
 
 def generate(
@@ -29,16 +29,16 @@ def generate(
     elastic: int,
     seed: int,
 ) -> Sequence[Job]:
-    """So many jobs for a cluster of that size.
+    """Draw `number` jobs for a cluster of `num_gpus`.
 
     Args:
         statistics: of lengths, widths and ends.
         curve: of every job.
-        network: that they train over.
+        network: they train over.
         number: of jobs.
-        num_gpus: of the cluster; wider jobs are as wide as that.
-        load: GPU-seconds of all jobs on their fewest GPUs, over those of the cluster while jobs come; above 0.
-        elastic: a job may have so many times its fewest GPUs; 1 for none.
+        num_gpus: of the cluster; wider jobs are cut to it.
+        load: GPU-seconds of all jobs on their fewest GPUs, over those of the cluster during arrivals; above 0.
+        elastic: most over fewest GPUs of a job; 1 for fixed.
         seed: of all draws.
     """
     draw = random.Random(f"jobs {seed}")
@@ -51,7 +51,7 @@ def generate(
         works_sec = draw.lognormvariate(math.log(mean_sec) - sigma**2 / 2, sigma)
         done = draw.uniform(LEAST_SHARE, 1) if draw.random() < chances[user] else 1.0
         drawn.append((fewest, user, works_sec, done))
-    # Of Poisson arrivals whose number is given, each comes at any time with equal chance.
+    # Given their number, Poisson arrivals are uniform in time.
     until_sec = sum(fewest * works_sec for fewest, _, works_sec, _ in drawn) / (load * num_gpus)
     arrivals = sorted(draw.uniform(0, until_sec) for _ in drawn)
     jobs = []
@@ -71,7 +71,7 @@ def generate(
 
 
 def _chances(mean: float) -> list[float]:
-    """Of each user, that a job ends early: a third of them thrice as often as the others, the mean as published."""
+    """Each user's chance of early ends: a third of them three times the others', with the published mean."""
     often = min(1.0, 3 * mean / (1 + 2 / 3))
     rarely = (mean - often / 3) * 3 / 2
     return [often if user % 3 == 0 else rarely for user in range(USERS)]

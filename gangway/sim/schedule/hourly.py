@@ -1,4 +1,4 @@
-"""A price or a grid's intensity that changes by the hour, and its integral over a stretch of time."""
+"""An hourly price or grid intensity, and its integral over time."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ __all__ = ["Hourly"]
 
 @dataclass(frozen=True)
 class Hourly:
-    """Constant within each hour. `values`: of hour 0, 1, ...; they repeat from the beginning, so that one value is a
-    constant and 24 are a daily cycle.
+    """Constant within each hour. `values`: of hours 0, 1, ...; they repeat, so one value is a constant and 24 are a
+    daily cycle.
 
     >>> Hourly((2.0, 4.0)).integral(1800, 5400)
     3.0
@@ -19,11 +19,11 @@ class Hourly:
     values: tuple[float, ...]
 
     def at(self, sec: float) -> float:
-        """The value at that second."""
+        """The value at a second."""
         return self.values[int(sec // 3600) % len(self.values)]
 
     def integral(self, from_sec: float, to_sec: float) -> float:
-        """Value times hours, from one second to another."""
+        """Value times hours between two seconds."""
         if len(self.values) == 1:
             return self.values[0] * (to_sec - from_sec) / 3600
         return self._up_to(to_sec / 3600) - self._up_to(from_sec / 3600)

@@ -1,7 +1,4 @@
-"""Jobs whose settings are off from the start, left as they are or mended while they train by a controller of their own:
-a model of what the trainer's controller gains, by which two clusters of such jobs are compared. Simulated: what it
-regains is assumed, and said with every result.
-"""
+"""Jobs with wrong settings, unchanged or fixed by the trainer's controller, whose gain is a stated assumption."""
 
 import random
 from collections.abc import Sequence
@@ -10,13 +7,13 @@ from dataclasses import dataclass, replace
 from components.estimate.scaling import Network
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
-__all__ = ["Gain", "Misfit", "Run", "as_controlled", "as_fixed", "drawn"]
+__all__ = ["Gain", "Misfit", "Run", "controlled_job", "drawn", "submitted_job"]
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """Which jobs are off. `data_bound_share`: of jobs that wait for their data, and so run at `data_bound_speed` of
-    their speed; `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
+    """Which jobs are off. `data_bound_share`: of jobs limited by data to `data_bound_speed` of their speed;
+    `off_batch_share`: of jobs that train with `off_batch_size`, far from their noise scale.
     """
 
     data_bound_share: float = 0.0
@@ -27,8 +24,8 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a controller makes of it. `regained`: of what is lost, 0..1; `settle_sec`: of training until it has found
-    that, at the speed before; `overhead`: of all training, also of jobs that were right from the start.
+    """A controller's effect. `regained`: share of the loss, 0..1; `settle_sec`: training at the old speed until then;
+    `overhead`: share of all training, also of jobs that were right from the start.
     """
 
     regained: float
@@ -38,9 +35,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Run:
-    """A job and how it trains. `speed`: of its data, 0..1 of what its GPUs could do; `batch_size`: None where it is
-    right.
-    """
+    """A job and its settings. `speed`: of its data, 0..1 of its GPUs' speed; `batch_size`: None if right."""
 
     job: Job
     curve: Curve
@@ -48,20 +43,18 @@ class Run:
     batch_size: int | None = None
 
     def rate(self, gpus: int, network: Network) -> float:
-        """Images a second, each counted as what it is worth at the curve's batch."""
+        """Images per second, weighted by their worth at the curve's batch."""
         batch = self.batch_size or self.curve.batch_size
         return self.curve.speed(gpus, network, batch) * self.curve.efficiency(batch) * self.speed
 
     def best(self, gpus: int, network: Network) -> float:
-        """The same with nothing off: the best batch where it was another, which a small one may be on few GPUs, and as
-        submitted where not.
-        """
+        """The rate with right settings: of the best or the submitted batch (small batches may win on few GPUs)."""
         undisturbed = self.rate(gpus, network) / self.speed
         return undisturbed if self.batch_size is None else max(undisturbed, self.curve.goodput(gpus, network))
 
 
 def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: int) -> Sequence[Run]:
-    """Which of the jobs are off, by seed and place in the list alone: whoever runs them, the same ones are."""
+    """Draw which jobs are off by seed and position only: the same ones for every policy."""
     draw, runs = random.Random(f"misfit {seed}"), []
     for job, curve in zip(jobs, curves, strict=True):
         slow, off = draw.random() < misfit.data_bound_share, draw.random() < misfit.off_batch_share
@@ -70,19 +63,19 @@ def drawn(jobs: Sequence[Job], curves: Sequence[Curve], misfit: Misfit, seed: in
     return runs
 
 
-def as_fixed(run: Run, network: Network) -> Job:
-    """As it was submitted. A scheduler that moves batches mends the batch, and not the data."""
+def submitted_job(run: Run, network: Network) -> Job:
+    """The job as submitted. A batch-moving scheduler fixes the batch but not the data."""
     counts = _counts(run.job.ask)
     speeds = tuple(run.rate(gpus, network) for gpus in counts)
     goodputs = tuple(run.curve.goodput(gpus, network) * run.speed for gpus in counts)
     return replace(run.job, ask=replace(run.job.ask, speeds=speeds, goodputs=goodputs))
 
 
-def as_controlled(run: Run, network: Network, gain: Gain) -> Job:
-    """With its controller. Until that has settled the job is as fast as before: the images that this loses, on its
-    fewest GPUs, are added to its work, once, since what was found survives a restart.
+def controlled_job(run: Run, network: Network, gain: Gain) -> Job:
+    """The job with its controller. Images lost on its fewest GPUs before the controller settles are added to its work
+    once, since the settings survive restarts.
     """
-    before, counts = as_fixed(run, network), _counts(run.job.ask)
+    before, counts = submitted_job(run, network), _counts(run.job.ask)
 
     def mended(was: float, best: float) -> float:
         return (was + gain.regained * max(0.0, best - was)) * (1 - gain.overhead)

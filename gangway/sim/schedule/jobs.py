@@ -1,6 +1,4 @@
-"""Jobs of a cluster: what a scheduler is told of one (`Ask`), what it turns out to be (`Job`), and how fast it runs on
-how many GPUs, by the trainer's own scaling model (`components.estimate.scaling`).
-"""
+"""Jobs: what the scheduler knows (`Ask`), what happens (`Job`), and speed by GPUs (`components.estimate.scaling`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +15,10 @@ class Curve:
     Attributes:
         images_per_sec: of one GPU.
         batch_size: global, as submitted.
-        batch_max: that it may be raised to by a policy which moves batches.
-        noise_batch: the gradient-noise scale (critical batch), by which a larger batch is worth less an image; None
-            where nobody measured it, and then the batch stays.
-        gradient_bytes: that all workers average in a step.
+        batch_max: limit for policies that move batches.
+        noise_batch: the gradient-noise scale (critical batch), above which images are worth less; None if not measured:
+            the batch stays.
+        gradient_bytes: averaged by all workers per step.
         serial_share: of a step's compute that more workers do not shorten, 0..1.
     """
 
@@ -32,19 +30,19 @@ class Curve:
     serial_share: float = 0.0
 
     def speed(self, gpus: int, network: Network, batch_size: int | None = None) -> float:
-        """Images a second on so many GPUs at that batch; the submitted one when left out."""
+        """Images per second on so many GPUs at that batch; the submitted one by default."""
         batch = batch_size or self.batch_size
         step = StepModel(batch / self.images_per_sec, self.gradient_bytes, self.serial_share)
         return batch / step_sec(step, network, gpus, "strong")
 
     def efficiency(self, batch_size: int) -> float:
-        """What an image is worth at that batch, of one at the submitted batch: Pollux (OSDI 21), equation 6."""
+        """Worth of an image at that batch relative to the submitted batch: Pollux (OSDI 21), equation 6."""
         if self.noise_batch is None:
             return self.batch_size / batch_size
         return (self.noise_batch + self.batch_size) / (self.noise_batch + batch_size)
 
     def goodput(self, gpus: int, network: Network) -> float:
-        """Images a second at the best batch, each counted as what it is worth; batches double from the first."""
+        """Images per second at the best batch, weighted by worth; batches double from the first."""
         batches = [self.batch_size]
         while batches[-1] * 2 <= self.batch_max:
             batches.append(batches[-1] * 2)
@@ -53,18 +51,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ask:
-    """What a scheduler is told of a job.
+    """What the scheduler knows of a job.
 
     Attributes:
-        name: unique in a trace.
-        submit_sec: from the trace's beginning.
-        gpus_min: fewer are of no use to it.
-        gpus_max: more are of no use to it.
-        images: that it asks to train on; it never trains on more.
-        speeds: images a second on gpus_min, gpus_min + 1, ... gpus_max GPUs.
+        submit_sec: from the trace's start.
+        images: requested; it never trains on more.
+        speeds: images per second on gpus_min, gpus_min + 1, ... gpus_max GPUs.
         goodputs: the same at the best batch, in images of the submitted one.
-        group: whose job it is, or of which kind; what is learned of one is used for the next.
-        deadline_sec: from the trace's beginning; None where there is none.
+        group: its user or kind, for learning across jobs.
+        deadline_sec: from the trace's start; None for none.
     """
 
     name: str
@@ -104,29 +99,25 @@ class Ask:
         )
 
     def rate(self, gpus: int, *, moves_batch: bool = False) -> float:
-        """Images a second on so many GPUs, with the submitted batch or the best one."""
+        """Images per second on so many GPUs, with the submitted batch or the best one."""
         return (self.goodputs if moves_batch else self.speeds)[gpus - self.gpus_min]
 
     def best(self, free: int) -> int:
-        """Of the numbers of GPUs that it may have and that are free, the fastest, and the fewest of equals; 0 where it
-        cannot run.
-        """
-        most = min(self.gpus_max, free)
-        if most < self.gpus_min:
+        """The fastest allowed number of free GPUs, the fewest if equal; 0 if it cannot run."""
+        maximum = min(self.gpus_max, free)
+        if maximum < self.gpus_min:
             return 0
-        return max(range(self.gpus_min, most + 1), key=lambda count: (self.rate(count), -count))
+        return max(range(self.gpus_min, maximum + 1), key=lambda count: (self.rate(count), -count))
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it turns out. `images`: after which it ends, above 0 and at most what it asked for: it fails, is stopped
-    early, or is done.
-    """
+    """A job as it turns out. `images`: when it ends, fails or is stopped; above 0 and at most what it requested."""
 
     ask: Ask
     images: float
 
 
 def perfect(rates: Sequence[int], images_per_sec: float) -> tuple[float, ...]:
-    """Speeds of a job that scales without loss, for each number of GPUs."""
+    """Speeds under perfect scaling, per number of GPUs."""
     return tuple(count * images_per_sec for count in rates)

@@ -1,4 +1,4 @@
-"""What a simulated cluster has used while time passes: GPU-seconds paid and idle, dollars, energy, carbon."""
+"""Usage of a simulated cluster over time: GPU-seconds paid and idle, dollars, energy, carbon."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Meter"]
 
 @dataclass
 class Meter:
-    """Sums since second 0; `usd` is None where a price is not known, `kwh` and `gco2e` where the power is not."""
+    """Sums since second 0; `usd` is None without a price, `kwh` and `gco2e` without a power."""
 
     cluster: Cluster
     now_sec: float = 0.0
@@ -21,7 +21,7 @@ class Meter:
     gco2e: float | None = 0.0
 
     def advance(self, to_sec: float, paid_nodes: Sequence[int], busy_gpus: Sequence[int]) -> None:
-        """Time passes in which so many nodes of each rung are paid and so many of its GPUs belong to jobs."""
+        """Advance time with so many paid nodes and busy GPUs per rung."""
         gap_sec, from_sec, self.now_sec = to_sec - self.now_sec, self.now_sec, to_sec
         if gap_sec <= 0:
             return

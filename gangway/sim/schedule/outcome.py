@@ -1,4 +1,4 @@
-"""What a simulation leaves: each job's history, the stretches of GPUs that jobs had, and the sums; and its figures."""
+"""The result of a simulation: job histories, GPU spans, sums, and the figures from them."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ __all__ = ["Ended", "Figures", "Outcome", "Span", "get_figures", "percentile"]
 
 @dataclass(frozen=True)
 class Span:
-    """A job had these GPUs from one second to another; GPUs are numbered through the nodes."""
+    """A job's GPUs over a period; GPUs are numbered through the nodes."""
 
     job: str
     slots: tuple[int, ...]
@@ -22,14 +22,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job, once it has ended.
-
-    Attributes:
-        first_sec: when it first had GPUs.
-        interruptions: times that a node went under it.
-        moves: times that the policy stopped it or changed its GPUs.
-        kept_gpu_sec: of training that counted.
-        lost_gpu_sec: starts, saves, and training done twice.
+    """A finished job. `moves`: stops or changes of GPUs by the policy; `kept_gpu_sec`: of training that counted;
+    `lost_gpu_sec`: starts, saves, and repeated training.
     """
 
     ask: Ask
@@ -43,9 +37,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One policy's simulation; sums are of everything from second 0 until the last job has ended. `there`: the GPUs
-    that could be had, from each second on.
-    """
+    """One policy's simulation, summed until the last job ends. `there`: available GPUs from each second on."""
 
     policy: str
     num_gpus: int
@@ -61,9 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of an outcome. Times in hours; a job's time is from its submission to its end, its wait until it first has GPUs;
-    shares are of the GPU-hours paid; None where a price or a power is not known.
-    """
+    """Times in hours, from submission; shares are of the paid GPU-hours; None without a price or power."""
 
     makespan_hours: float
     job_hours_mean: float
@@ -81,12 +71,12 @@ class Figures:
     late: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """As JSON data."""
         return asdict(self)
 
 
 def get_figures(outcome: Outcome) -> Figures:
-    """The figures of at least one job."""
+    """Compute the figures of at least one job."""
     jobs = outcome.jobs
     hours = sorted((job.end_sec - job.ask.submit_sec) / 3600 for job in jobs)
     waits = [(job.first_sec - job.ask.submit_sec) / 3600 for job in jobs]
@@ -110,7 +100,7 @@ def get_figures(outcome: Outcome) -> Figures:
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:
-    """By linear interpolation between the values beside it, as NumPy's default.
+    """Linear interpolation, NumPy's default.
 
     >>> percentile([1.0, 2.0, 3.0], 0.75)
     2.5

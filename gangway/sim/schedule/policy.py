@@ -1,5 +1,5 @@
-"""What a policy sees and what it says. A new one is a class with `name` and `decide`; nothing else knows it but the
-registry (`gangway.sim.schedule.policies.registry`).
+"""The interface of policies. A new one is a class with `name` and `decide`, known only to the registry
+(`gangway.sim.schedule.policies.registry`).
 
     class LastComeFirst(Policy):
         name = "lcfs"
@@ -20,18 +20,13 @@ from gangway.sim.schedule.jobs import Ask
 __all__ = ["Grants", "JobView", "Policy", "View", "start_in_order"]
 
 Grants = dict[str, int]
-"""Name of a job -> the GPUs that it has from now on; a job that is not named has none."""
+"""GPUs by job name; unnamed jobs have none."""
 
 
 class JobView(NamedTuple):
-    """A job that has come and not ended.
-
-    Attributes:
-        gpus: that it has now; 0 while it waits.
-        images_done: up to now; what is not in a checkpoint is lost with a node.
-        gpu_sec: that it has had, in all.
-        waited_sec: in all, without GPUs.
-        length_sec: from now to its end on so many GPUs, were it as long as it asked for; starts and saves counted.
+    """A submitted, unfinished job. `gpus`: current, 0 while it waits; `images_done`: so far, work after the last
+    checkpoint is lost with a node; `length_sec`: from now to its end on so many GPUs by its request, includes starts
+    and saves.
     """
 
     ask: Ask
@@ -43,15 +38,13 @@ class JobView(NamedTuple):
 
     @property
     def images_left(self) -> float:
-        """Of what it asked for; it may end earlier."""
+        """Of its request; it may end earlier."""
         return max(0.0, self.ask.images - self.images_done)
 
 
 @dataclass(frozen=True)
 class View:
-    """What is known at one time. `gpus`: that are there, free or not; `jobs`: in the order in which they came;
-    `pause_sec`: that a job loses when it is moved.
-    """
+    """The state at one time. `gpus`: present, free or not; `jobs`: by submission; `pause_sec`: lost per move."""
 
     now_sec: float
     gpus: int
@@ -59,23 +52,21 @@ class View:
     pause_sec: float
 
     def running(self) -> Grants:
-        """As it is: every job that has GPUs keeps them."""
+        """Every job keeps its GPUs."""
         return {job.ask.name: job.gpus for job in self.jobs if job.gpus}
 
     def waiting(self) -> list[JobView]:
-        """The jobs without GPUs, in the order in which they came."""
+        """Jobs without GPUs by submission."""
         return [job for job in self.jobs if not job.gpus]
 
 
 class Policy(ABC):
-    """Decides whenever a job comes or ends, a node goes or comes back, and every `review_sec`. An instance belongs to
-    one simulation and may remember; it uses no clock and no chance that it does not seed itself.
+    """Decides whenever a job comes or ends, a node goes or returns, and every `review_sec`. An instance belongs to one
+    simulation and may keep state; it uses no clock and no unseeded randomness.
 
     Attributes:
-        name: on the command line.
-        says: what it does, in a line.
-        moves_batch: whether its jobs train with the best batch for their GPUs rather than the submitted one.
-        review_sec: how often it looks without an event; None for never.
+        moves_batch: whether jobs train with the best batch for their GPUs, not the submitted one.
+        review_sec: period of reviews without events; None for never.
     """
 
     name: ClassVar[str]
@@ -85,17 +76,17 @@ class Policy(ABC):
 
     @abstractmethod
     def decide(self, view: View) -> Grants:
-        """All grants from now on, at most `view.gpus` in all and each within its job's bounds. A job whose number
-        changes is saved, stopped and started anew; one with the number that it has is left alone.
+        """All grants from now on, at most `view.gpus` in total and within each job's bounds. A job whose number changes
+        is saved, stopped and restarted; an unchanged one continues.
         """
 
     def ended(self, ask: Ask, images: float) -> None:
-        """A job has ended after so many images: something to learn from."""
+        """Learn from a job that ended after `images`."""
         del ask, images
 
 
 def start_in_order(grants: Grants, view: View, order: Iterable[JobView]) -> JobView | None:
-    """Adds jobs to `grants` until one does not fit, which is returned; None where all did."""
+    """Grant jobs in order until one does not fit, which is returned; None if all fit."""
     free = view.gpus - sum(grants.values())
     for job in order:
         if not (gpus := job.ask.best(free)):

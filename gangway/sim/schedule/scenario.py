@@ -1,4 +1,4 @@
-"""A scenario as people write it: a cluster, how its jobs train, the jobs; and what of it is simulated."""
+"""Scenario files: a cluster, how its jobs train, the jobs; and the simulation inputs built from them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from components.estimate.spot import RESTART_SEC, SAVE_SEC, rate_per_hour
 from gangway.sim.schedule.cluster import Cluster, Power, Rung
 from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.hourly import Hourly
-from gangway.sim.schedule.job_controller import Gain, Misfit, as_controlled, as_fixed, drawn
+from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
 
 MOST_JOBS = 100_000
 _ONE_NODE = Links(1, 1e9, 1e9, 0.0, 0.0)
-"""Where no machine is named: nothing is said of a network, and all-reduces take no time."""
+"""Without a machine there is no network: all-reduces take no time."""
 Kind = Literal["reserved", "spot", "on-demand"]
 
 
@@ -34,12 +34,10 @@ class _Section(BaseModel):
 
 
 def _series(value: Any) -> Any:
-    """A price that stays is a series of one."""
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _text(value: Any) -> Any:
-    """A number of GPUs may be written as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -48,7 +46,7 @@ _Gpus = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$", ex
 
 
 class MachineConfig(_Section):
-    """A machine type of the catalogue: what is not said otherwise is as it has it."""
+    """A machine type of the catalogue, whose values are the defaults."""
 
     provider: Literal["aws", "gcp", "azure"]
     machine_type: str = Field(examples=["p5.48xlarge"])
@@ -56,8 +54,8 @@ class MachineConfig(_Section):
 
 
 class RungConfig(_Section):
-    """Nodes of one kind. `usd_per_gpu_hour` and the grid's intensity: one number, or one for each hour, which repeat;
-    `gone_per_hour`: how often a node is taken or fails; `back_hours`: mean time until it is to be had again.
+    """Nodes of one kind. `usd_per_gpu_hour` and the grid's intensity: one number, or a repeating hourly list;
+    `gone_per_hour`: node losses; `back_hours`: mean time until the node is back.
     """
 
     kind: Kind
@@ -78,8 +76,8 @@ class PowerConfig(_Section):
 
 
 class ClusterConfig(_Section):
-    """What there is. `capacity`: in the order in which it is taken; `idle_share`: of a busy node's draw, that an idle
-    one has, where the catalogue gives the draw; `interval_sec`: between checkpoints, the best one when left out.
+    """The cluster. `capacity`: in the order of use; `idle_share`: idle over busy draw, if the catalogue gives the draw;
+    `interval_sec`: between checkpoints, optimal by default.
     """
 
     machine: MachineConfig | None = None
@@ -93,7 +91,7 @@ class ClusterConfig(_Section):
 
 
 class TrainingConfig(_Section):
-    """How a job trains where it does not say so itself; the fields are those of `gangway.sim.schedule.jobs.Curve`."""
+    """Defaults of all jobs; fields as in `gangway.sim.schedule.jobs.Curve`."""
 
     images_per_sec: PositiveNumber = 1000.0
     batch_size: PositiveWhole = 64
@@ -104,9 +102,7 @@ class TrainingConfig(_Section):
 
 
 class ControllerConfig(_Section):
-    """Jobs whose settings are off, run as they are and with a controller that mends them; the fields are those of
-    `gangway.sim.schedule.job_controller`.
-    """
+    """Wrong settings with and without a controller; fields as in `gangway.sim.schedule.job_controller`."""
 
     data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
     data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
@@ -117,7 +113,7 @@ class ControllerConfig(_Section):
     overhead: Annotated[Amount, Field(lt=1)] = 0.01
 
     def in_words(self) -> str:
-        """All of it is assumed."""
+        """The assumptions as text."""
         return (
             f"assumed: {self.data_bound_share:.0%} of the jobs run at {self.data_bound_speed:.0%} of their speed for "
             f"want of data, {self.off_batch_share:.0%} with a batch of {self.off_batch_size}; fixed leaves that, "
@@ -127,13 +123,9 @@ class ControllerConfig(_Section):
 
 
 class JobConfig(_Section):
-    """A job, or a line of a CSV file.
-
-    Attributes:
-        gpus: that it needs, or the fewest and the most, as 2-8.
-        hours: of undisturbed training that it asks for, on its fewest GPUs.
-        kimg: thousands of images that it asks for; one of both.
-        ends_at: share of that after which it really ends, 1 where nothing stops it.
+    """A job, or a line of a CSV file. `gpus`: required, or fewest and most, as 2-8; `hours`: requested undisturbed
+    training on its fewest GPUs; `kimg`: requested thousands of images, exclusive with `hours`; `ends_at`: share of that
+    after which it really ends, 1 if nothing stops it.
     """
 
     name: str = Field(min_length=1, max_length=100)
@@ -171,7 +163,7 @@ class JobConfig(_Section):
 
 
 class TraceConfig(_Section):
-    """The jobs alone, as a CSV file has them. `notes`: where they come from, and what is assumed of them."""
+    """Jobs from a CSV file. `notes`: source and assumptions."""
 
     jobs: tuple[JobConfig, ...] = Field(min_length=1, max_length=MOST_JOBS)
     notes: tuple[str, ...] = ()
@@ -206,8 +198,8 @@ class ScenarioConfig(_Section):
 
     @model_validator(mode="after")
     def _noise_of_a_batch(self) -> Self:
-        asked = self.controller
-        if asked is not None and asked.off_batch_share and self.training.noise_batch is None:
+        controller = self.controller
+        if controller is not None and controller.off_batch_share and self.training.noise_batch is None:
             raise ValueError("training.noise_batch beside controller.off_batch_share; write noise_batch: 2000")
         return self
 
@@ -218,9 +210,7 @@ Jobs = Callable[[int], Sequence[Job]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated. `jobs`: by seed; `notes`: every assumption, and where figures come from; `controlled`: the
-    same jobs with a controller each; None where nothing is said of one.
-    """
+    """A simulation's inputs. `jobs`: by seed; `controlled`: the same jobs with controllers, if configured."""
 
     title: str
     cluster: Cluster
@@ -230,8 +220,8 @@ class Scenario:
 
 
 def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
-    """What a file says, filled up from the catalogue. `trace`: the jobs where the file names one. InputError: a machine
-    or region that is not known, a name that stands twice, a job that is too wide.
+    """Build a scenario with the catalogue's values. `trace`: the jobs if the file names one. InputError: an unknown
+    machine or region, a duplicate name, a job that is too wide.
     """
     offers, network, notes = _from_catalogue(config.cluster.machine)
     cluster, more = _cluster(config.cluster, offers)
@@ -249,20 +239,22 @@ def build(config: ScenarioConfig, trace: TraceConfig | None = None) -> Scenario:
 def _with_controller(
     scenario: Scenario, config: ScenarioConfig, network: Network, curves: Sequence[Curve]
 ) -> Scenario:  # fmt: skip
-    """The same where the file says nothing of one; else its jobs twice, off as some are, and mended."""
-    asked = config.controller
-    if asked is None:
+    """Adds the jobs with and without controllers, if configured."""
+    controller = config.controller
+    if controller is None:
         return scenario
-    misfit = Misfit(asked.data_bound_share, asked.data_bound_speed, asked.off_batch_share, asked.off_batch_size)
-    gain = Gain(asked.regained, asked.settle_sec, asked.overhead)
+    misfit = Misfit(
+        controller.data_bound_share, controller.data_bound_speed, controller.off_batch_share, controller.off_batch_size
+    )
+    gain = Gain(controller.regained, controller.settle_sec, controller.overhead)
 
     def fixed(seed: int) -> Sequence[Job]:
-        return [as_fixed(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        return [submitted_job(run, network) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
 
     def controlled(seed: int) -> Sequence[Job]:
-        return [as_controlled(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
+        return [controlled_job(run, network, gain) for run in drawn(scenario.jobs(seed), curves, misfit, seed)]
 
-    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, asked.in_words()))
+    return replace(scenario, jobs=fixed, controlled=controlled, notes=(*scenario.notes, controller.in_words()))
 
 
 def _generated(
@@ -290,15 +282,14 @@ def _generated(
 
 
 def _curve(training: TrainingConfig, job: JobConfig | None = None) -> Curve:
-    """As the job says, and else as all jobs train."""
     own = {} if job is None else job.model_dump(exclude_none=True)
-    said: Mapping[str, Any] = {**training.model_dump(), **own}
-    batch = said["batch_size"]
+    values: Mapping[str, Any] = {**training.model_dump(), **own}
+    batch = values["batch_size"]
     return Curve(
-        said["images_per_sec"],
+        values["images_per_sec"],
         batch,
-        max(batch, said["batch_max"] or batch),
-        said["noise_batch"],
+        max(batch, values["batch_max"] or batch),
+        values["noise_batch"],
         training.gradient_mb * 1e6,
         training.serial_share,
     )
@@ -339,7 +330,6 @@ def _check(jobs: Sequence[JobConfig], cluster: Cluster) -> None:
 
 
 def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Network, list[str]]:
-    """The offers of a machine by kind, its network, and where that comes from."""
     if machine is None:
         return {}, _ONE_NODE, ["assumed: all-reduces take no time; no machine is named"]
     catalog = load_provider(machine.provider)
@@ -347,15 +337,15 @@ def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Ne
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
     carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions)
     offers = [offer for offer in find_offers([carrier]) if offer.place is not None]
-    here = {offer.kind: offer for offer in offers if offer.region == machine.region}
-    if not here:
+    in_region = {offer.kind: offer for offer in offers if offer.region == machine.region}
+    if not in_region:
         regions = dict.fromkeys(offer.region for offer in offers)
         raise InputError.not_among(
             f"{place}.region", f"no offer of {found.name} is known there", machine.region, regions
         )
     links = get_links(found)
-    by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in here.items()}
-    if (committed := here.get("reserved-1y")) is not None:
+    by_kind: dict[str, Offer] = {str(kind): offer for kind, offer in in_region.items()}
+    if (committed := in_region.get("reserved-1y")) is not None:
         by_kind["reserved"] = committed
     return by_kind, links, list(links.sources)
 
@@ -372,7 +362,7 @@ def _cluster(config: ClusterConfig, offers: Mapping[str, Offer]) -> tuple[Cluste
 
 
 def _part_of_machine(name: str, gpus: int, whole: int) -> list[str]:
-    """A note where jobs use fewer GPUs of a node than it has. InputError: it has fewer than that."""
+    """A note if jobs use fewer GPUs of a node than it has. InputError: it has fewer."""
     if gpus > whole:
         place = "cluster.gpus_per_node"
         raise InputError(place, f"{name} has fewer", value=gpus, allowed=f"at most {whole}",
@@ -409,8 +399,8 @@ def _rung(one: RungConfig, offer: Offer | None, gpus: int, notes: list[str]) -> 
 
 def _power(config: ClusterConfig, offer: Offer | None, notes: list[str]) -> Power | None:
     if config.power is not None:
-        said = config.power
-        return Power(said.busy_watts, said.idle_watts, said.pue, Hourly(said.gco2e_per_kwh))
+        power = config.power
+        return Power(power.busy_watts, power.idle_watts, power.pue, Hourly(power.gco2e_per_kwh))
     if offer is None or offer.place is None or offer.machine.accelerator_watts.value is None:
         return None
     machine, place = offer.machine, offer.place

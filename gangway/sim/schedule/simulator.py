@@ -1,7 +1,7 @@
-"""The cluster as a queue of events: jobs come and end, nodes go and come back, a policy shares out what is there.
+"""An event-driven cluster simulation: jobs come and end, nodes go and return, a policy assigns the GPUs.
 
-Assumed: all nodes are alike, and a job may lie on any of them; nodes go independently of each other and of who uses
-them; a job that is moved pays for its save when it starts again; the way back to a cheaper rung is never taken.
+Assumptions: nodes are alike and fit any job; outages are independent of each other and of use; a moved job pays for its
+save at its next start; jobs never move back to a cheaper rung.
 """
 
 import heapq
@@ -22,13 +22,13 @@ from gangway.sim.schedule.stint import Stint
 __all__ = ["MOST_HOURS", "EndlessError", "simulate"]
 
 MOST_HOURS = 2 * 8766.0
-"""A job that has not ended two years after the last one came never will,"""
+"""A job still running two years after the last submission never ends,"""
 MOST_INTERRUPTIONS = 10_000
-"""nor one that was interrupted so often."""
+"""nor one interrupted this often."""
 
 
 class EndlessError(Exception):
-    """Some job does not end: it loses more than it does, or the policy never takes it. `names`: of those left."""
+    """Jobs never end: they lose more than they do, or the policy never starts them. `names`: the remaining jobs."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -37,7 +37,7 @@ class EndlessError(Exception):
 
 
 class _Kind(IntEnum):
-    """Of an event; at the same time, in this order."""
+    """Event kinds, in the order of simultaneous events."""
 
     DONE = 0
     NODE = 1
@@ -46,7 +46,6 @@ class _Kind(IntEnum):
 
 
 def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: bool, moves_batch: bool) -> Stint:
-    """That begins now."""
     overhead_sec = cluster.start_sec + (cluster.save_sec if owes_save else 0.0)
     rate = ask.rate(gpus, moves_batch=moves_batch)
     return Stint(now_sec, gpus, rate, overhead_sec, cluster.interval_for(gpus), cluster.save_sec)
@@ -54,8 +53,6 @@ def _stint(ask: Ask, cluster: Cluster, now_sec: float, gpus: int, *, owes_save: 
 
 @dataclass
 class _State:
-    """A job while it is simulated; times in seconds."""
-
     job: Job
     images: float = 0.0
     stint: Stint | None = None
@@ -71,8 +68,7 @@ class _State:
     lost_gpu_sec: float = 0.0
 
     def view(self, now_sec: float, cluster: Cluster, *, moves_batch: bool) -> JobView:
-        """What a policy may see of it."""
-        stint, had, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
+        stint, service_sec, ask = self.stint, self.kept_gpu_sec + self.lost_gpu_sec, self.job.ask
 
         def length_sec(gpus: int) -> float:
             if stint is not None and gpus == stint.gpus:
@@ -83,31 +79,29 @@ class _State:
 
         if stint is None:
             images, waited = self.images, self.waited_sec + now_sec - self.waits_since_sec
-            return JobView(ask, 0, images, had, waited, length_sec)
+            return JobView(ask, 0, images, service_sec, waited, length_sec)
         elapsed = now_sec - stint.begun_sec
         images = self.images + stint.trained_sec(elapsed) * stint.images_per_sec
-        return JobView(ask, stint.gpus, images, had + elapsed * stint.gpus, self.waited_sec, length_sec)
+        return JobView(ask, stint.gpus, images, service_sec + elapsed * stint.gpus, self.waited_sec, length_sec)
 
     def stop(self, now_sec: float, *, saved: bool, done: bool = False) -> None:
-        """Its stint ends: all that was trained counts where it is `saved` or done, else what is in a checkpoint."""
+        """End the stint: all training counts if `saved` or done, else only what is in a checkpoint."""
         stint = self.stint
         assert stint is not None, "only a job that runs is stopped"
         elapsed = now_sec - stint.begun_sec
-        trained, kept = stint.trained_sec(elapsed), stint.kept_sec(elapsed)
+        trained, counted = stint.trained_sec(elapsed), stint.kept_sec(elapsed)
         if done:
-            kept = (self.job.images - self.images) / stint.images_per_sec
+            counted = (self.job.images - self.images) / stint.images_per_sec
         elif saved:
-            self.owes_save, kept = trained > kept, trained
-        self.images = self.job.images if done else self.images + kept * stint.images_per_sec
-        self.kept_gpu_sec += kept * stint.gpus
-        self.lost_gpu_sec += (elapsed - kept) * stint.gpus
+            self.owes_save, counted = trained > counted, trained
+        self.images = self.job.images if done else self.images + counted * stint.images_per_sec
+        self.kept_gpu_sec += counted * stint.gpus
+        self.lost_gpu_sec += (elapsed - counted) * stint.gpus
         self.stint, self.slots, self.waits_since_sec = None, (), now_sec
 
 
 @dataclass
 class _Simulation:
-    """The state of all; `simulate` drives it."""
-
     cluster: Cluster
     policy: Policy
     seed: int
@@ -132,13 +126,12 @@ class _Simulation:
         heapq.heappush(self.events, (sec, kind, next(self.order), what))
 
     def push_node(self, node: int) -> None:
-        """The next time at which a node changes."""
+        """Schedule the node's next change."""
         change = next(self.outages[node], None)
         if change is not None:
             self.push(change[0], _Kind.NODE, (node, change[1]))
 
     def advance(self, to_sec: float) -> None:
-        """Lets time pass as things are."""
         size, rungs = self.cluster.gpus_per_node, self.cluster.rungs
         paid, busy = [rung.nodes if rung.always_paid else 0 for rung in rungs], [0 for _ in rungs]
         for node, free in enumerate(self.free):
@@ -172,7 +165,7 @@ class _Simulation:
 
     def _done(self, now_sec: float, name: str, starts: int) -> None:
         state = self.states.get(name)
-        # A stint that was cut off leaves the event of its end behind.
+        # A stint that was cut short leaves its end event behind.
         if state is None or state.stint is None or state.starts != starts:
             return
         self._stop(state, now_sec, saved=True, done=True)
@@ -200,7 +193,7 @@ class _Simulation:
         state.stop(now_sec, saved=saved, done=done)
 
     def decide(self, now_sec: float) -> None:
-        """Asks the policy, and does what it says."""
+        """Apply the policy's decision."""
         pause_sec = self.cluster.start_sec + self.cluster.save_sec
         gpus = sum(self.there) * self.cluster.gpus_per_node
         jobs = sorted(self.states.values(), key=lambda state: state.job.ask.submit_sec)
@@ -219,7 +212,7 @@ class _Simulation:
                 self._start(self.states[name], now_sec, number)
 
     def _check(self, grants: Grants, view: View) -> None:
-        """A policy may be anybody's: what it says is held against the rules."""
+        """Policies may be third-party: verify their grants."""
         for name, number in grants.items():
             ask = self.states[name].job.ask
             if number and not ask.gpus_min <= number <= ask.gpus_max:
@@ -242,27 +235,28 @@ class _Simulation:
         self.push(ends_sec, _Kind.DONE, (state.job.ask.name, state.starts))
 
     def _take(self, gpus: int) -> tuple[int, ...]:
-        """Free GPUs: the first rungs first, of these nodes in use before others, and the fullest of those."""
+        """Free GPUs: lower rungs first, then nodes in use, the fullest first."""
 
         def rank(node: int) -> tuple[int, bool, int, int]:
             free = len(self.free[node])
             return self.rung[node], free == self.cluster.gpus_per_node, free, node
 
-        taken: list[int] = []
-        for node in sorted((node for node, there in enumerate(self.there) if there and self.free[node]), key=rank):
-            slots = sorted(self.free[node])[: gpus - len(taken)]
+        chosen: list[int] = []
+        for node in sorted(
+            (node for node, is_present in enumerate(self.there) if is_present and self.free[node]), key=rank
+        ):
+            slots = sorted(self.free[node])[: gpus - len(chosen)]
             self.free[node].difference_update(slots)
-            taken += slots
-            if len(taken) == gpus:
+            chosen += slots
+            if len(chosen) == gpus:
                 break
-        assert len(taken) == gpus, "what the policy may give was held against what is there"
-        return tuple(taken)
+        assert len(chosen) == gpus, "what the policy may give was held against what is there"
+        return tuple(chosen)
 
 
 def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 0) -> Outcome:
-    """All jobs from the first event to the last job's end. `jobs`: at least one, their names unique, none asking for
-    more GPUs at least than the cluster has; `policy`: a fresh one; `seed`: of the nodes' comings and goings. Raises
-    EndlessError.
+    """Simulate from the first event to the last job's end. `jobs`: at least one, unique names, fewest GPUs within the
+    cluster; `policy`: a fresh instance; `seed`: of outages. Raises EndlessError.
     """
     run = _Simulation(cluster, policy, seed)
     for job in sorted(jobs, key=lambda job: job.ask.submit_sec):
@@ -277,8 +271,8 @@ def simulate(jobs: Sequence[Job], cluster: Cluster, policy: Policy, seed: int = 
             raise EndlessError([job.ask.name for job in jobs if job.ask.name not in over])
         run.advance(now_sec)
         while run.events and run.events[0][0] == now_sec:
-            _, kind, _, what = heapq.heappop(run.events)
-            run.handle(now_sec, _Kind(kind), what)
+            _, kind, _, payload = heapq.heappop(run.events)
+            run.handle(now_sec, _Kind(kind), payload)
             if kind == _Kind.REVIEW and policy.review_sec is not None:
                 run.push(now_sec + policy.review_sec, _Kind.REVIEW, None)
         if run.states:

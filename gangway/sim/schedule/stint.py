@@ -1,4 +1,4 @@
-"""One stretch of a job on its GPUs: it starts, trains, saves now and then, and ends done, moved or cut off."""
+"""One uninterrupted stretch of a job on its GPUs: start, training, periodic saves."""
 
 import math
 from dataclasses import dataclass
@@ -8,12 +8,8 @@ __all__ = ["Stint"]
 
 @dataclass(frozen=True)
 class Stint:
-    """Times in seconds; those of the methods are counted from `begun_sec`.
-
-    Attributes:
-        overhead_sec: before the first step: the start, and a save that was owed when it was moved.
-        interval_sec: of training between saves; infinite where there are none.
-        save_sec: of each save, in which nothing is trained.
+    """Times in seconds; the methods' count from `begun_sec`. `overhead_sec`: before the first step: the start, and the
+    save owed from a move; `interval_sec`: of training between saves, infinite for none.
     """
 
     begun_sec: float
@@ -24,17 +20,17 @@ class Stint:
     save_sec: float
 
     def trained_sec(self, elapsed_sec: float) -> float:
-        """Of training, up to then."""
+        """Training up to then."""
         rounds, rest = self._rounds(elapsed_sec)
         return self._saved(rounds) + min(rest, self.interval_sec)
 
     def kept_sec(self, elapsed_sec: float) -> float:
-        """Of training that is in a checkpoint by then."""
+        """Training in a checkpoint by then."""
         rounds, _ = self._rounds(elapsed_sec)
         return self._saved(rounds)
 
     def length_sec(self, images: float) -> float:
-        """Until so many images are done; a save that would come with the last of them is left out."""
+        """Time for so many images; a save due at the last one is skipped."""
         trains_sec = images / self.images_per_sec
         saves = max(0, math.ceil(trains_sec / self.interval_sec) - 1)
         return self.overhead_sec + trains_sec + saves * self.save_sec

@@ -17,7 +17,7 @@ from pulumi.automation import PulumiCommand
 
 from components.core.findings import InputError
 from gangway.bench.cloud import Cloud, check_login
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.pulumi_cli import WatchedCommand, find_cli, project_dir, write_project
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id, stack_name
 from gangway.runs.errors import RunFailedError, StoreFailedError
@@ -316,7 +316,7 @@ def test_who_leaves_at_once_leaves_the_cli_as_it_is(fake: Any, tmp_path: Path, m
     try:
         assert process.poll() is None, "neither stopped nor killed"
         assert not (fake.home / "interrupted").exists()
-        assert end_left_over(process_facts(process.pid, "pulumi"), signal.SIGINT, 30), "as resume finds it"
+        assert end_leftover(process_facts(process.pid, "pulumi"), signal.SIGINT, 30), "as resume finds it"
     finally:
         process.kill()
         process.wait()

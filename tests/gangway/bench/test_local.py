@@ -14,7 +14,7 @@ import pytest
 
 from components.core.job import JobSpec, Rendezvous
 from gangway.bench.local import Hardware, Local, describe, hardware
-from gangway.bench.processes import end_left_over, process_facts
+from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.runs.errors import RunFailedError
 from trainer.records.run_record import RunContext, RunRecord
@@ -190,7 +190,7 @@ def test_a_stubborn_process_is_killed_with_its_session() -> None:
     with orphan:
         assert orphan.stdout is not None
         orphan.stdout.readline()
-        assert end_left_over(process_facts(orphan.pid, "gangway-word"), signal.SIGTERM, grace_sec=0.5)
+        assert end_leftover(process_facts(orphan.pid, "gangway-word"), signal.SIGTERM, grace_sec=0.5)
         assert orphan.wait(5) == -signal.SIGKILL
 
 
@@ -203,19 +203,19 @@ def test_a_process_is_found_with_proc_and_with_ps(has_proc: bool, monkeypatch: p
     command = [sys.executable, "-c", "import time; time.sleep(60)", "gangway-word"]
     with subprocess.Popen(command, start_new_session=True) as process:
         facts = process_facts(process.pid, "gangway-word")
-        assert end_left_over(facts, signal.SIGTERM), "which also sees that it has ended before somebody waits for it"
+        assert end_leftover(facts, signal.SIGTERM), "which also sees that it has ended before somebody waits for it"
         assert process.wait(5) == -signal.SIGTERM
-    assert not end_left_over(facts, signal.SIGTERM)
+    assert not end_leftover(facts, signal.SIGTERM)
 
 
 def test_a_process_of_somebody_elses_is_left_alone() -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
-        assert not end_left_over(process_facts(other.pid, "trainer.launch"), signal.SIGTERM)
+        assert not end_leftover(process_facts(other.pid, "trainer.launch"), signal.SIGTERM)
         elsewhere = process_facts(other.pid, "sleep")
         elsewhere["process"]["host"] = "another-machine"
-        assert not end_left_over(elsewhere, signal.SIGTERM)
-        assert not end_left_over({}, signal.SIGTERM)
+        assert not end_leftover(elsewhere, signal.SIGTERM)
+        assert not end_leftover({}, signal.SIGTERM)
         assert other.poll() is None
     finally:
         other.kill()

@@ -83,7 +83,7 @@ def test_nothing_is_begun_that_could_go_over(make_suite: Any, hours: list[float]
     accounts = [(item, stood(part, hourly)) for item, part in zip(items, hours, strict=True)]
     rate = Rate(hourly, 1.0, 1.0 + 4 * hourly, "the plan")
     left = limit - sum(hours) * hourly
-    refused = Caps(limit, {}).too_dear(rate, items[0], accounts, NOON)
+    refused = Caps(limit, {}).unaffordable_reason(rate, items[0], accounts, NOON)
     if left >= rate.usd_run + 1e-6:
         assert refused == ""
     elif left < rate.usd_run - 1e-6:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Sheet
 from gangway.render.drawing import PAGE
 from gangway.report.comparison.exports import figures_csv
 from gangway.report.comparison.groups import Member
-from gangway.report.decisions import Pace, counted, decided_of, decisions_drawing, find_pace
+from gangway.report.decisions import Pace, counted, decisions_drawing, find_decided, find_pace
 from trainer.records.decisions import DecisionRecord, Fate
 from trainer.records.run_record import RunRecord
 
@@ -68,7 +68,7 @@ def test_a_decision_stands_at_its_line_also_where_a_run_went_back(decided: Calla
 
 
 def test_without_a_controller_nothing_is_shown(page: Any, record: RunRecord, stats: list[dict[str, Any]]) -> None:
-    assert decided_of(record, stats, "x") is None
+    assert find_decided(record, stats, "x") is None
     assert not page.find("section", **{"aria-labelledby": "controller"})
     assert not page.find("a", href="#controller")
 
@@ -91,7 +91,7 @@ def test_the_page_has_the_picture_and_every_decision(
 
 
 def test_a_controller_that_decided_nothing_says_so(decided: Callable[..., RunRecord]) -> None:
-    shown = decided_of(decided(), (), "x")
+    shown = find_decided(decided(), (), "x")
     assert shown is not None
     assert (shown.rows, shown.drawing, shown.svg) == ((), None, "")
 

@@ -8,7 +8,7 @@ from botocore.model import Shape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.sandbox.aws import Wire, enum_errors, shaped
+from gangway.sandbox.aws import Wire, enum_errors, to_shape
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_names_numbers_booleans_and_tags_take_the_apis_form(template: Shape) -> 
             "tagSpecifications": [{"resourceType": "volume", "tags": {"team": "ml"}}],
         },
     }
-    request = shaped(inputs, template, {"securityGroups": "Groups"})
+    request = to_shape(inputs, template, {"securityGroups": "Groups"})
     assert request == {
         "LaunchTemplateName": "x",
         "LaunchTemplateData": {
@@ -43,12 +43,12 @@ def test_names_numbers_booleans_and_tags_take_the_apis_form(template: Shape) -> 
 @pytest.mark.parametrize("value", ["many", 1.5, None, {"a": 1}])
 def test_what_is_no_whole_number_stays_for_botocore_to_refuse(template: Shape, value: Any) -> None:
     data = {"launchTemplateData": {"networkInterfaces": [{"networkCardIndex": value}]}}
-    kept = shaped(data, template, {})["LaunchTemplateData"]["NetworkInterfaces"][0]["NetworkCardIndex"]
+    kept = to_shape(data, template, {})["LaunchTemplateData"]["NetworkInterfaces"][0]["NetworkCardIndex"]
     assert kept == value
 
 
 def test_an_unknown_member_stays_for_botocore_to_refuse(template: Shape) -> None:
-    assert shaped({"colour": "red"}, template, {}) == {"colour": "red"}
+    assert to_shape({"colour": "red"}, template, {}) == {"colour": "red"}
 
 
 def test_a_word_the_model_does_not_know_is_named_with_the_nearest(template: Shape) -> None:

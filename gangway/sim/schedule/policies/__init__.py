@@ -1,1 +1,1 @@
-"""Who gets which GPUs: one policy a file, by the name that `gangway simulate --policy` takes."""
+"""Scheduling policies, one per file, by their names for `gangway simulate --policy`."""

@@ -1,6 +1,4 @@
-"""EASY backfill (Lifka, JSSPP 1995): the first in the queue has a time by which it starts, and others may go before it
-as long as that time holds.
-"""
+"""EASY backfill (Lifka, JSSPP 1995): the first in the queue has a reservation; others may overtake it if that holds."""
 
 import math
 from collections.abc import Mapping
@@ -11,15 +9,13 @@ __all__ = ["Backfill"]
 
 
 class Backfill(Policy):
-    """As FIFO, with the gaps filled. Lengths are those asked for, so that the reservation holds whenever jobs end no
-    later than they said and no node goes.
-    """
+    """FIFO with the gaps filled, by requested lengths: the reservation holds unless jobs run longer or nodes go."""
 
     name = "backfill"
     says = "EASY: first come, first served; later jobs fill gaps where the first in the queue is not delayed"
 
     def decide(self, view: View) -> Grants:
-        """Starts from the front, reserves for the first that does not fit, and fills."""
+        """Start from the front, reserve for the first that does not fit, and fill."""
         grants = view.running()
         waiting = view.waiting()
         first = start_in_order(grants, view, waiting)
@@ -39,7 +35,7 @@ class Backfill(Policy):
 
 
 def _reservation(grants: Mapping[str, int], view: View, first: JobView) -> tuple[float, int]:
-    """When the first in the queue has its fewest GPUs, and how many are then to spare; never where too few are."""
+    """When the first in the queue gets its fewest GPUs, and the spare GPUs then; never if there are too few."""
     free = view.gpus - sum(grants.values())
     having = [job for job in view.jobs if job.ask.name in grants]
     ends = sorted((view.now_sec + job.length_sec(gpus := grants[job.ask.name]), gpus) for job in having)

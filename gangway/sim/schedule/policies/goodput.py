@@ -1,5 +1,5 @@
-"""Elastic sharing by goodput, after Pollux (OSDI 21): throughput times statistical efficiency. Where Pollux searches by
-a genetic algorithm, GPUs go one by one to whom the next is worth most; who has had least comes first (Tiresias).
+"""Elastic sharing by goodput, after Pollux (OSDI 21): throughput times statistical efficiency. Instead of Pollux's
+genetic search, each GPU goes to the job that gains most; jobs with the least service come first (Tiresias).
 """
 
 import heapq
@@ -10,11 +10,11 @@ from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 __all__ = ["Goodput"]
 
 GAIN = 1.05
-"""A running job is given more only where it gets so much further until the next review, the restart counted."""
+"""Minimum progress ratio until the next review, restart included, to give a running job more."""
 
 
 class Goodput(Policy):
-    """Jobs shrink and grow between their bounds, and their batches move with their GPUs."""
+    """Jobs shrink and grow within their bounds, and their batches with them."""
 
     name = "goodput"
     says = "elastic: each next GPU to whom it adds most (throughput x statistical efficiency), least served first"
@@ -22,15 +22,15 @@ class Goodput(Policy):
     review_sec = 1800.0
 
     def decide(self, view: View) -> Grants:
-        """The fewest GPUs for as many as fit, the rest where they add most, and no move that does not pay."""
+        """The fewest GPUs for as many as fit, the rest where they add most, without unprofitable moves."""
         grants: Grants = {}
         free = view.gpus
-        for job in sorted(view.jobs, key=_served):
+        for job in sorted(view.jobs, key=_service_rank):
             if job.ask.gpus_min <= free:
                 grants[job.ask.name] = job.ask.gpus_min
                 free -= job.ask.gpus_min
         jobs = {job.ask.name: job for job in view.jobs if job.ask.name in grants}
-        steps = [step for job in jobs.values() if (step := _next(job, job.ask.gpus_min))]
+        steps = [step for job in jobs.values() if (step := _next_size(job, job.ask.gpus_min))]
         heapq.heapify(steps)
         while steps:
             _, _, name, gpus = heapq.heappop(steps)
@@ -38,12 +38,12 @@ class Goodput(Policy):
                 continue
             free -= gpus - grants[name]
             grants[name] = gpus
-            if step := _next(jobs[name], gpus):
+            if step := _next_size(jobs[name], gpus):
                 heapq.heappush(steps, step)
-        return {name: self._settled(jobs[name], gpus, view) for name, gpus in grants.items()}
+        return {name: self._profitable_gpus(jobs[name], gpus, view) for name, gpus in grants.items()}
 
-    def _settled(self, job: JobView, gpus: int, view: View) -> int:
-        """What the job has, where more does not pay for its restart."""
+    def _profitable_gpus(self, job: JobView, gpus: int, view: View) -> int:
+        """The current GPUs if more do not pay for the restart."""
         if not job.gpus or gpus <= job.gpus:
             return gpus
         now, then = (job.ask.rate(count, moves_batch=True) for count in (job.gpus, gpus))
@@ -51,13 +51,13 @@ class Goodput(Policy):
         return gpus if then * (ahead_sec - view.pause_sec) > GAIN * now * ahead_sec else job.gpus
 
 
-def _served(job: JobView) -> tuple[int, bool, float]:
-    """Doublings of the GPU-hours that a job has had; within one, whoever runs stays."""
+def _service_rank(job: JobView) -> tuple[int, bool, float]:
+    """Doublings of past GPU-hours; within one, running jobs stay."""
     return int(math.log2(1 + job.gpu_sec / 3600)), not job.gpus, job.ask.submit_sec
 
 
-def _next(job: JobView, gpus: int) -> tuple[float, float, str, int] | None:
-    """The next larger number of GPUs that is faster: (gain a GPU, negative, of the logarithm; ...; name, GPUs)."""
+def _next_size(job: JobView, gpus: int) -> tuple[float, float, str, int] | None:
+    """The next faster number of GPUs: (negative log gain per GPU; ...; name, GPUs)."""
     now = job.ask.rate(gpus, moves_batch=True)
     for more in range(gpus + 1, job.ask.gpus_max + 1):
         if (then := job.ask.rate(more, moves_batch=True)) > now:

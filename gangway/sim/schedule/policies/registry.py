@@ -1,4 +1,4 @@
-"""The policies by their names. A new one is a file and a line here."""
+"""Policies by name. A new one is a file and a line here."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ POLICIES: Mapping[str, type[Policy]] = MappingProxyType(
 
 
 def policy_named(name: str, place: str = "--policy") -> type[Policy]:
-    """InputError: there is none of that name."""
+    """Find a policy. InputError: unknown."""
     if name not in POLICIES:
         raise InputError.not_among(place, "no such policy", name, POLICIES)
     return POLICIES[name]

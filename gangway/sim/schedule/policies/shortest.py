@@ -1,32 +1,28 @@
-"""Shortest predicted remaining time first, by what jobs ask for; running ones give way to much shorter ones."""
+"""Shortest predicted remaining time first, by requests; running jobs yield to much shorter ones."""
 
 from collections.abc import Callable, Sequence
 
 from gangway.sim.schedule.policy import Grants, JobView, Policy, View
 
-__all__ = ["Shortest", "in_order"]
+__all__ = ["Shortest", "grant_in_order"]
 
 STAYS = 0.5
-"""A running job counts as so much shorter: to move it for less would cost more restarts than it saves."""
+"""Factor on a running job's time: moving it for less would cost more restarts than it saves."""
 
 
 class Shortest(Policy):
-    """A trainer knows its images, so that what is left is known as well as what was asked for is true. Long jobs may
-    wait for ever while short ones come.
-    """
+    """A trainer knows its images, so the remaining time is as reliable as the request. Long jobs may wait forever."""
 
     name = "shortest"
     says = "shortest remaining time first, as asked for; a running job gives way to one of less than half"
 
     def decide(self, view: View) -> Grants:
-        """GPUs in the order of what is left."""
-        return in_order(view, lambda job: job.images_left / job.ask.rate(job.ask.gpus_min))
+        """GPUs by remaining time."""
+        return grant_in_order(view, lambda job: job.images_left / job.ask.rate(job.ask.gpus_min))
 
 
-def in_order(view: View, key_sec: Callable[[JobView], float], first: Sequence[JobView] = ()) -> Grants:
-    """GPUs for `first`, and then in ascending order of the key; who does not fit is skipped, and is stopped where it
-    has run. Nobody starts behind one of `first` that does not fit.
-    """
+def grant_in_order(view: View, key_sec: Callable[[JobView], float], first: Sequence[JobView] = ()) -> Grants:
+    """GPUs for `first`, then by ascending key; jobs that do not fit are skipped. `first` is never overtaken."""
 
     def key(job: JobView) -> float:
         return max(0.0, key_sec(job) - view.pause_sec) * STAYS if job.gpus else key_sec(job)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from gangway.render.drawing import Drawing
 from gangway.report.comparison.groups import Group, Member
 from gangway.report.comparison.pareto import front_drawing
-from gangway.report.comparison.series import apart_from, column, dominated_by, find_curve, quality_points, watts
+from gangway.report.comparison.series import (
+    column,
+    find_clear_dominator,
+    find_curve,
+    find_dominators,
+    quality_points,
+    watts,
+)
 
 Make = Callable[..., Member]
 POINTS = st.dictionaries(
@@ -22,7 +29,7 @@ POINTS = st.dictionaries(
 def test_the_front_is_who_nobody_beats_and_all_others_are_beaten_by_one_of_it(
     points: dict[str, tuple[float, float]],
 ) -> None:
-    beaten = dominated_by(points)
+    beaten = find_dominators(points)
     assert beaten.keys() == points.keys()
     for name, by in beaten.items():
         if by is None:
@@ -38,9 +45,9 @@ def test_the_front_is_who_nobody_beats_and_all_others_are_beaten_by_one_of_it(
 @given(POINTS, st.integers(0, 4))
 def test_rows_are_apart_only_where_no_runs_overlap(points: dict[str, tuple[float, float]], reach: int) -> None:
     ranges = {name: ((x - reach, x + reach), (y - reach, y + reach)) for name, (x, y) in points.items()}
-    beaten = dominated_by(points)
+    beaten = find_dominators(points)
     for name in points:
-        by = apart_from(name, ranges)
+        by = find_clear_dominator(name, ranges)
         further = [one for one in points.values() if all(points[name][axis] - one[axis] > 2 * reach for axis in (0, 1))]
         assert (by is not None) == bool(further)
         assert by is None or beaten[name] is not None, "who is beaten apart is beaten by means"

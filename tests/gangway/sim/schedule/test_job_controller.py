@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from components.estimate.scaling import Links
 from gangway.sim.schedule.comparison import changes, compare
-from gangway.sim.schedule.job_controller import Gain, Misfit, Run, as_controlled, as_fixed, drawn
+from gangway.sim.schedule.job_controller import Gain, Misfit, Run, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job
 from gangway.sim.schedule.policies.fifo import Fifo
 from gangway.sim.schedule.policies.goodput import Goodput
@@ -36,25 +36,25 @@ def test_one_job_alone_by_hand() -> None:
     300,000 are done by then, and the rest takes 4,400 s.
     """
     run = Run(job(3_600_000), CURVE, speed=0.5)
-    assert seconds(as_fixed(run, NETWORK)) == pytest.approx(7200)
-    assert seconds(as_controlled(run, NETWORK, GAIN)) == pytest.approx(600 + 3_300_000 / 750)
-    assert seconds(as_controlled(run, NETWORK, replace(GAIN, regained=1.0, settle_sec=0.0))) == pytest.approx(3600)
+    assert seconds(submitted_job(run, NETWORK)) == pytest.approx(7200)
+    assert seconds(controlled_job(run, NETWORK, GAIN)) == pytest.approx(600 + 3_300_000 / 750)
+    assert seconds(controlled_job(run, NETWORK, replace(GAIN, regained=1.0, settle_sec=0.0))) == pytest.approx(3600)
 
 
 def test_a_job_that_ends_before_it_has_settled_gains_nothing() -> None:
     run = Run(job(100_000), CURVE, speed=0.5)
-    assert seconds(as_controlled(run, NETWORK, GAIN)) == pytest.approx(seconds(as_fixed(run, NETWORK))) == 200
+    assert seconds(controlled_job(run, NETWORK, GAIN)) == pytest.approx(seconds(submitted_job(run, NETWORK))) == 200
 
 
 def test_a_job_that_was_right_pays_for_its_controller_and_no_more() -> None:
     run, dear = Run(job(3_600_000), CURVE), replace(GAIN, overhead=0.01)
-    assert seconds(as_fixed(run, NETWORK)) == pytest.approx(3600)
-    assert seconds(as_controlled(run, NETWORK, dear)) == pytest.approx(3600 / 0.99)
+    assert seconds(submitted_job(run, NETWORK)) == pytest.approx(3600)
+    assert seconds(controlled_job(run, NETWORK, dear)) == pytest.approx(3600 / 0.99)
 
 
 def test_a_batch_far_above_the_noise_scale_is_mended_by_the_controller_or_by_who_moves_batches() -> None:
     run = Run(job(1e7, (1, 16)), CURVE, batch_size=8192)
-    fixed, mended = as_fixed(run, NETWORK).ask, as_controlled(run, NETWORK, replace(GAIN, regained=1.0)).ask
+    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, replace(GAIN, regained=1.0)).ask
     assert fixed.speeds[0] == pytest.approx(1000 * 2256 / 10192), "an image is worth a fifth (Pollux, equation 6)"
     assert mended.speeds == pytest.approx(fixed.goodputs)
     assert mended.goodputs == fixed.goodputs
@@ -62,7 +62,7 @@ def test_a_batch_far_above_the_noise_scale_is_mended_by_the_controller_or_by_who
 
 def test_a_small_batch_on_one_gpu_is_not_off() -> None:
     run = Run(job(1e7, (1, 16)), CURVE, batch_size=16)
-    fixed, mended = as_fixed(run, NETWORK).ask, as_controlled(run, NETWORK, replace(GAIN, regained=1.0)).ask
+    fixed, mended = submitted_job(run, NETWORK).ask, controlled_job(run, NETWORK, replace(GAIN, regained=1.0)).ask
     assert mended.speeds[0] == fixed.speeds[0] > 1000
     assert mended.speeds[-1] > 2 * fixed.speeds[-1], "on sixteen a step of an image each is all gradients"
 
@@ -78,7 +78,7 @@ def test_a_controller_makes_nothing_better_than_right_and_costs_its_overhead_at_
     images: float, speed: float, batch: int | None, gain: Gain, widest: int
 ) -> None:
     run = Run(job(images, (1, widest)), CURVE, speed, batch)
-    fixed, mended = as_fixed(run, NETWORK), as_controlled(run, NETWORK, gain)
+    fixed, mended = submitted_job(run, NETWORK), controlled_job(run, NETWORK, gain)
     assert mended.images <= mended.ask.images
     for gpus in range(1, widest + 1):
         assert mended.ask.rate(gpus) <= run.best(gpus, NETWORK) * (1 + 1e-9)
