@@ -34,7 +34,7 @@ from trainer.commands.sample import add_sample
 from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
+from trainer.control.flags import add_control, parse_control, parse_reading, with_shares
 from trainer.core.console import warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -212,7 +212,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
-    control = control_asked(arguments)
+    control = parse_control(arguments)
     power = with_shares(power_asked(arguments), control)
     with _naming_flags(arguments):
         config = _config(arguments)
@@ -236,7 +236,7 @@ def _train(arguments: argparse.Namespace) -> int:
             track=tuple(arguments.track.split(",")) if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
             power=power,
-            reading=reading_asked(arguments),
+            reading=parse_reading(arguments),
             control=control,
         )
         if Ranks.speaks():

@@ -129,7 +129,7 @@ class Model:
             return None
         best: tuple[float, str, Value] | None = None
         for knob, value in _choices(known, room, present, noise is not None):
-            then = expected(present.turned(knob, value))
+            then = expected(present.with_value(knob, value))
             if then is not None and (best is None or then > best[0]):
                 best = then, knob, value
         if best is None or best[0] < now * (1 + self._threshold):

@@ -11,7 +11,7 @@ from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import get_policy, next_decision
 from trainer.control.fatal import Fatal, fatal_changes
 from trainer.control.guardrails import Machine
-from trainer.control.history import remembered
+from trainer.control.history import shorten
 from trainer.control.interval import Decision, Interval
 from trainer.core.errors import from_validation
 from trainer.records.decisions import CONTROLLER
@@ -127,7 +127,7 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
     start, seed = history[0].knobs, 0 if own is None else own.seed
     ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:
-        seen = remembered([*seen, last._replace(decision=None, failed=None)], settings)
+        seen = shorten([*seen, last._replace(decision=None, failed=None)], settings)
         known = own is not None and own.machine.workers == last.workers
         machine = own.at(last.images) if own is not None and known else _machine(last)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
