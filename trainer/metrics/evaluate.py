@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint import store
-from trainer.checkpoint.samples import check_makes_of_latents
+from trainer.checkpoint.samples import check_samples_latents
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.metric_names import parse
@@ -154,7 +154,7 @@ def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[sto
     require_run(run_dir, ("checkpoints",))
     summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
     found = store.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)
-    check_makes_of_latents(found.manifest.config, "what metrics judge")
+    check_samples_latents(found.manifest.config, "what metrics judge")
     return found, found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
 
 

@@ -39,7 +39,7 @@ from trainer.records.stats_log import Line
 from trainer.records.summary import summarise
 from trainer.run.run_writer import RunWriter
 from trainer.run.session_setup import Ready, RunOptions
-from trainer.steps.noise_scale import NOTHING_SEEN, Looks
+from trainer.steps.noise_scale import NO_LOOKS, Looks
 from trainer.steps.state import TrainState
 from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from trainer.telemetry.devices import device_name
@@ -191,7 +191,7 @@ class Reporter:
         loader_stall_sec: float = 0.0,
         allreduce_sec: float | None = None,
         knobs: Knobs | None = None,
-        looks: Looks = NOTHING_SEEN,
+        looks: Looks = NO_LOOKS,
         controller_sec: float | None = None,
     ) -> Line:
         """Writes a statistics line and returns it, equal on every worker.

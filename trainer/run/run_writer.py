@@ -6,7 +6,7 @@ Opening them determines the session's number and reports damage that earlier ses
 from pathlib import Path
 
 from trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
-from trainer.checkpoint.resume import Restored, found_damage
+from trainer.checkpoint.resume import Restored, find_damage
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
@@ -42,7 +42,7 @@ class RunWriter:
         stats_log = read_stats_log(run_dir)
         identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
         self.past_hints = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
-        damage = list(found_damage(run_dir, stats_log, identity, restored))
+        damage = list(find_damage(run_dir, stats_log, identity, restored))
         self._dir = run_dir
         self.write_config(config)
         self.identity, self.say = identity, options.say

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from trainer.checkpoint import store
-from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
+from trainer.checkpoint.resume import Restored, check_run_dir, check_same_images, is_done, newest_images, restore
 from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import ControlSettings
@@ -128,7 +128,7 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
 
     `resume` False refuses a directory that has a checkpoint. Raises TrainerError on every rank.
     """
-    seen = max(world.gather(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0))
+    seen = max(world.gather(newest_images(run_dir / "checkpoints") if world.rank == 0 else 0))
     precisions = check_start(config, world, seen)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
@@ -145,7 +145,7 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     restored = world.run_on_all(
         lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume, damaged=damaged)
     )
-    same_everywhere(world.gather(state.images), run_dir)
+    check_same_images(world.gather(state.images), run_dir)
     if state.images != seen or restored.config != config:
         # The newest checkpoint was skipped for one of an earlier segment, or a controller has decided segments.
         config = restored.config

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.samples import SHOWN_OF_EACH
+from trainer.checkpoint.samples import IMAGES_PER_CYCLE
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.metric_names import NONE
 
@@ -86,7 +86,7 @@ class CollapseWatch:
         if images in (0, self._seen):
             return None
         self._seen = images
-        made = samples[1::SHOWN_OF_EACH] if self._config.translates else samples
+        made = samples[1::IMAGES_PER_CYCLE] if self._config.translates else samples
         ratio = spread(made) / self._real_spread if self._real_spread else 1.0
         self._same = self._same + 1 if ratio < _SAME else 0
         if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._told:

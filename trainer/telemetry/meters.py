@@ -20,7 +20,7 @@ from trainer.phases.roles import Role
 from trainer.phases.updates import Accumulator
 from trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
 from trainer.records.run_record import RunContext
-from trainer.steps.noise_scale import NOTHING_SEEN, Looks, NoiseScale
+from trainer.steps.noise_scale import NO_LOOKS, Looks, NoiseScale
 from trainer.steps.state import TrainState
 from trainer.telemetry.devices import Load, find_gpu, load
 from trainer.telemetry.flops import StepFlops
@@ -105,7 +105,7 @@ class Meters:
         self._resources = ResourceMeter([each for _, each in begun], self._began)
         self._waits = _Waits(len(begun))
 
-    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NOTHING_SEEN) -> Any:
+    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NO_LOOKS) -> Any:
         """One line, equal on every worker, of the state after a step. `sums` and `looks` are this worker's since the
         last line; the networks have the last step's gradients.
         """

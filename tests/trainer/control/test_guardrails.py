@@ -181,9 +181,7 @@ def test_a_start_out_of_bounds_may_stay_and_is_nothing_to_return_to() -> None:
     later = now._replace(knobs=start._replace(prefetch=4))
     assert allowed_values(asked, start, Machine(4), [later])["prefetch"] == (4, 8)
     more = START._replace(prefetch=16)
-    assert 16 in allowed_values(ControlSettings(), more, Machine(4), [now])["prefetch"], (
-        "it may without bounds"
-    )
+    assert 16 in allowed_values(ControlSettings(), more, Machine(4), [now])["prefetch"], "it may without bounds"
 
 
 def test_what_may_be_lost_by_trying_is_bounded() -> None:
