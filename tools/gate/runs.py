@@ -21,7 +21,7 @@ DCGAN = "dcgan"
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A family's networks as the gate trains them: a preset, and what is smaller or shorter than there."""
+    """A family's networks as the gate trains them: a preset with smaller or shorter settings."""
 
     preset: str
     changes: Mapping[str, object]
@@ -113,7 +113,8 @@ class Gate:
         processes: int = 1,
         on_cpu: bool = False,
     ) -> Trained:
-        """`STEPS` steps of a family at 32x32 from the same seed, in strict float32 where `changes` say nothing else.
+        """Makes `STEPS` steps of a family at 32x32 from the same seed, by default in strict float32.
+
         RuntimeError, with the run's last words: it failed.
         """
         key = (family, *sorted(changes.items()), processes, on_cpu or self.machine.kind == "cpu")
@@ -145,9 +146,7 @@ class Gate:
         processes: int = 1,
         flags: tuple[str, ...] = (),
     ) -> Speed:
-        """How fast processes train together: DCGAN with a batch of 64 on a CPU, other families with their own
-        everywhere. `flags` of the command line besides.
-        """
+        """Measures processes training together: DCGAN with a batch of 64 on a CPU, other families with their own."""
         self.report(what)
         plain, on_gpu = plain_config(family), self.machine.kind == "cuda"
         size = batch if on_gpu and family == DCGAN else plain.batch_size

@@ -68,7 +68,7 @@ def kernel_distance(
     smaller of N and M. AbandonedError on every worker, when one has asked for it, before an estimate.
     """
     random = np.random.RandomState(SEED)
-    # Drawn here, all of them: which worker makes an estimate must not matter to the next draw.
+    # All drawn here, so that draws do not depend on which worker makes an estimate.
     draws = [[random.choice(len(x), subset_size, replace=False) for x in (first, second)] for _ in range(subsets)]
     estimates = shared([partial(_discrepancy, first, second, *rows) for rows in draws], world, ask)
     return Spread(float(np.mean(estimates)), float(np.std(estimates)))
@@ -85,13 +85,13 @@ def _discrepancy(
 
 
 def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The kernel of all pairs, [len(x), len(y)]; products in float32, as the features are, the rest in float64."""
+    """Computes the kernel of all pairs, [len(x), len(y)]; products in float32, as the features, the rest in float64."""
     kernel: NDArray[np.float64] = ((x @ y.T).astype(np.float64) / x.shape[1] + 1) ** 3
     return kernel
 
 
 class Manifolds(NamedTuple):
-    """How two sets lie to each other, each a share in 0..1; density can exceed 1."""
+    """Relation of two sets, each a share in 0..1; density can exceed 1."""
 
     precision: float
     recall: float
@@ -100,13 +100,12 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """All four, of features [N, dim] and [M, dim] (N more than COVERAGE_NEIGHBOURS), the rows shared over the workers.
+    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS.
 
-    Features are the same on every worker, and so is what is returned; with XLA a worker computes on its CPU.
-    AbandonedError on every worker, when one has asked for it, before a block.
+    Rows are divided over workers, and the result is the same on every worker; with XLA a worker computes on its CPU.
+    AbandonedError on every worker, when one requested it, before a block.
     """
-    # In float64: as a difference of squares, the distance of two images that are nearly the same has few digits left.
-    # Fewer are lost near the origin, and distances do not change when both sets are moved.
+    # In float64 and near the origin: as a difference of squares, the distance of nearly equal images loses digits.
     centre = reals.mean(axis=0, dtype=np.float64)
     real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
     real_near = _by_rows(real, lambda rows: _nearest(rows, real), world, ask)
@@ -133,7 +132,7 @@ def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World
 
 
 def _nearest(rows: Tensor, among: Tensor) -> Tensor:
-    """Squared distances of each row to its neighbours from 0 (itself) to COVERAGE_NEIGHBOURS, ascending."""
+    """Returns squared distances of each row to its neighbours from 0 (itself) to COVERAGE_NEIGHBOURS, ascending."""
     return _distances(rows, among).topk(COVERAGE_NEIGHBOURS + 1, dim=1, largest=False).values
 
 
@@ -144,7 +143,7 @@ def _distances(rows: Tensor, among: Tensor) -> Tensor:
 
 
 def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
-    """`of` for all rows in blocks, each computed by one worker; the whole on every worker."""
+    """Computes `of` for all rows in blocks, each on one worker; returns the whole on every worker."""
 
     def block(start: int) -> list[list[float]]:
         found: list[list[float]] = of(features[start : start + _BLOCK]).tolist()

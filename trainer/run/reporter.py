@@ -44,7 +44,7 @@ from trainer.steps.state import TrainState
 from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from trainer.telemetry.devices import device_name
 from trainer.telemetry.flops import step_flops
-from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
+from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 
@@ -244,7 +244,7 @@ class Reporter:
 
     def _show(self, line: Line) -> None:
         self._writer.line(line)
-        if not self._starved and (sentence := starved(line)):
+        if not self._starved and (sentence := starvation_note(line)):
             self._starved = True
             self._writer.say(sentence)
         self._hint(self._watch.line(line), line["images"])

@@ -77,6 +77,7 @@ def _named_tensors(state: TrainState) -> Iterator[tuple[str, Tensor]]:
             yield from _named("weight", f"averaged {role.name}", role.ema)
     for role in roles:
         for name, parameter in role.network.named_parameters():
+            # A stage does not know which meta parameters have gradients elsewhere, so all count.
             if parameter.grad is not None or parameter.is_meta:
                 yield f"gradient of {role.name}.{name}", parameter if parameter.grad is None else parameter.grad
 

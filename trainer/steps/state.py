@@ -21,7 +21,15 @@ from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.networks.precision import LossScale, Precision, Products
 from trainer.networks.progressive_schedule import phase_at
 from trainer.phases.augment import first_p
-from trainer.phases.optimisers import FACTOR, adam, as_before, frozen_by_role, get_groups, load_moments, saved_moments
+from trainer.phases.optimisers import (
+    FACTOR,
+    adam,
+    frozen_by_role,
+    get_groups,
+    like_current,
+    load_moments,
+    saved_moments,
+)
 from trainer.phases.recomputing import recompute
 from trainer.phases.roles import Role, RoleSpec, ema_parts
 from trainer.steps.pipeline import Stage
@@ -107,7 +115,7 @@ class TrainState:
         for role in self.learners:
             for group in role.learner.param_groups:
                 lr: float = getattr(config, role.lr or "lr_g")
-                group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
+                group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
         """Sets scheduled step sizes, decays and augmentation for the next step."""
@@ -117,8 +125,8 @@ class TrainState:
             if role.lr in given or "beta2" in given:
                 lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
                 for group in role.learner.param_groups:
-                    group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
-                    group["betas"] = (group["betas"][0], as_before(group["betas"][1], beta2))
+                    group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], like_current(group["betas"][1], beta2))
         if config.schedules.augment_p is not None:
             self.augment_p = config.schedules.augment_p.at(self.images)
 

@@ -136,7 +136,7 @@ def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
     state.sign_images += game.config.step_images
     if augment.is_due(game.config, state.step):
         p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=state.sign_sum.device)
-        state.augment_p = augment.adapted(p, state.sign_sum, state.sign_images, game.config)
+        state.augment_p = augment.adapt_p(p, state.sign_sum, state.sign_images, game.config)
         state.sign_sum, state.sign_images = torch.zeros_like(state.sign_sum), 0
 
 

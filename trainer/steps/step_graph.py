@@ -361,7 +361,7 @@ class _Snapshot:
             yield
         except Exception as error:  # of CUDA, of torch, or an assertion of either: no graph can hold it
             for role in state.learners:  # half a step leaves them inconsistent
-                role.scale = role.scale.renewed()
+                role.scale = role.scale.copy_scale()
             message = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise _UnrecordedError(f"it cannot be recorded: {message}") from error
         finally:
