@@ -297,7 +297,6 @@ def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, str]:
-    """Returns the fields of TrainConfig with a flag on the command line."""
     values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
     return {name: value for name, value in values.items() if value is not None}
 

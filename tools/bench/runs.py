@@ -102,13 +102,11 @@ def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> N
 
 
 def _prepared(config: TrainConfig, run_dir: Path, data_dir: Path, processes: int) -> list[str]:
-    """Makes the run's folder and returns the command."""
     file = _written(config, run_dir)
     return [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
 
 
 def _written(config: TrainConfig, run_dir: Path) -> Path:
-    """Makes the run's folder and returns the file beside it that holds the configuration."""
     run_dir.mkdir(parents=True)
     file = run_dir.with_suffix(".json")
     file.write_text(config.to_json())

@@ -82,7 +82,6 @@ def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str,
 
 
 def _ahead(bench: Bench, rates: Mapping[str, Sequence[float]], fast: str, low: str) -> Iterator[Result]:
-    """The two ratios that have a target."""
     yield ahead(bench, fast, rates, _OURS, _TEXTBOOK, 1.4, medians(rates))
     yield ahead(bench, low, rates, _LOW, _TEXTBOOK, 2)
 

@@ -238,7 +238,6 @@ FAULTS = MappingProxyType(
 
 
 def _mid_training(cluster: Cluster) -> None:
-    """Returns some lines after the next checkpoint."""
     before = len(cluster.checkpoints())
     newest = before and cluster.checkpoints()[-1]
     cluster.until(lambda: bool(cluster.checkpoints()) and cluster.checkpoints()[-1] != newest, "a checkpoint")

@@ -68,7 +68,6 @@ def _power(machine: Machine) -> str:
 
 
 def _compared(found: Trained, wanted: Trained, bound: float, what: str, speed: Speed | None = None) -> Outcome:
-    """Losses against another run's."""
     worst = worst_difference(found.losses, wanted.losses)
     figures = {"worst_difference": worst, "bound": bound, **(speed.figures() if speed else {})}
     return Outcome("passed" if worst <= bound else "failed", f"losses against {what}", figures)

@@ -164,7 +164,6 @@ class Gate:
         return Speed(median(line["images_per_sec"] for line in lines), median(mfu) if mfu else None, _watts(lines))
 
     def _data(self, dataset: str) -> Path:
-        """Its shards, prepared when they are first asked for."""
         folder = self.work_dir / f"data-{dataset}"
         if not folder.exists():
             prepare(dataset, folder)
@@ -193,7 +192,6 @@ def plain_config(family: str = DCGAN) -> TrainConfig:
 
 
 def _watts(lines: list[dict[str, float]]) -> float | None:
-    """What GPUs drew from the first line to the last, where their energy is measured."""
     if len(lines) < 2:
         return None
     first, last = (_gpu_joules(line) for line in (lines[0], lines[-1]))

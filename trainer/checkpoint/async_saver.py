@@ -75,11 +75,9 @@ class Saver:
         self._thread.start()
 
     def _copy_state(self, state: Mapping[str, Any]) -> None:
-        """Copies the state into the buffers."""
         self._buffers = copy_to_cpu(state, self._buffers)
 
     def _store(self, images: int) -> Path:
-        """Writes the copy; runs in the thread."""
         assert self._identity is not None, "of the one process that writes all"
         return store.save(self._folder, self._buffers, self.config, images, self._identity)
 
@@ -185,7 +183,6 @@ def _copy(value: Any, buffer: Any, pending: set[torch.device]) -> Any:
 
 
 def _fits(source: torch.Tensor, buffer: Any) -> bool:
-    """Whether the buffer has the tensor's shape, type and layout."""
     return (
         isinstance(buffer, torch.Tensor)
         and buffer.shape == source.shape

@@ -46,8 +46,6 @@ def _counter_misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
 
 
 class _Kind(NamedTuple):
-    """A tensor's shape and type."""
-
     shape: tuple[int, ...]
     dtype: torch.dtype
 

@@ -17,7 +17,7 @@ from trainer.records.stats_log import STATS_FILE, Line, read_stats_log, require_
 
 if TYPE_CHECKING:
     from trainer.control.interval import Interval
-    from trainer.control.replay import Recorded, Row, Shown
+    from trainer.control.replay import Recorded, Replay, Row
 
 POLICIES, OBJECTIVES = get_args(PolicyName), get_args(Objective)
 _ALL = "all"
@@ -80,7 +80,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     lines, own = log.lines, recorded(log.lines, place)
     asked = arguments.policy or [_ALL]
     policies = POLICIES if _ALL in asked else tuple(dict.fromkeys(asked))
-    found, interval_sec = list["Shown"](), 0.0
+    found, interval_sec = list["Replay"](), 0.0
     failed = [] if own is None else [(each.session, each.images) for each in own.fatal]
     for policy in policies:
         base = None if own is None else own.settings
@@ -118,8 +118,7 @@ def _check_objective(history: "Sequence[Interval]", objective: Objective) -> Non
         )
 
 
-def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", interval_sec: float) -> None:
-    """Prints every policy side by side, then each by itself, then the limits of a replay."""
+def _print(run_dir: Path, found: "Sequence[Replay]", own: "Recorded | None", interval_sec: float) -> None:
     from trainer.control.replay import UNKNOWN
 
     by = "nobody says by which controller" if own is None else f"under {own.settings.policy}, {own.settings.mode}"
@@ -141,7 +140,7 @@ def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", inte
     print(f"\n{UNKNOWN}")
 
 
-def _print_json(found: "Sequence[Shown]", own: "Recorded | None") -> None:
+def _print_json(found: "Sequence[Replay]", own: "Recorded | None") -> None:
     from trainer.control.replay import UNKNOWN
 
     policies = {

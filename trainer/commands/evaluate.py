@@ -60,7 +60,6 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _print_values(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
-    """Prints the new values and their state, then earlier ones of run.json."""
     from trainer.records.quality import latest_judgements, sentence
     from trainer.records.stats_log import read_stats_log
 

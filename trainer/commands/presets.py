@@ -111,7 +111,6 @@ def _published(name: str, width: int) -> list[str]:
 
 
 def _wrapped(row: Iterable[str], columns: Iterable[int]) -> list[str]:
-    """Wraps a table's row to its columns' widths."""
     cells = [textwrap.wrap(cell, width, break_long_words=False) for cell, width in zip(row, columns, strict=True)]
     return [f"  {_aligned(line, columns)}".rstrip() for line in zip_longest(*cells, fillvalue="")]
 

@@ -130,7 +130,6 @@ class Controller:
         return None
 
     def _note(self, outcome: Outcome, images: int) -> None:
-        """Reports a new reason for deciding nothing, and a change that is kept."""
         verdict = outcome.verdict
         if verdict is not None and verdict.state == "kept" and verdict.decision not in (None, self._last_kept):
             self._last_kept = verdict.decision

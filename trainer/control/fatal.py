@@ -128,7 +128,6 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
 
 
 def _unfinished_trial(session: Sequence[Line], trial: _Trial | None, interval_sec: float) -> _Trial | None:
-    """Returns the change that is still on trial at a session's end."""
     last: Line | None = None
     for line in session:
         event = line.get("event")

@@ -35,7 +35,6 @@ def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Inte
 
 
 def _is_change(history: Sequence[Interval], place: int) -> bool:
-    """Whether knobs changed, or failed to, at its end or before it."""
     each = history[place]
     is_other = place > 0 and each.knobs != history[place - 1].knobs
     return is_other or each.decision is not None or each.failed is not None

@@ -93,7 +93,6 @@ def _judge_interrupted(history: Sequence[Interval], undone_at: int, settings: Co
 
 
 def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) -> bool:
-    """Whether the run's own plan has set the knob since."""
     return len(history) > place + 1 and getattr(history[-1].after, decision.knob) != decision.value
 
 

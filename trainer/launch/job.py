@@ -164,7 +164,6 @@ class Job:
         self.on(Event.ENDED, EXIT_FAILED if private else code)
 
     def _load_state(self) -> bool:
-        """Loads this node's last state; returns whether its launcher was killed."""
         before = self._folder.nodes().get(self._name) if self._folder else None
         over = self._folder.over() if self._folder else None
         start = membership.start(before, time.time(), boot_id(), over.code if over else None)

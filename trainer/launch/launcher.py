@@ -109,7 +109,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _set_notices_path(folder: str) -> Path:
-    """Sets where this node's notices are written and its workers read them."""
     os.environ[NOTICES_VARIABLE] = str(Path(folder, "notices.jsonl"))
     return Path(folder, "notices.jsonl")
 
@@ -287,7 +286,6 @@ def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
 
 
 def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
-    """Returns the launcher's flags with their values, which come first, and torchrun's arguments."""
     own: dict[str, str] = {}
     rest = list(argv)
     while rest and rest[0].partition("=")[0] in _LAUNCHER_FLAGS:

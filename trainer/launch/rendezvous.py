@@ -123,7 +123,6 @@ def _serve_without_key(listener: socket.socket) -> _RunningStore:
 
 
 def _serve_with_key(key: MemberKey, listener: socket.socket) -> _RunningStore:
-    """Starts the store on the loopback behind a front door."""
     name = _own_name(listener)
     store, door = keyed_store(key, listener, _STORE_TIMEOUT)
     return _RunningStore(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))

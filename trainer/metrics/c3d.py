@@ -140,7 +140,6 @@ def _central_mean(path: Path) -> Tensor:
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
-    """Reads the arrays of an .npz file without unpickling."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
@@ -154,6 +153,5 @@ def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
 
 
 def _torch_name(name: str) -> str:
-    """Converts Chainer's name of an array, such as conv1a/W."""
     layer, _, kind = name.partition("/")
     return f"{layer}.{ {'W': 'weight', 'b': 'bias'}.get(kind, kind) }"

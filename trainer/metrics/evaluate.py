@@ -147,7 +147,6 @@ def _require_shards(config: TrainConfig, sha256: str, data_dir: Path) -> None:
 
 
 def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[store.Checkpoint, TrainConfig]:
-    """Returns the newest valid checkpoint, and its configuration with the number of samples."""
     require_run(run_dir, ("checkpoints",))
     summarise(run_dir)  # so that errors show now, not after minutes of evaluation
     found = store.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)

@@ -242,7 +242,6 @@ def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor 
 
 
 def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Enlarges images of a growing network to full size, pixel by pixel."""
     if images.shape[1:] == shape:
         return images
     return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)

@@ -153,7 +153,6 @@ _GATE: Parameters = {
 
 
 def _subsets(counts: Counts) -> Parameters:
-    """Uses torch-fidelity's subsets of 1000, or all images."""
     return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, *counts), "seed_of_subsets": scores.SEED}
 
 

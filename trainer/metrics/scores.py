@@ -77,7 +77,6 @@ def kernel_distance(
 def _discrepancy(
     first: NDArray[np.float32], second: NDArray[np.float32], firsts: NDArray[np.int64], seconds: NDArray[np.int64]
 ) -> float:
-    """One estimate of the squared maximum mean discrepancy, from equally many rows of each."""
     x, y = first[firsts], second[seconds]
     pairs = len(x) * (len(x) - 1)
     within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
@@ -137,14 +136,11 @@ def _nearest(rows: Tensor, among: Tensor) -> Tensor:
 
 
 def _distances(rows: Tensor, among: Tensor) -> Tensor:
-    """Squared distances [len(rows), len(among)]."""
     squares = rows.square().sum(1)[:, None] + among.square().sum(1)
     return torch.addmm(squares, rows, among.T, alpha=-2).clamp_min(0)
 
 
 def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
-    """Computes `of` for all rows in blocks, each on one worker; returns the whole on every worker."""
-
     def block(start: int) -> list[list[float]]:
         found: list[list[float]] = of(features[start : start + _BLOCK]).tolist()
         return found

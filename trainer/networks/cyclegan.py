@@ -86,8 +86,6 @@ class PatchDiscriminator(Network):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions with a shortcut."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(

@@ -195,7 +195,6 @@ def _kind(tensor: Tensor) -> torch.dtype:
 
 
 def _is_small_bf16(tensor: Tensor, wide: int) -> bool:
-    """Whether a layer computes in bfloat16 on maps so narrow that matrix products are faster."""
     return wide <= _SMALL_WIDTH and _kind(tensor) == torch.bfloat16
 
 
@@ -273,7 +272,6 @@ def _bias_gradient(gradient: Tensor) -> Tensor:
 def _gradients(
     gradient: Tensor, inputs: Tensor, weight: Tensor, transposed: bool, wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Returns the library's gradients of either convolution by inputs, weight and bias, as wanted."""
     if not any(wanted):
         return None, None, None
     sizes = [weight.shape[1] if transposed else weight.shape[0]]

@@ -74,7 +74,6 @@ class _Growing:
         self.full_size = size_at(resolution, frames)
 
     def in_use(self, phase: ProgressiveStage) -> list[int]:
-        """Returns the resolutions with layers in this phase, smallest first."""
         return [each for each in self.resolutions if each <= phase.resolution]
 
     def idle(self, phase: ProgressiveStage, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:

@@ -218,7 +218,6 @@ class Batch:
         return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
 
     def _of_step(self, images: int) -> dict[str, Tensor]:
-        """Returns what was drawn with the first batch of the step after `images`."""
         if self._first is None or self._first[0] != images:
             self._show(images)
         assert self._first is not None, "a step begins at a multiple of its images"

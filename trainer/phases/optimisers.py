@@ -53,7 +53,6 @@ def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[st
 
 
 def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
-    """Raises TrainerError where no name matches."""
     if any(fnmatch.fnmatchcase(name, pattern) for name in every):
         return
     layers = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in every)

@@ -144,11 +144,9 @@ class _Loop:
         self._past_stall_sec = 0.0
 
     def close(self) -> None:
-        """Frees the step graph."""
         self._decisions.close()
 
     def run(self) -> bool:
-        """Trains to the last image; returns True for an agreed interruption or a segment for other workers."""
         state, plan = self._state, self._plan
         for stretch in plan:
             # A segment for another number of workers needs another session.
@@ -178,7 +176,6 @@ class _Loop:
         return False
 
     def _enter(self, stretch: Stretch) -> None:
-        """Changes to another segment's batch, precision and step sizes."""
         self._config = stretch.config
         self._past_stall_sec += self._batch.stall_sec
         self._batch.close()
@@ -191,7 +188,6 @@ class _Loop:
         self._probe = NoiseProbe(self._config, self._world, self._phases)
 
     def _step(self) -> int:
-        """Makes one step; returns the highest request of all workers."""
         state, votes = self._state, list[Callable[[], int]]()
 
         # A step of a new shape compiles for minutes and checks no signal, so what it could lose is saved first.
@@ -215,7 +211,6 @@ class _Loop:
         return replica_check.is_due(config, state.step) or self._metrics.due(state) or any(map(state.passed, intervals))
 
     def _report(self, request: int) -> None:
-        """Does what is due after a step."""
         config, state, reporter = self._config, self._state, self._reporter
         if request == Request.FAIL:
             reporter.fail()

@@ -135,7 +135,6 @@ class Reporter:
         return writer.saver
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
-        """Opens the session's files on rank 0 and writes the first event."""
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
@@ -299,7 +298,6 @@ class Reporter:
         raise AssertionError("a worker asked for FAIL, and none has failed")
 
     def _settle(self) -> None:
-        """Waits for the running save; raises its error on every rank."""
         self._world.run_on_all(lambda: None if self._saver is None else self._saver.wait())
 
     def note_choices(self, state: TrainState, choices: Mapping[str, str]) -> None:
@@ -416,7 +414,6 @@ class Reporter:
         self._hint(self._watch.grid(images, state.images), state.images)
 
     def _hint(self, hint: Hint | None, images: int) -> None:
-        """Reports a sign of collapse."""
         if hint is not None:
             self._writer.event(EVENT, images, cause=hint.cause, figure=hint.figure, text=hint.sentence)
             self._writer.say(f"hint: {hint.sentence}")

@@ -131,7 +131,6 @@ class _LockFile:
         return _ACQUIRED
 
     def release(self) -> None:
-        """Releases the lock, if acquired, and removes its file."""
         if self._handle is not None:
             self._ended.set()
             self._beat_thread.join()
@@ -145,7 +144,6 @@ class _LockFile:
                 folder.rmdir()  # fails at the first that something was written to
 
     def _try_lock(self) -> _Holder | None:
-        """Locks the directory if it is free; otherwise returns its holder."""
         try:
             self._dir.mkdir(parents=True, exist_ok=True)
             with self._path.open("a+b", buffering=0) as file:
@@ -169,7 +167,6 @@ class _LockFile:
             raise
 
     def _find_holder(self, file: IO[bytes]) -> _Holder | None:
-        """Returns the holder of this lock file; None if this process now has the lock."""
         locked, holder = try_lock(file), self._read()
         if locked is None:
             return None if holder is None else holder._replace(here=False)
@@ -180,7 +177,6 @@ class _LockFile:
         return None if holder is None or holder.here else holder
 
     def _read(self) -> _Holder | None:
-        """Returns the holder in the file; None if it names none."""
         try:
             who, sign = json.loads(self._path.read_bytes()), self._path.stat().st_mtime_ns
             here = bool(who["boot"]) and who["boot"] == boot_id()

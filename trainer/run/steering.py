@@ -145,7 +145,6 @@ def get_past(
 
 
 def _skip_reason(settings: ControlSettings, run_dir: Path) -> str:
-    """Returns why this session's controller undoes nothing, with the fix; empty where it does."""
     if (run_dir / SWITCH_FILE).exists():
         command = shlex.join(["control", "on", "--run-dir", str(run_dir)])
         return f"the controller is switched off; it is undone where `{program()} {command}` comes before the start"
@@ -155,7 +154,6 @@ def _skip_reason(settings: ControlSettings, run_dir: Path) -> str:
 
 
 def _report_fatal(fatal: Sequence[Fatal], images: int, reporter: Reporter) -> None:
-    """Reports fatal changes on rank 0, once in the run."""
     for each in fatal:
         if not each.is_reported:
             knob, was, value = each.limit

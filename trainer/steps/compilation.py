@@ -266,7 +266,6 @@ def _first_failure(passes: Sequence[Pass]) -> str:
 
 @contextmanager
 def _resting(each: Pass) -> Iterator[None]:
-    """A block in which only a pass's own networks learn."""
     for network in each.resting:
         network.learn(on=False)
     try:

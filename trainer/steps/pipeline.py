@@ -260,7 +260,6 @@ def _latents(inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _batch_kwargs(inputs: Inputs) -> dict[str, Tensor]:
-    """Returns all inputs except the latents."""
     return {name: each for name, each in inputs._asdict().items() if each is not None and name != "latents"}
 
 

@@ -150,7 +150,6 @@ def _gradients(
     *,
     penalised: bool,
 ) -> Tensor | float:
-    """Computes a phase's gradients over the micro-batches of one batch; returns the sum of the reals' signs."""
     roles, loss = [state.roles[name] for name in phase.roles], game.losses[phase.key]
     signs: Tensor | float = 0.0
     for role in roles:
@@ -172,7 +171,6 @@ def make(missing: list[Update]) -> None:
 
 @contextmanager
 def _resting(roles: Sequence[Role]) -> Iterator[None]:
-    """A block in which these networks get no gradients."""
     for role in roles:
         role.network.learn(on=False)
     try:

@@ -91,7 +91,6 @@ class StepGraph:
         self._made[kind] += 1
 
     def _is_ready(self, kind: bool) -> bool:
-        """Whether enough steps of this kind were made to record one."""
         if kind != self._common_kind:
             return self._judged and self._common_kind in self._recorded and self._made[kind] > 0
         both = self._config.r1_interval == 1 or self._made[not kind] > 0  # the other kind takes more memory
@@ -138,7 +137,6 @@ class StepGraph:
     def _try_recording(
         self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
     ) -> None:
-        """Records the step and replays it, then makes it eagerly and compares the two."""
         state.follow_schedules()
         attempt = self._attempt(kind, state, batch, game)
         if isinstance(attempt, str):
@@ -403,8 +401,6 @@ class _Outcome:
 
 
 class _Attempt(NamedTuple):
-    """A graph that was replayed once, on the state `before`."""
-
     graph: _Recorded
     before: _Snapshot
     found: _Outcome
@@ -419,7 +415,6 @@ def _weights(state: TrainState) -> list[Tensor]:
 
 
 def _changing(state: TrainState) -> list[Tensor]:
-    """Returns weights, averages and moments."""
     averages = [parameter for each in ema_parts(state.roles.values()).values() for parameter in each.parameters()]
     entries = [entry for role in state.learners for entry in role.learner.state.values()]
     moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor)]

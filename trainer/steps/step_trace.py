@@ -118,7 +118,6 @@ def _state(config: TrainConfig) -> TrainState:
 
 
 def _trace(state: TrainState, workers: int) -> None:
-    """Runs one step with all updates and averages."""
     world, phases, batch = World.alone(_META), get_phases(state), _MetaBatch(state, workers)
     game, sums, missing = new_game(phases, state.config, world), Accumulator(phases, _META), []  # type: ignore[var-annotated]
     play(state, batch.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
@@ -170,7 +169,6 @@ class _OnMeta(Precision):
     """A precision with a substitute for autocast, which meta lacks."""
 
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
-        """See `Precision`."""
         if self.dtype is None or (twice and self.exact_penalty):
             return contextlib.nullcontext()
         return _Lowered(self.dtype)

@@ -146,7 +146,6 @@ def free_host_memory_gib() -> float:
 
 
 def _meminfo_gib() -> tuple[float, float]:
-    """Returns total and available memory."""
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
     return total, available

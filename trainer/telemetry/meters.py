@@ -65,8 +65,6 @@ class Stalls(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """One worker's part of a line."""
-
     now: float
     sums: list[float]
     order: int
@@ -151,7 +149,6 @@ class Meters:
         return line
 
     def _measure_own(self, sums: Accumulator, stalls: Stalls, looks: Looks) -> _Own:
-        """Returns this worker's part; reads the clock first."""
         return _Own(
             time.monotonic(),
             sums.tolist(),
@@ -210,7 +207,6 @@ class _Waits:
 
 
 def _slowest(workers: list[dict[str, float]]) -> dict[str, float]:
-    """Returns the slowest worker's time for each phase."""
     return {key: max(each.get(key, 0.0) for each in workers) for key in workers[0]}
 
 

@@ -127,7 +127,6 @@ class _Gauges:
         self.line: Mapping[str, Any] = {}
 
     def collect(self) -> Iterator["Metric"]:
-        """For each scrape, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 
         line = self.line  # another one may come meanwhile
