@@ -167,8 +167,10 @@ def _block(text: str) -> list[str]:
 def _walk(
     tokens: list[str], bodies: Mapping[str, list[str]], above: tuple[str, ...], seen: frozenset[str]
 ) -> Iterator[str]:
-    """The paths with `ForceNew: true` or `RequiresReplace()`. `#` marks a block of the SDK: there only its presence and
-    number force a new resource. Follows other functions and variables of the package.
+    """Yields the paths with `ForceNew: true` or `RequiresReplace()`.
+
+    `#` marks a block of the SDK, of which only presence and number force a new resource. Follows other functions and
+    variables of the package.
     """
     frames: list[str] = []
     key, found, blocks = "", list[str](), set[str]()

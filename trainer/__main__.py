@@ -34,7 +34,7 @@ from trainer.commands.sample import add_sample
 from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path, positive
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
-from trainer.control.flags import add_control, control_asked, reading_asked, with_shares
+from trainer.control.flags import add_control, parse_control, parse_reading, with_shares
 from trainer.core.console import flush_output, output_problem, refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _Version(argparse.Action):
-    """The package's, which a container of the trainer alone does not have."""
+    """Prints the package's version, which a container with only the trainer does not have."""
 
     def __call__(self, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version
@@ -184,7 +184,7 @@ def _add_train(train: Parser) -> None:
 
 
 def _add_base(parser: Parser) -> None:
-    """Adds where the values come from that no flag gives."""
+    """Adds the sources of values that no flag sets."""
     base = parser.add_mutually_exclusive_group(required=True)
     base.add_argument("--preset", metavar="NAME", help=", ".join(PRESETS))
     base.add_argument(
@@ -212,7 +212,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from trainer.telemetry.prometheus import check_port
 
     interruption = Interruption().install()  # before torch is loaded: an early signal must not kill one worker of two
-    control = control_asked(arguments)
+    control = parse_control(arguments)
     power = with_shares(power_asked(arguments), control)
     with _naming_flags(arguments):
         config = _config(arguments)
@@ -236,7 +236,7 @@ def _train(arguments: argparse.Namespace) -> int:
             track=tuple(arguments.track.split(",")) if arguments.track is not None else (),
             log_json=arguments.log_format == "json",
             power=power,
-            reading=reading_asked(arguments),
+            reading=parse_reading(arguments),
             control=control,
         )
         check_creatable(run_dir)
@@ -249,15 +249,16 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def train_config(argv: Sequence[str]) -> TrainConfig:
-    """What `python -m trainer` trains with these arguments, of which the first is `train`. TrainerError: as it."""
+    """Returns the configuration that these arguments, the first of which is `train`, train with (TrainerError)."""
     arguments = _parser().parse_args(argv)
     with _naming_flags(arguments):
         return _config(arguments)
 
 
 def data_mistake(argv: Sequence[str]) -> TrainerError | None:
-    """What `python -m trainer` with these arguments, `train` and `--data` among them, would refuse of its data, but for
-    damage; None where it would begin. Loads torch. TrainerError: the arguments themselves are wrong.
+    """Returns the error that `train` would raise for its data, except for damage; None where it would start.
+
+    Loads torch. Raises TrainerError: the arguments themselves are wrong.
     """
     from trainer.data.dataset import check_data
 
@@ -288,7 +289,7 @@ def _from_file(path: Path) -> TrainConfig:
 
 
 def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -> TrainConfig:
-    """The same for the size of the pictures, where a preset trains on a folder of them and no flag says the size."""
+    """Sets the pictures' size where a preset trains on a folder of them and no flag sets it."""
     if arguments.preset is None or config.dataset != "folder":
         return config
     from trainer.data.picture_size import picture_size
@@ -297,13 +298,12 @@ def _sized(config: TrainConfig, arguments: argparse.Namespace, data_dir: Path) -
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, str]:
-    """Fields of TrainConfig that have a flag on the command line."""
     values = {name.removeprefix("field_"): value for name, value in vars(arguments).items() if "field_" in name}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _xla_launcher() -> list[str]:
-    """Arguments of the launcher that starts this command once for each chip; empty where this process is enough."""
+    """Returns the launcher's arguments to start this command once per chip; empty where one process is enough."""
     if Ranks.under_torchrun():
         return []
     from trainer.distributed.world import require_xla
@@ -316,7 +316,7 @@ def _xla_launcher() -> list[str]:
 
 @contextlib.contextmanager
 def _naming_flags(arguments: argparse.Namespace) -> Iterator[None]:
-    """Lets an error about a field of TrainConfig name its source: its flag, or else the preset or file."""
+    """Makes an error about a TrainConfig field name its source: its flag, preset or file."""
     otherwise = f"--preset {arguments.preset}" if arguments.config is None else str(arguments.config)
     flags = {name: f"--{name.replace('_', '-')}" for name in _given(arguments)}
     try:
@@ -367,10 +367,10 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """`main`, then ends the process at once: all is written, and every thread of ours has ended.
+    """Runs `main`, then ends the process at once: all is written, and all our threads have ended.
 
-    While Python shuts down, a thread of torch's that is still ending aborts the process: of some forty complete runs of
-    two workers on a busy machine two ended with 134, "terminate called without an active exception".
+    During Python's shutdown a torch thread that is still ending aborts the process: of some forty complete runs of two
+    workers on a busy machine two ended with 134, "terminate called without an active exception".
     """
     wait_passively(os.environ)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a background job has it
@@ -405,8 +405,9 @@ def _failed(error: Exception) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C ends the process while torch is loaded, which swallows a KeyboardInterrupt and goes on with half a NumPy:
-    a recursion without end later. Nothing is begun by then.
+    """Ends the process at Ctrl-C while torch loads, which would swallow a KeyboardInterrupt and leave a broken NumPy.
+
+    Nothing has begun by then.
     """
     if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
         signal.signal(number, signal.SIG_DFL)
@@ -415,8 +416,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _lost_peers(error: BaseException) -> bool:
-    """Whether a worker failed only because others had gone, which is no failure of its own: what torch makes of that
-    has a type for NCCL and for stores, and a place in gloo's source for the rest.
+    """Whether a worker failed only because peers had gone.
+
+    torch has a type for NCCL and stores, and a place in gloo's source for the rest.
     """
     if "torch.distributed" not in sys.modules or not Ranks.under_torchrun():
         return False

@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _StoppedError(KeyboardInterrupt):
-    """A signal that ends what is measured as Ctrl-C does; the exit code tells which, as a shell's does."""
+    """A signal that stops the measurement like Ctrl-C; the exit code tells which, as in a shell."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -71,7 +71,7 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the measurement as Ctrl-C does; what `nohup` ignores stays ignored."""
+    """Makes SIGTERM and a closed terminal stop the measurement like Ctrl-C; ignored signals (`nohup`) stay so."""
     heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, _stop) for number in heard}
     try:
@@ -149,7 +149,7 @@ def _write_tables(page: Path, tables: str) -> None:
 
 
 def _around(page: Path) -> tuple[str, str]:
-    """What stands before and after the two marks (TrainerError: one is missing); a new page gets a title."""
+    """Returns the page before and after the two marks (TrainerError: one is missing); a new page gets a title."""
     if not page.exists():
         return "# Benchmarks\n\n", ""
     text = read_text_input(page, "name another page")

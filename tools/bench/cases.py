@@ -38,7 +38,7 @@ def two_processes(bench: Bench) -> Iterator[Result]:
 
 
 def peer(bench: Bench) -> Iterator[Result]:
-    """Ours against a loop that is tuned by hand (tools.bench.tuned), threads' number taken out of it."""
+    """Ours against a hand-tuned loop (tools.bench.tuned), with the number of threads factored out."""
     titles = iter(TITLES["peer"])
     for processes in (1, 2):
         sides = []
@@ -54,7 +54,7 @@ def peer(bench: Bench) -> Iterator[Result]:
 
 
 def overheads(bench: Bench) -> Iterator[Result]:
-    """What checkpoints and telemetry cost, as the run's own counters have it, in a run with the preset's intervals."""
+    """The cost of checkpoints and telemetry by the run's own counters, with the preset's intervals."""
     config = preset("dcgan-cifar10")
     changes = {name: getattr(config, name) for name in ("checkpoint_kimg", "sample_kimg", "stats_kimg")}
     lines = bench.run("overheads", bench.config.replace({**changes, "checkpoint_kimg": 5}))

@@ -24,8 +24,9 @@ _POLL_SEC = 0.1
 
 @contextlib.contextmanager
 def guarded_folder() -> Iterator[Path]:
-    """A new temporary folder; neither it nor any program that is started meanwhile is left afterwards. RuntimeError: no
-    folder; the guard has said why on standard error.
+    """Yields a temporary folder; neither it nor any program started meanwhile remains afterwards.
+
+    RuntimeError: no folder; the guard wrote why to standard error.
     """
     argv = [sys.executable, "-m", "tools.bench.guard"]
     pipe = subprocess.PIPE  # made so that no program that is started later holds its end open
@@ -44,7 +45,7 @@ def guarded_folder() -> Iterator[Path]:
 
 
 def _guard() -> None:
-    """Makes the folder, tells its name, and clears it away when nobody is left at the pipe's other end."""
+    """Makes the folder, prints its name, and removes it when the pipe's other end is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folder = tempfile.mkdtemp(prefix="gangway-bench-")
@@ -56,7 +57,7 @@ def _guard() -> None:
 
 
 def _clear(folder: str) -> None:
-    """Kills what has the folder in its environment, then removes the folder, until nothing of either is left."""
+    """Kills processes with the folder in their environment and removes it, until neither remains."""
     deadline = time.monotonic() + _LIMIT_SEC
     looks = 0
     while time.monotonic() < deadline:
@@ -69,7 +70,7 @@ def _clear(folder: str) -> None:
 
 
 def _kill_all(folder: str) -> bool:
-    """Whether there was a process to kill; one that is killed may start another before it has gone."""
+    """Kills them; returns whether there was any, as a killed one may have started another."""
     entry = os.fsencode(f"{_FOLDER_VARIABLE}={folder}")
     found = False
     for process in Path("/proc").glob("[0-9]*"):

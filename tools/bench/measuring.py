@@ -89,7 +89,7 @@ class Bench:
         return self.sized(128)
 
     def sized(self, batch_size: int) -> TrainConfig:
-        """The same at another batch, with as many steps a line."""
+        """Returns the configuration at another batch size, with as many steps per line."""
         config = preset("dcgan-cifar10")
         assert _STEPS_A_LINE % config.r1_interval == 0, "or lines would differ in their work"
         return config.replace(
@@ -112,7 +112,7 @@ class Bench:
         threads: int | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Side:
-        """Runs of the trainer at the same time, to take turns with others. `variables` of the environment besides."""
+        """Returns simultaneous runs of the trainer as one side; `variables` are added to the environment."""
         threads = threads or self.threads
         folders = [self._folder(name, config, number) for number, config in enumerate(configs)]
         loops = [
@@ -138,9 +138,7 @@ class Bench:
         return rates_in_turn(sides, self.seconds, self.rounds, self.report)
 
     def judged(self, met: bool, *, rounds: bool = False, seconds: bool = False) -> bool | None:
-        """Whether a target is met; None where less was measured than it is judged by: `ROUNDS` of them (`rounds`), or
-        measurements of `SECONDS` (`seconds`).
-        """
+        """Whether a target is met; None with fewer than `ROUNDS` (`rounds`) or `SECONDS` (`seconds`)."""
         too_little = (rounds and self.rounds < ROUNDS) or (seconds and self.seconds < SECONDS)
         return None if too_little else met
 
@@ -176,11 +174,11 @@ def ahead(
 
 
 def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Each side's median rate over the rounds, as parts of a figure."""
+    """Returns each side's median rate over the rounds, as parts of a figure."""
     return {f"{side} images/s": median(values) for side, values in rates.items()}
 
 
 def absent(case: str, why: str) -> Iterator[Result]:
-    """A case's figures without values, with why it was not measured."""
+    """Returns a case's figures without values, with the reason."""
     for title in TITLES[case]:
         yield Result(title, None, "", "", None, note=f"not measured: {why}")

@@ -1,6 +1,4 @@
-"""What a benchmark found: ratios or shares, their parts, and whether targets are met; a file keeps each machine's last
-run.
-"""
+"""Benchmark results: ratios or shares, their parts and targets; a file has each machine's last run."""
 
 import os
 import platform
@@ -112,7 +110,7 @@ def _cpuinfo() -> list[str]:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """What `as_json` wrote; nothing without the file. TrainerError: the file holds something else."""
+    """Reads what `as_json` wrote; empty without the file. Raises TrainerError: the file holds something else."""
     fix = "name another file, or move this one aside: every machine's run can be made again"
     if not path.exists():
         return []
@@ -124,7 +122,7 @@ def read_runs(path: Path) -> list[Run]:
 
 
 def kept_with(runs: Iterable[Run], run: Run) -> list[Run]:
-    """A run together with those of other machines."""
+    """Merges a run with those of other machines."""
     return [*(other for other in runs if other.place != run.place), run]
 
 
@@ -134,7 +132,7 @@ def as_json(runs: Sequence[Run]) -> str:
 
 
 def as_markdown(runs: Iterable[Run]) -> str:
-    """For each machine a table, and below it what each figure is made of."""
+    """Returns a table per machine, and the parts of each figure."""
     return "\n".join(map(_section, runs))
 
 

@@ -1,5 +1,6 @@
-"""Runs of the trainer as a user starts them, and the textbook's loop: commands, what their logs say, and training
-loops that take turns on one machine, so that a neighbour who comes and goes meets them all.
+"""Runs of the trainer and of the textbook's loop: commands, logs, and loops that take turns on one machine.
+
+They take turns so that passing load on the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _POLL_SEC = 0.1
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Of a process with so many threads for its arithmetic, which wait as the trainer's do: peers too."""
+    """Returns the environment of a process with this many threads, which wait as the trainer's do."""
     variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     wait_passively(variables)
     return variables
@@ -55,8 +56,9 @@ def train_for(
     processes: int = 1,
     flags: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines. The first is the
-    warm-up's last, with which the clock starts. RuntimeError, with its output: it ended otherwise.
+    """Trains until it has measured for `seconds`, interrupts it, and returns its statistics lines.
+
+    The first is the warm-up's last, which starts the clock. RuntimeError, with its output: it ended otherwise.
     """
     argv = [*_prepared(config, run_dir, data_dir, processes), *flags]
     log = run_dir.with_suffix(".log")
@@ -82,7 +84,8 @@ def train_whole(
     processes: int = 1,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
-    """Trains to the configuration's end; returns all statistics lines. `variables` of the environment besides.
+    """Trains to the configuration's end; returns all statistics lines.
+
     RuntimeError, with its output: it ended otherwise.
     """
     argv = _prepared(config, run_dir, data_dir, processes)
@@ -99,13 +102,11 @@ def train_preset(name: str, run_dir: Path, *, processes: int, threads: int) -> N
 
 
 def _prepared(config: TrainConfig, run_dir: Path, data_dir: Path, processes: int) -> list[str]:
-    """Makes the run's folder and returns the command."""
     file = _written(config, run_dir)
     return [*_trainer(processes), "--config", str(file), "--run-dir", str(run_dir), "--data", str(data_dir)]
 
 
 def _written(config: TrainConfig, run_dir: Path) -> Path:
-    """Makes the run's folder and returns the file beside it that holds the configuration."""
     run_dir.mkdir(parents=True)
     file = run_dir.with_suffix(".json")
     file.write_text(config.to_json())
@@ -161,7 +162,7 @@ def tuned_loop(config: TrainConfig, run_dir: Path, data_dir: Path, *, threads: i
 
 
 def _at_home(run_dir: Path, threads: int) -> dict[str, str]:
-    """Of a process that is killed: what it leaves is beside its folder."""
+    """Sets the folder of a killed process's leftovers."""
     return {**environment(threads), "TMPDIR": str(run_dir.parent)}
 
 
@@ -181,7 +182,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared with another: `loops` run at the same time, and their images per second are added up."""
+    """One side of a comparison: `loops` run at the same time, and their images per second are added up."""
 
     name: str
     loops: Sequence[Loop]
@@ -214,7 +215,7 @@ def rates_in_turn(
 
 
 def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> float:
-    """Images per second from the first line to the last, disturbances included, `pauses` (beginning, end) not."""
+    """Returns images per second from the first line to the last, without `pauses` (beginning, end)."""
     first, last = lines[0], lines[-1]
     began, ended = first["time"], last["time"]
     asleep = sum(max(0.0, min(ended, end) - max(began, begin)) for begin, end in pauses)
@@ -222,14 +223,14 @@ def pace(lines: Sequence[_Line], pauses: Sequence[tuple[float, float]] = ()) -> 
 
 
 def whole_lines(file: Path) -> list[_Line]:
-    """The lines of a `Loop.stats` so far, if any; events and a line that is being written are left out."""
+    """Returns the complete statistics lines of a `Loop.stats` so far."""
     text = file.read_text() if file.exists() else ""
     parsed = [json.loads(line) for line in text.split("\n")[:-1]]
     return [line for line in parsed if "event" not in line]
 
 
 def _turn(running: Sequence[_Running], seconds: float) -> float:
-    """Lets loops run for a while; returns their images per second since their turn before, 0 for the first turn."""
+    """Lets loops run for a while; returns their images per second since their last turn, 0 for the first turn."""
     for each in running:
         each.resume()
     time.sleep(seconds)
@@ -276,14 +277,14 @@ class _Running:
             time.sleep(_POLL_SEC)
 
     def measured(self) -> float:
-        """Images per second since this was last asked for."""
+        """Returns images per second since the last call."""
         lines = whole_lines(self.loop.stats)
         new = lines[max(self.measured_lines - 1, 0) :]
         self.measured_lines = len(lines)
         return pace(new, self.pauses) if len(new) > 1 else 0.0
 
     def send(self, number: signal.Signals) -> list[psutil.Process]:
-        """Sends a signal to all its processes; returns these."""
+        """Sends a signal to all its processes; returns them."""
         import psutil
 
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -297,7 +298,7 @@ class _Running:
 
 @contextlib.contextmanager
 def _started(loop: Loop, side: str) -> Iterator[_Running]:
-    """The loop; none of its processes is left afterwards."""
+    """Starts the loop; none of its processes remains afterwards."""
     import psutil
 
     with _log(loop).open("wb") as output:

@@ -24,7 +24,7 @@ _OURS, _CONTIGUOUS, _LOW = "ours", "ours, contiguous", "ours, bf16"
 
 
 def convolution_gflops(threads: int) -> float:
-    """GFLOP/s of an fp32 convolution, the best of some, in a process of its own with so many threads."""
+    """Returns GFLOP/s of an fp32 convolution, the best of several, in a process with this many threads."""
     argv = [sys.executable, "-m", "tools.bench.speed", str(threads)]
     done = subprocess.run(argv, env=environment(threads), capture_output=True, text=True, check=True)
     found: float = json.loads(done.stdout)["gflops"]
@@ -46,7 +46,7 @@ def _measured(threads: int) -> float:
 
 
 def against_textbook(bench: Bench) -> Iterator[Result]:
-    """Ours against the tutorial's loop at P2's size, and which part gave what."""
+    """Ours against the tutorial's loop at P2's size, with each part's contribution."""
     rates = _rates(bench, bench.config, (_CONTIGUOUS, _OURS, _TEXTBOOK, _LOW, _REUSING))
     fast, low, reused, large, same = TITLES["textbook"]
     yield from _ahead(bench, rates, fast, low)
@@ -82,7 +82,6 @@ def _rates(bench: Bench, config: TrainConfig, sides: Sequence[str]) -> dict[str,
 
 
 def _ahead(bench: Bench, rates: Mapping[str, Sequence[float]], fast: str, low: str) -> Iterator[Result]:
-    """The two ratios that have a target."""
     yield ahead(bench, fast, rates, _OURS, _TEXTBOOK, 1.4, medians(rates))
     yield ahead(bench, low, rates, _LOW, _TEXTBOOK, 2)
 
@@ -103,7 +102,7 @@ def _at_a_large_convolutions_speed(bench: Bench, name: str, ours: float, textboo
 
 
 def _largest_difference(bench: Bench) -> float:
-    """Relative difference of any loss of any step: ours from a run that writes a line for each step."""
+    """Relative difference of any loss of any step, with a run that writes a line per step."""
 
     from tools.bench import textbook
     from trainer.data.shards import ShardedImages

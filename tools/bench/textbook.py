@@ -45,10 +45,10 @@ class StepLosses(NamedTuple):
 def steps(
     config: TrainConfig, data: ShardedImages, device: torch.device, *, reuse: bool = False
 ) -> Iterator[StepLosses]:
-    """Trains without end, a step each time the next losses are asked for; all shards are held in memory.
+    """Trains without end, a step per iteration; all shards are held in memory.
 
-    `config` has no augmentation, and its memory layout is ignored. `reuse`: the generator learns from the fakes that
-    the discriminator has just seen.
+    `config` has no augmentation, and its memory layout is ignored. `reuse`: the generator learns from the
+    discriminator's last fakes.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     generator, discriminator = (network.to(device) for network in plain_networks(config))
@@ -94,7 +94,7 @@ class _PixelNorm(nn.Module):
 
 
 def plain_networks(config: TrainConfig) -> tuple[nn.Sequential, nn.Sequential]:
-    """Generator and discriminator with the weights that the trainer's own begin with."""
+    """Generator and discriminator with the trainer's initial weights."""
     doublings = int(math.log2(config.resolution)) - 2
     up = [config.ngf << step for step in reversed(range(doublings))]
     layers: list[nn.Module] = [nn.Unflatten(1, (config.z_dim, 1, 1)), nn.ConvTranspose2d(config.z_dim, up[0], 4)]

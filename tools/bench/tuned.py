@@ -32,8 +32,9 @@ from trainer.phases.rng import Purpose, latents
 
 
 def steps(config: TrainConfig, data: ShardedImages, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Trains without end, a step each time the next losses (the generator's, the discriminator's without its penalty)
-    are asked for, which nobody waits for. `config` has no augmentation.
+    """Yields each step's losses (the generator's, the discriminator's without its penalty) without end or waits.
+
+    `config` has no augmentation.
     """
     assert config.augment == "none", "tutorials have none, and equal losses are wanted"
     rank, workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)

@@ -67,8 +67,10 @@ def _block(about: Mapping[str, Any], catalog: Catalog, source: Path) -> str:
 
 
 def _machines(files: Sequence[Sequence[Stated]], catalog: Catalog, only_offered: bool) -> list[str]:
-    """The newest file's prices. Spot is the lowest and the highest over zones and files, and as typical the median over
-    zones of the newest file that has one: a provider's list may move for good.
+    """Returns the newest file's prices.
+
+    Spot is the lowest and highest over zones and files, typical the median over zones of the newest file that has one,
+    as a provider's list may move for good.
     """
     fixed: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     spot: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -120,8 +120,9 @@ def _zombiescan(path: Path) -> Iterator[Stated]:
 
 
 def _retail(path: Path) -> Iterator[Stated]:
-    """Meters of Microsoft's retail price API, as JSON objects. Those of storage with tiers are left out: of these,
-    Azure Pricing Radar keeps the last.
+    """Reads meters of Microsoft's retail price API, as JSON objects.
+
+    Skips storage with tiers, of which Azure Pricing Radar has only the last.
     """
     for meter in json.loads(path.read_text("utf-8")):
         region, sku, usd = meter["armRegionName"], meter["skuName"], meter["retailPrice"]

@@ -1,5 +1,7 @@
-"""The fault drill: `python -m tools.drill [FAULT ...] [--markdown FILE]`. Makes each fault in a run of its own,
-judges what came of it, and prints a table; exit code 1 where a saved image was lost or a job that could go on ended.
+"""The fault drill: `python -m tools.drill [FAULT ...] [--markdown FILE]`.
+
+It causes each fault in a separate run, judges the outcome, and prints a table; exit code 1 where a saved image was
+lost, or a job ended that could continue.
 """
 
 import argparse
@@ -27,7 +29,7 @@ HEADER = ("fault", "images lost", "seconds lost", "exit codes", "exact resume")
 
 
 class Outcome(NamedTuple):
-    """What a run has come to.
+    """A run's outcome.
 
     Attributes:
         wall_sec: from its beginning to its end.
@@ -82,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     table = _table(rows)
     print(f"\n{table}")
     if asked.markdown:
-        put(table, asked.markdown)
+        replace_table(table, asked.markdown)
     return 1 if failed else 0
 
 
@@ -97,7 +99,7 @@ def _folder(kept: Path | None) -> Iterator[Path]:
 
 
 def say(text: str, end: str = "\n") -> None:
-    """A line of progress, at once."""
+    """Prints a line of progress at once."""
     print(text, end=end, flush=True)
 
 
@@ -111,7 +113,7 @@ def _drill(name: str, fault: Fault, nodes_min: int, folder: Path, network: dict[
         fault(cluster)
         return _outcome(cluster, time.monotonic() - began)
     except DrillError as error:
-        logs = "".join(f"\n--- {node.host.name}\n{cluster.told(node)[-3000:]}" for node in cluster.nodes)
+        logs = "".join(f"\n--- {node.host.name}\n{cluster.get_output(node)[-3000:]}" for node in cluster.nodes)
         raise DrillError(f"{error}{logs}") from None
     finally:
         cluster.close()
@@ -145,7 +147,7 @@ def _outcome(cluster: Cluster, wall_sec: float) -> Outcome:
 
 
 def get_problem(name: str, outcome: Outcome) -> str:
-    """What should not have been; empty where nothing."""
+    """Returns what should not have happened; empty for nothing."""
     if outcome.images != CONFIG.total_images:
         return f"ended at {outcome.images:,} of {CONFIG.total_images:,} images"
     one_checkpoint = round(CONFIG.checkpoint_kimg * 1000) + CONFIG.step_images
@@ -154,7 +156,7 @@ def get_problem(name: str, outcome: Outcome) -> str:
 
 
 def get_row(name: str, outcome: Outcome, undisturbed: Outcome) -> tuple[str, ...]:
-    """Of the table: see HEADER."""
+    """Returns the table's row, see HEADER."""
     if outcome.state == undisturbed.state:
         exact = "yes"
     elif 1 in outcome.workers:
@@ -170,8 +172,8 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.splitlines()[0] if cell else '' for cell in line)} |" for line in lines)
 
 
-def put(table: str, path: Path) -> None:
-    """Puts the table in the place of the one before (SystemExit: the file has no place for it)."""
+def replace_table(table: str, path: Path) -> None:
+    """Replaces the table in the file (SystemExit: the file has no place for it)."""
     text = path.read_text("utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,6 +1,7 @@
-"""Two nodes and a head that serves the rendezvous store, of real processes: each in a network namespace and under a
-host name of its own where we are root, else all on the loopback. A node starts its launcher again as systemd does.
-They meet by a key of the job's (trainer.rendezvous.member_key), as strangers could not.
+"""Two nodes and a head with the rendezvous store, as real processes.
+
+As root each has its own network namespace and host name, else all share the loopback. A node restarts its launcher as
+systemd does. They meet with a job's key (trainer.rendezvous.member_key).
 """
 
 import contextlib
@@ -32,12 +33,12 @@ _RENDEZVOUS = (
 
 
 class DrillError(Exception):
-    """A fault that was not survived, or that could not be made."""
+    """A fault that the job did not survive, or that could not be caused."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Where processes of one host run: words before each command, and the address that others reach it by."""
+    """Where processes of one host run: words before each command, and its address."""
 
     name: str
     prefix: tuple[str, ...]
@@ -105,7 +106,7 @@ def make_key(path: Path) -> None:
 
 
 def cable(host: Host, *, connected: bool) -> None:
-    """Cuts or mends a host's connection to all others. DrillError on the loopback, which has no cables."""
+    """Cuts or restores a host's connection to all others (DrillError on the loopback)."""
     if not host.link:
         raise DrillError("needs root, for network namespaces")
     _ip("link", "set", host.link, "up" if connected else "down")
@@ -135,13 +136,13 @@ class Process:
         self._process.send_signal(number)
 
     def lose(self) -> None:
-        """Ends it and its children at once, as a machine that loses its power."""
+        """Kills it and its children at once, like a power loss."""
         for pid in (self.pid, *self.children()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def children(self) -> list[int]:
-        """All processes that it has started, and they."""
+        """Returns it and all processes that it has started."""
         found = [self.pid]
         for pid in found:
             with contextlib.suppress(OSError):
@@ -150,7 +151,7 @@ class Process:
 
 
 class Node:
-    """A node whose launcher is started, and started again after it has ended, until it has ended for good."""
+    """A node whose launcher is restarted until it has ended for good."""
 
     def __init__(self, host: Host, begin: Callable[[], Process]) -> None:
         self.host, self._begin = host, begin
@@ -190,7 +191,7 @@ class Node:
         return [pid for pid in self.process.children() if "trainer\0train" in _command_line(pid)]
 
     def lose(self) -> None:
-        """Takes its power, and waits until it is gone."""
+        """Cuts its power, and waits until it is gone."""
         self._wanted.clear()
         if self._process is not None:
             self._process.lose()
@@ -262,7 +263,7 @@ class Cluster:
         return Process(self.hosts[host], argv, self.folder / f"{host}.log", self.environments.get(host, {}))
 
     def put_run_on_small_disk(self, mib: int) -> None:
-        """Has the run's folder on a disk of its own (DrillError: we may not)."""
+        """Puts the run's folder on a separate disk (DrillError: not permitted)."""
         self.run_dir.mkdir()
         _run("mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(self.run_dir))
         self._mounted = True
@@ -276,7 +277,7 @@ class Cluster:
             time.sleep(0.002)
 
     def until_ended(self, *nodes: Node) -> None:
-        """Waits until the job has ended for good on these nodes, on all where none is named."""
+        """Waits until the job has ended for good on these nodes, by default on all."""
         for node in nodes or self.nodes:
             self.until(node.ended.is_set, f"node {node.host.name} has ended")
 
@@ -296,8 +297,8 @@ class Cluster:
         """Whether a checkpoint is being written at this moment."""
         return any((self.run_dir / "checkpoints").glob(".*.pt"))
 
-    def told(self, node: Node) -> str:
-        """What a node has printed so far."""
+    def get_output(self, node: Node) -> str:
+        """Returns what a node has printed so far."""
         path = self.folder / f"{node.host.name}.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
 

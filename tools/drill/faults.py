@@ -42,7 +42,7 @@ Fault = Callable[[Cluster], None]
 
 
 def nothing(cluster: Cluster) -> None:
-    """What the others are compared with."""
+    """No fault, for comparison."""
     cluster.start()
     cluster.until_ended()
 
@@ -137,7 +137,7 @@ def node_stopped(cluster: Cluster) -> None:
 
 
 def disk_full_at_save(cluster: Cluster) -> None:
-    """No byte is free for the next checkpoint; then somebody makes room, and starts both nodes again."""
+    """No byte is free for the next checkpoint; then the user makes room, and starts both nodes again."""
     cluster.put_run_on_small_disk(_DISK_MIB)
     cluster.start()
     _mid_training(cluster)
@@ -169,7 +169,7 @@ def clock_jump(cluster: Cluster) -> None:
 
 
 def notice_in_saving(cluster: Cluster) -> None:
-    """Both nodes are told to leave while a checkpoint is being written; they come back."""
+    """Both nodes are signalled while a checkpoint is being written; they come back."""
     cluster.start()
     _mid_training(cluster)
     cluster.until(cluster.is_saving, "a checkpoint is being written")
@@ -179,7 +179,7 @@ def notice_in_saving(cluster: Cluster) -> None:
 
 
 def two_notices_at_once(cluster: Cluster) -> None:
-    """Each node is told twice within some milliseconds: by its cloud, and by who stops the service."""
+    """Each node is signalled twice within milliseconds: by its cloud, and by its service manager."""
     cluster.start()
     _mid_training(cluster)
     for _, node in itertools.product(range(2), cluster.nodes):
@@ -201,7 +201,7 @@ def all_lost_and_back(cluster: Cluster) -> None:
 
 
 def newest_checkpoint_damaged(cluster: Cluster) -> None:
-    """All are lost, and of the newest checkpoint a page is not what was written."""
+    """All are lost, and a page of the newest checkpoint is corrupt."""
     cluster.start()
     cluster.until(lambda: len(cluster.checkpoints()) > 1, "two checkpoints")
     for node in cluster.nodes:
@@ -238,7 +238,6 @@ FAULTS = MappingProxyType(
 
 
 def _mid_training(cluster: Cluster) -> None:
-    """Returns some lines after the next checkpoint."""
     before = len(cluster.checkpoints())
     newest = before and cluster.checkpoints()[-1]
     cluster.until(lambda: bool(cluster.checkpoints()) and cluster.checkpoints()[-1] != newest, "a checkpoint")

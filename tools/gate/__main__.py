@@ -97,7 +97,7 @@ def _run(names: Sequence[str], kind: Kind, limit_sec: float, seconds: float, kee
 
 
 def _tried(gate: Gate, name: str, left_sec: float) -> Outcome:
-    """A check's outcome; one that ends with an error has failed, with its last words."""
+    """Runs a check; an error is a failure with its last words."""
     check = CHECKS[name]
     if left_sec < check.about_sec:
         return Outcome("not tried", f"no time left: it takes about {check.about_sec} s")

@@ -68,7 +68,6 @@ def _power(machine: Machine) -> str:
 
 
 def _compared(found: Trained, wanted: Trained, bound: float, what: str, speed: Speed | None = None) -> Outcome:
-    """Losses against another run's."""
     worst = worst_difference(found.losses, wanted.losses)
     figures = {"worst_difference": worst, "bound": bound, **(speed.figures() if speed else {})}
     return Outcome("passed" if worst <= bound else "failed", f"losses against {what}", figures)
@@ -112,8 +111,9 @@ def _fp32(gate: Gate) -> Outcome:
 def _in(
     changes: Mapping[str, object], bound: float, switch: str = "", family: str = DCGAN
 ) -> Callable[[Gate], Outcome]:
-    """A way of computing against plain float32 on the same device, and its speed. `switch`: the choice that the run
-    has to have made.
+    """Compares a way of computing with float32 on the same device, and its speed.
+
+    `switch` is the choice that the run must have made.
     """
     prefix = "" if family == DCGAN else f"{family} "
 
@@ -129,9 +129,7 @@ def _in(
 
 
 def _fp32_of(family: str) -> Callable[[Gate], Outcome]:
-    """A family in float32 on a GPU against the CPU; where there is the CPU alone, in one memory layout against the
-    other.
-    """
+    """Compares a family in float32 on a GPU with the CPU; without a GPU, two memory layouts."""
 
     def run(gate: Gate) -> Outcome:
         found = gate.train(f"{family} fp32", _ANYWHERE, family=family)
@@ -157,9 +155,7 @@ def _get_checks(family: str) -> dict[str, Check]:
 
 
 def _step_graph(gate: Gate) -> Outcome:
-    """Losses over as many steps as bring replays with and without penalties; and what it gains where a step is short: a
-    batch of 64.
-    """
+    """Compares losses over enough steps for replays with and without penalties, and speed at a batch of 64."""
     changes: Mapping[str, object] = {"step_graph": "on"}
     longer: Mapping[str, object] = {"kimg": 28 * 64 / 1000}
     found, wanted = gate.train("step_graph on", {**changes, **longer}), gate.train("fp32, 28 steps", longer)

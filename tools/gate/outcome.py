@@ -28,9 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """The checks of one gate, in their order. `finished`: all that were asked for; else a report that is replaced after
-    each check, and tells of those so far.
-    """
+    """The checks of one gate, in order; not `finished` while some are missing."""
 
     date: str
     code_sha256: str
@@ -65,8 +63,9 @@ def _line(name: str, found: Outcome) -> str:
 
 
 def worst_difference(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> float:
-    """The largest difference between two runs' losses, step by step, relative to the reference's or to 0.1 where that
-    is smaller: a loss passes through zero.
+    """Returns the largest difference between two runs' losses, step by step.
+
+    It is relative to the reference's, or to 0.1 where that is smaller, as a loss passes through zero.
     """
     assert len(found) == len(wanted), "both made the same steps"
     pairs = [pair for here, there in zip(found, wanted, strict=True) for pair in zip(here, there, strict=True)]

@@ -21,7 +21,7 @@ DCGAN = "dcgan"
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A family's networks as the gate trains them: a preset, and what is smaller or shorter than there."""
+    """A family's networks as the gate trains them: a preset with smaller or shorter settings."""
 
     preset: str
     changes: Mapping[str, object]
@@ -113,7 +113,8 @@ class Gate:
         processes: int = 1,
         on_cpu: bool = False,
     ) -> Trained:
-        """`STEPS` steps of a family at 32x32 from the same seed, in strict float32 where `changes` say nothing else.
+        """Makes `STEPS` steps of a family at 32x32 from the same seed, by default in strict float32.
+
         RuntimeError, with the run's last words: it failed.
         """
         key = (family, *sorted(changes.items()), processes, on_cpu or self.machine.kind == "cpu")
@@ -145,9 +146,7 @@ class Gate:
         processes: int = 1,
         flags: tuple[str, ...] = (),
     ) -> Speed:
-        """How fast processes train together: DCGAN with a batch of 64 on a CPU, other families with their own
-        everywhere. `flags` of the command line besides.
-        """
+        """Measures processes training together: DCGAN with a batch of 64 on a CPU, other families with their own."""
         self.report(what)
         plain, on_gpu = plain_config(family), self.machine.kind == "cuda"
         size = batch if on_gpu and family == DCGAN else plain.batch_size
@@ -165,7 +164,6 @@ class Gate:
         return Speed(median(line["images_per_sec"] for line in lines), median(mfu) if mfu else None, _watts(lines))
 
     def _data(self, dataset: str) -> Path:
-        """Its shards, prepared when they are first asked for."""
         folder = self.work_dir / f"data-{dataset}"
         if not folder.exists():
             prepare(dataset, folder)
@@ -194,7 +192,6 @@ def plain_config(family: str = DCGAN) -> TrainConfig:
 
 
 def _watts(lines: list[dict[str, float]]) -> float | None:
-    """What GPUs drew from the first line to the last, where their energy is measured."""
     if len(lines) < 2:
         return None
     first, last = (_gpu_joules(line) for line in (lines[0], lines[-1]))

@@ -1,7 +1,7 @@
-"""Checkpoints without a stop: a step hands over a copy of the state, and a thread writes it while training goes on.
+"""Asynchronous checkpoints: a step copies the state, and a thread writes it while training continues.
 
-A step waits for the copy, and for the save before if unfinished (a slow disk): `stall_sec`. What fails in the thread is
-raised by the next `wait`.
+A step waits for the copy, and for an unfinished earlier save (a slow disk): `stall_sec`. The next `wait` raises the
+thread's error.
 """
 
 import threading
@@ -20,16 +20,16 @@ from trainer.distributed.world import World
 from trainer.records.digest import RunIdentity
 
 SAVE_FAILURES = (TrainerError, WorkerFailedError, RuntimeError)
-"""What `wait` may raise: of this worker, of another, or of a connection to one that is gone."""
+"""What `wait` may raise: an error of this worker, of another, or of a lost connection."""
 
 
 class Saved(NamedTuple):
-    """A checkpoint that is on disk.
+    """A checkpoint on disk.
 
     Attributes:
-        why: the notice that asked for it; empty for none.
-        sec: from the moment the state was handed over to the file in place.
-        stall_sec: of these, what the step waited for.
+        why: the kind of the notice that requested it; empty for none.
+        sec: from the start of the copy until the file is in place.
+        stall_sec: the part of `sec` that the step waited.
     """
 
     path: Path
@@ -40,8 +40,9 @@ class Saved(NamedTuple):
 
 
 class Saver:
-    """Writes one checkpoint at a time. For the one process that writes the folder. `done` is told of each checkpoint on
-    disk, in the thread; `stall_sec` is what steps have waited for so far, seconds. `config` may be set anew while
+    """Writes one checkpoint at a time, in the only process that writes the folder.
+
+    `done` is called in the thread after each checkpoint; `stall_sec` sums the steps' waits. Set `config` only while
     nothing is being written.
     """
 
@@ -56,33 +57,32 @@ class Saver:
 
     @property
     def failed(self) -> bool:
-        """Whether `wait` would raise, known without waiting."""
+        """Whether `wait` would raise, without waiting."""
         return self._failure is not None
 
     def save(self, state: Mapping[str, Any], images: int, why: str = "") -> None:
-        """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it after it
-        returns. `why` is the notice that asked for it. TrainerError: the save before failed.
+        """Copies the state (nested dicts and lists of tensors, on any device, and numbers) and writes it in the thread.
+
+        Raises TrainerError: the previous save failed.
         """
         began = time.monotonic()
         self.wait()
-        self._take(state)
+        self._copy_state(state)
         stall_sec = time.monotonic() - began
         self.stall_sec += stall_sec
-        # Not a daemon: a process that ends for any reason but a kill completes the save it has begun.
+        # Not a daemon: a process that is not killed completes its save.
         self._thread = threading.Thread(target=self._write, args=(images, why, began, stall_sec), name="checkpoint")
         self._thread.start()
 
-    def _take(self, state: Mapping[str, Any]) -> None:
-        """Copies what is to be written."""
+    def _copy_state(self, state: Mapping[str, Any]) -> None:
         self._buffers = copy_to_cpu(state, self._buffers)
 
     def _store(self, images: int) -> Path:
-        """Writes what was copied; in the thread."""
         assert self._identity is not None, "of the one process that writes all"
         return store.save(self._folder, self._buffers, self.config, images, self._identity)
 
     def wait(self) -> None:
-        """Returns when nothing is being written any more (TrainerError: the save failed; raised once)."""
+        """Waits for the running save (TrainerError: it failed; raised once)."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -99,12 +99,10 @@ class Saver:
 
 
 class PartSaver(Saver):
-    """The same for networks in parts, on every worker: each writes its own, and rank 0 the checkpoint when all have.
-    All workers call `save` together, with a state whose tensors are split or alike, or of a pipeline's stage; what
-    fails on one fails on all.
+    """The saver of split networks: each worker writes its part, then rank 0 writes the checkpoint.
 
-    `world` has a group of its own, for its messages come from the thread (`World.for_thread`); `identity`, and a `done`
-    that is called, are rank 0's.
+    All workers call `save` together; an error on one fails all. `world` needs a separate group, as its messages come
+    from the thread (`World.for_thread`). Only rank 0 uses `identity` and `done`.
     """
 
     def __init__(
@@ -120,9 +118,9 @@ class PartSaver(Saver):
         self._empty: dict[str, Any] = {}
         self._blocks: list[parts.Block] = []
 
-    def _take(self, state: Mapping[str, Any]) -> None:
+    def _copy_state(self, state: Mapping[str, Any]) -> None:
         rank = self._world.rank
-        self._empty = parts.without_numbers(dict(state))
+        self._empty = parts.to_meta(dict(state))
         first = self._world.first_with_part[rank] == rank
         self._blocks = parts.get_blocks(
             dict(state), split=first, whole=first if self._world.is_pipelined else rank == 0
@@ -151,10 +149,10 @@ class PartSaver(Saver):
 
 
 def copy_to_cpu(value: Any, buffers: Any = None) -> Any:
-    """The same nested dicts and lists with copies of their tensors on the CPU, memory layout included.
+    """Copies nested dicts and lists with their tensors to the CPU, keeping the memory layout.
 
-    `buffers`, an earlier copy of the same structure, are overwritten; None makes them, in page-locked memory where
-    tensors are on a GPU: copying is then several times faster.
+    Overwrites `buffers`, an earlier copy; None allocates them, page-locked for tensors on a GPU, which makes copying
+    several times faster.
     """
     pending: set[torch.device] = set()
     copied = _copy(value, buffers, pending)
@@ -168,7 +166,7 @@ def _copy(value: Any, buffer: Any, pending: set[torch.device]) -> Any:
         source = value.detach()
         on_gpu = source.device.type == "cuda"
         if source.device.type not in ("cpu", "cuda"):
-            return source.cpu()  # a copy of its own; on XLA also what ends the recorded program
+            return source.cpu()  # always a copy; on XLA it also ends the recorded program
         if not _fits(source, buffer):
             buffer = torch.empty_like(source, device="cpu", pin_memory=on_gpu)
         if on_gpu:
@@ -185,7 +183,6 @@ def _copy(value: Any, buffer: Any, pending: set[torch.device]) -> Any:
 
 
 def _fits(source: torch.Tensor, buffer: Any) -> bool:
-    """Whether the buffer takes the tensor without a change of shape, type or layout."""
     return (
         isinstance(buffer, torch.Tensor)
         and buffer.shape == source.shape

@@ -1,4 +1,4 @@
-"""Whether a checkpoint's state is one that this trainer's networks take: asked before any of it is loaded."""
+"""Checks before loading whether a checkpoint's state fits this trainer's networks."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,25 +13,23 @@ from trainer.phases.roles import RoleSpec, ema_keys
 
 
 def misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
-    """What of the state the networks of `config` do not take, in one sentence; empty where they take all of it. The
-    networks are built without memory, by names, shapes and types alone.
-    """
-    if found := _unlike_counters(config, state):
+    """Returns how the state differs from the networks of `config`, in a sentence; empty where it fits."""
+    if found := _counter_misfit(config, state):
         return found
     with torch.device("meta"):
         roles = get_family(config).roles(config)
     networks = {role.key: role.network for role in roles}
     networks |= {part: role.network for part, role in ema_keys([role for role in roles if role.averaged]).items()}
     for part, network in networks.items():
-        if found := _unlike(part, network, state.get(part)):
+        if found := _network_misfit(part, network, state.get(part)):
             return found
     for role in roles:
-        if role.lr is not None and (found := _unlike_moments(role, config, state.get(f"opt_{role.key}"))):
+        if role.lr is not None and (found := _moment_misfit(role, config, state.get(f"opt_{role.key}"))):
             return found
     return ""
 
 
-def _unlike_counters(config: TrainConfig, state: Mapping[str, Any]) -> str:
+def _counter_misfit(config: TrainConfig, state: Mapping[str, Any]) -> str:
     images, total = state.get("images"), config.total_images
     if not isinstance(images, int) or isinstance(images, bool) or not 0 <= images <= total:
         return f"images is {images!r}, not a number of images from 0 to {total}"
@@ -48,8 +46,6 @@ def _unlike_counters(config: TrainConfig, state: Mapping[str, Any]) -> str:
 
 
 class _Kind(NamedTuple):
-    """What has to agree of a tensor."""
-
     shape: tuple[int, ...]
     dtype: torch.dtype
 
@@ -62,18 +58,18 @@ def _kind(value: object) -> _Kind | None:
     return _Kind(tuple(value.shape), value.dtype) if isinstance(value, Tensor) else None
 
 
-def _unlike(part: str, network: nn.Module, saved: object) -> str:
+def _network_misfit(part: str, network: nn.Module, saved: object) -> str:
     if not isinstance(saved, Mapping):
         return f"{part} is {'missing' if saved is None else f'a {type(saved).__name__}, not the tensors of a network'}"
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     for name in [*wanted, *(name for name in saved if name not in wanted)]:
-        there = _kind(saved.get(name))
-        if there != wanted.get(name):
-            return f"{part}.{name} is {there or 'nothing'} where this trainer has {wanted.get(name) or 'nothing'}"
+        saved_kind = _kind(saved.get(name))
+        if saved_kind != wanted.get(name):
+            return f"{part}.{name} is {saved_kind or 'nothing'} where this trainer has {wanted.get(name) or 'nothing'}"
     return ""
 
 
-def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
+def _moment_misfit(role: RoleSpec, config: TrainConfig, saved: object) -> str:
     part, groups = f"opt_{role.key}", get_groups(role, config)
     moments = saved.get("state") if isinstance(saved, Mapping) else None
     if not isinstance(moments, Mapping):
@@ -82,10 +78,10 @@ def _unlike_moments(role: RoleSpec, config: TrainConfig, saved: object) -> str:
     for number, entry in moments.items():
         wanted = kinds[number] if isinstance(number, int) and 0 <= number < len(kinds) else None
         for name in ("exp_avg", "exp_avg_sq"):
-            there = _kind(entry.get(name)) if isinstance(entry, Mapping) else None
-            if there is None or there != wanted:
+            saved_kind = _kind(entry.get(name)) if isinstance(entry, Mapping) else None
+            if saved_kind is None or saved_kind != wanted:
                 where = f"{part}, parameter {number}, {name}"
-                return f"{where}, is {there or 'nothing'} where this trainer has {wanted or 'nothing'}"
+                return f"{where}, is {saved_kind or 'nothing'} where this trainer has {wanted or 'nothing'}"
         if not isinstance(entry.get("step"), Tensor | int | float):
             return f"{part}, parameter {number}, has no count of steps"
     return ""

@@ -1,8 +1,7 @@
-"""Checkpoints of sharded networks: each worker writes its own part, and any number of workers, or one process, reads.
+"""Checkpoints of sharded networks: each worker writes its part, and any number of workers can read them.
 
-What to write and from where to read is planned by torch.distributed.checkpoint. Its files are pickles, which run code
-where they are read, and so are its workers' messages: here the numbers lie as plain bytes, a file for each worker, and
-what they are stands in the checkpoint itself, which is written last (trainer.checkpoint.store).
+torch.distributed.checkpoint plans what to write and read. Its files and messages are pickles, which run code, so here
+each worker's file has plain bytes, and the checkpoint, written last, describes them (trainer.checkpoint.store).
 """
 
 import hashlib
@@ -22,7 +21,7 @@ State = dict[str, Any]
 
 
 class Part(BaseModel):
-    """One worker's file, as the manifest has it."""
+    """One worker's file in the manifest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,9 +31,7 @@ class Part(BaseModel):
 
 
 class Piece(NamedTuple):
-    """A block of one tensor: where it begins, how large it is, and in which part it lies from which byte on. `name` is
-    the tensor's keys in the state, joined.
-    """
+    """A block of a tensor: its offsets and sizes, and its part and first byte. `name` joins the tensor's keys."""
 
     name: str
     offsets: tuple[int, ...]
@@ -44,7 +41,7 @@ class Piece(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a worker says of its part: its file and what is in it; digests of its bits, by part of the state."""
+    """A worker's file, its pieces, and digests of its bits by part of the state."""
 
     part: Part
     pieces: list[Piece]
@@ -55,12 +52,12 @@ _PIECES = TypeAdapter(list[Piece])
 
 
 def part_name(checkpoint: Path, number: int, count: int) -> str:
-    """Of a worker's file beside a checkpoint."""
+    """Returns the name of a worker's file."""
     return f"{checkpoint.stem}.part-{number}-of-{count}"
 
 
 def tensors(state: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """All in nested dicts and lists, by their keys, joined."""
+    """Yields all tensors in nested dicts and lists by their joined keys."""
     if isinstance(state, Tensor):
         yield name, state
     elif isinstance(state, Mapping):
@@ -71,25 +68,25 @@ def tensors(state: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
             yield from tensors(value, f"{name}/{number}")
 
 
-def replaced(state: Any, made: Callable[[str, Tensor], Any], name: str = "") -> Any:
-    """The same nested dicts and lists, with what is made of each tensor in its place."""
+def map_tensors(state: Any, convert: Callable[[str, Tensor], Any], name: str = "") -> Any:
+    """Returns the same nested dicts and lists with each tensor converted."""
     if isinstance(state, Tensor):
-        return made(name, state)
+        return convert(name, state)
     if isinstance(state, Mapping):
-        return {key: replaced(value, made, f"{name}/{key}" if name else str(key)) for key, value in state.items()}
+        return {key: map_tensors(value, convert, f"{name}/{key}" if name else str(key)) for key, value in state.items()}
     if isinstance(state, list | tuple):
-        return [replaced(value, made, f"{name}/{number}") for number, value in enumerate(state)]
+        return [map_tensors(value, convert, f"{name}/{number}") for number, value in enumerate(state)]
     return state
 
 
-def without_numbers(state: State) -> State:
-    """The state with shapes and kinds of its tensors alone, on the meta device."""
-    empty: State = replaced(state, lambda _, each: torch.empty(each.shape, dtype=each.dtype, device="meta"))
+def to_meta(state: State) -> State:
+    """Returns the state with its tensors on meta, which keep shape and type."""
+    empty: State = map_tensors(state, lambda _, each: torch.empty(each.shape, dtype=each.dtype, device="meta"))
     return empty
 
 
 class Block(NamedTuple):
-    """What a worker is to write of one tensor."""
+    """The block of a tensor that a worker writes."""
 
     name: str
     offsets: tuple[int, ...]
@@ -97,8 +94,9 @@ class Block(NamedTuple):
 
 
 def get_blocks(state: State, *, split: bool, whole: bool) -> list[Block]:
-    """What this worker writes: `split`, of tensors that are split, its own part, if any of it is there; `whole`, what
-    every worker has alike. Of the meta device are those that others have.
+    """Returns the blocks that this worker writes: its parts of `split` tensors, and `whole` ones that all have.
+
+    Skips meta tensors, which other workers have.
     """
     from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
     from torch.distributed.tensor import DTensor
@@ -136,7 +134,7 @@ def write_part(path: Path, number: int, blocks: Sequence[Block], numbers: Mappin
 
 
 def get_damage(folder: Path, part: Part) -> str:
-    """What is wrong with a worker's file; empty for nothing."""
+    """Returns what is wrong with a worker's file; empty for nothing."""
     path = folder / part.file
     if Path(part.file).name != part.file or not path.is_file():
         return f"{part.file} is missing"
@@ -145,14 +143,12 @@ def get_damage(folder: Path, part: Part) -> str:
 
 
 def get_pieces(found: object, empty: State, parts: Sequence[Part]) -> list[Piece]:
-    """The pieces that a checkpoint names, each of a tensor of its state and inside a part. ValueError: they are not
-    that, or not all that there must be.
-    """
+    """Returns a checkpoint's pieces (ValueError: one is outside its tensor or part, or some are missing)."""
     try:
         pieces = _PIECES.validate_python(found, strict=True)
     except ValidationError as error:
         raise ValueError(f"no list of pieces: {error.errors()[0]['msg']}") from None
-    known, there = dict(tensors(empty)), dict.fromkeys((name for name, _ in tensors(empty)), 0)
+    known, num_found = dict(tensors(empty)), dict.fromkeys((name for name, _ in tensors(empty)), 0)
     for piece in pieces:
         tensor = known.get(piece.name)
         if tensor is None or not len(piece.offsets) == len(piece.sizes) == tensor.dim():
@@ -162,17 +158,15 @@ def get_pieces(found: object, empty: State, parts: Sequence[Part]) -> list[Piece
         size = math.prod(piece.sizes) * tensor.element_size()
         if not 0 <= piece.part < len(parts) or not 0 <= piece.start <= piece.start + size <= parts[piece.part].bytes:
             raise ValueError(f"a piece of {piece.name} that no part has")
-        there[piece.name] += math.prod(piece.sizes)
-    missing = next((name for name, count in there.items() if count != known[name].numel()), None)
+        num_found[piece.name] += math.prod(piece.sizes)
+    missing = next((name for name, count in num_found.items() if count != known[name].numel()), None)
     if missing is not None:
         raise ValueError(f"{missing} is not all there")
     return pieces
 
 
 def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Part]) -> None:
-    """Reads into the state's tensors, whole ones or parts of split ones, what they have of the pieces; none into those
-    of the meta device.
-    """
+    """Reads the pieces into the state's tensors, whole or split; skips meta tensors."""
     from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
     from torch.distributed.checkpoint.metadata import (
         ChunkStorageMetadata,
@@ -196,7 +190,7 @@ def fill(state: State, pieces: Sequence[Piece], folder: Path, parts: Sequence[Pa
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(named, metadata, is_coordinator=True)
     for item in planner.create_local_plan().items:
-        assert item.storage_index.offset is not None, "as given above"
+        assert item.storage_index.offset is not None, "set above"
         piece = places[item.storage_index.fqn, tuple(item.storage_index.offset)]
         target = planner.resolve_tensor(item).detach()
         source = _read(folder / parts[piece.part].file, piece, target.dtype)

@@ -1,7 +1,4 @@
-"""Going on from what a run directory holds: the newest valid checkpoint, if it is of this run and for this data.
-
-Every check here is made before anything is written.
-"""
+"""Resumes from a run directory's newest valid checkpoint of this run and data. All checks come before any write."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,8 +17,9 @@ from trainer.steps.state import TrainState
 
 
 class Restored(NamedTuple):
-    """What was found: `identity` None where there was no checkpoint; a sentence on each newer one passed over; and the
-    configuration that the run goes on with, which has what was decided in its course.
+    """`identity` is None without a checkpoint; `passed_over` has a sentence per skipped newer one.
+
+    `config` includes segments that a controller decided.
     """
 
     identity: RunIdentity | None
@@ -30,10 +28,10 @@ class Restored(NamedTuple):
 
 
 def check_run_dir(run_dir: Path, data_dir: Path) -> None:
-    """TrainerError, naming the flag, for a directory that cannot be written; of run_dir itself it is known."""
+    """Raises TrainerError for a directory that cannot be written; run_dir itself was checked."""
     for folder in (run_dir / "checkpoints", run_dir / "samples"):
         check_folder(folder, "--run-dir")
-    if not data_dir.is_dir():  # shards that are there are only read
+    if not data_dir.is_dir():  # existing shards are only read
         check_folder(data_dir, "--data")
 
 
@@ -47,9 +45,9 @@ def restore(
     resume: bool,
     damaged: Mapping[str, str] | None = None,
 ) -> Restored:
-    """Loads the newest valid checkpoint into the state, if there is one; `damaged` as of `store.load`. TrainerError:
-    there are some, and none can be loaded; it is of another configuration or data set; or a run is here and `resume` is
-    off.
+    """Loads the newest valid checkpoint into the state, if any; `damaged` as in `store.load`.
+
+    Raises TrainerError: none can be loaded, another configuration or data set, or a run where `resume` is off.
     """
     folder = run_dir / "checkpoints"
     if not resume and (store.newest(folder) or (run_dir / STATS_FILE).exists()):
@@ -71,12 +69,10 @@ def restore(
     return Restored(found.manifest.identity, passed_over, config)
 
 
-def found_damage(
+def find_damage(
     run_dir: Path, stats_log: StatsLog, identity: RunIdentity, restored: Restored
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """What earlier sessions have left that cannot be read, before this one writes: a sentence on each, its event and
-    details.
-    """
+    """Yields a sentence, event and details for each file that earlier sessions left unreadable."""
     for sentence in restored.passed_over:
         yield f"passed over a checkpoint: {sentence}", "checkpoint-skipped", {"why": sentence}
     losses = stats_log.losses(identity.session)
@@ -94,28 +90,26 @@ def found_damage(
             except TrainerError as error:
                 found = error.headline
                 is_whole = error.place != str(run_dir / name)  # but for one value in it
-                was = "is not what this version writes" if is_whole else "was damaged"
-                yield f"{name} {was} ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
+                problem = "is not what this version writes" if is_whole else "was damaged"
+                yield f"{name} {problem} ({found}); {done}", "repaired", {"file": name, "found": found, "done": done}
 
 
-def images_saved(folder: Path) -> int:
-    """Images of the newest checkpoint by its name, which nobody has looked into yet; 0 without any."""
+def newest_images(folder: Path) -> int:
+    """Returns the images of the newest checkpoint by its name, unverified; 0 without any."""
     path = store.newest(folder)
     return 0 if path is None or not path.stem.isdecimal() else int(path.stem)
 
 
 def is_done(record: Path) -> bool:
-    """Whether the last session got as far as to say so; one killed after its last checkpoint did not. A damaged record
-    says nothing: the run is then brought to its end once more, which writes it anew.
-    """
+    """Whether the record says so; with a damaged record the last session's end is repeated, which rewrites it."""
     try:
         return RunRecord.read(record).status == "done"
     except TrainerError:
         return False
 
 
-def same_everywhere(images: list[int], run_dir: Path) -> None:
-    """TrainerError on every rank where workers restored different checkpoints: they would train on without a word."""
+def check_same_images(images: list[int], run_dir: Path) -> None:
+    """Raises TrainerError on every rank where workers restored different checkpoints."""
     if len(set(images)) > 1:
         raise TrainerError(
             place=str(run_dir / "checkpoints"),

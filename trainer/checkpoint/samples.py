@@ -1,4 +1,4 @@
-"""Images of the averaged generator: load it from a run, sample it over time, write grids (PNG) and films (mp4, gif)."""
+"""Images of the averaged generator: loads it from a run, samples it, writes grids (PNG) and films (mp4, gif)."""
 
 import io
 from collections.abc import Sequence
@@ -35,25 +35,25 @@ FILM_SUFFIXES = (".mp4", ".gif")
 _FRAME = 2
 _FRAME_GREY = 96
 _CAPTION = 14
-"""Of a line of words above a grid."""
+"""Height of the captions above a grid, pixels."""
 _TARGET_PIXELS = 64
-"""Small images are enlarged to about this side, pixel by pixel, so that a person sees them."""
+"""Small images are enlarged to about this side, pixel by pixel."""
 _CRF = "12"
-"""Of H.264: hardly a loss, since samples are looked at for their faults."""
+"""Of H.264: nearly lossless, as samples are inspected for faults."""
 
 Pixels = NDArray[np.uint8]
 COLUMNS = 12
 ROWS = 8
-SHOWN_OF_EACH = 3
-"""Of an image that is translated: itself, its translation, and that translated back."""
+IMAGES_PER_CYCLE = 3
+"""An image, its translation, and that translated back."""
 _CLIP_COLUMNS = 4
 _CLIPS = 16
-"""A clip costs as much as its frames, and a strip shows each frame."""
+"""Fewer than images, as a strip shows each frame."""
 _FRAMES_PER_SEC = 16
 
 
 def tile(images: Tensor, columns: int) -> Pixels:
-    """Images [N, C, H, W] uint8 in rows, with a thin frame around each, as [height, width, C]; the rest stays grey."""
+    """Arranges uint8 images [N, C, H, W] in rows with a thin grey frame, as [height, width, C]."""
     scale = max(1, _TARGET_PIXELS // images.shape[-1])
     missing = -len(images) % columns
     whole = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing), value=_FRAME_GREY)
@@ -66,10 +66,8 @@ def tile(images: Tensor, columns: int) -> Pixels:
     return pixels
 
 
-def captioned(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
-    """A grid of so many columns below a line that has a word over each, the same ones over and over; what is too long
-    for its column is cut.
-    """
+def add_captions(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
+    """Adds a line of words above a grid, repeated over its columns; words too long for their column are cut."""
     _, width, channels = pixels.shape
     font, column_width = ImageFont.load_default(), width // columns
     line = Image.new("L", (width, _CAPTION), _FRAME_GREY)
@@ -84,13 +82,13 @@ def captioned(pixels: Pixels, words: Sequence[str], columns: int) -> Pixels:
 
 
 def strip(clips: Tensor) -> Pixels:
-    """Clips [N, C, T, H, W] uint8, each in a row of its T frames."""
+    """Arranges clips [N, C, T, H, W] uint8, each in a row of its T frames."""
     frames = clips.transpose(1, 2).flatten(0, 1)
     return tile(frames, clips.shape[2])
 
 
 def film_frames(clips: Tensor, columns: int) -> list[Pixels]:
-    """Clips [N, C, T, H, W] uint8 side by side, as the frames of one film."""
+    """Arranges clips [N, C, T, H, W] uint8 in a grid; returns the frames of one film."""
     return [tile(frame, columns) for frame in clips.unbind(2)]
 
 
@@ -102,9 +100,7 @@ def write_png(path: Path, pixels: Pixels) -> None:
 
 
 def write_film(path: Path, frames: list[Pixels], frames_per_sec: int) -> None:
-    """Writes frames [height, width, 1 or 3] uint8 of equal size as .mp4 (H.264) or .gif (repeating), by the suffix.
-    TrainerError: not writable.
-    """
+    """Writes uint8 frames [height, width, 1 or 3] as .mp4 (H.264) or .gif (repeating) (TrainerError: not writable)."""
     encode = _gif if path.suffix == ".gif" else _mp4
     write_atomically(path, encode(frames, frames_per_sec))
 
@@ -133,25 +129,23 @@ def _mp4(frames: list[Pixels], frames_per_sec: int) -> bytes:
 
 
 def _plain(pixels: Pixels) -> Pixels:
-    """Grey images without their channel, as Pillow wants them."""
+    """Drops a single channel, which Pillow does not take."""
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 def to_uint8(images: Tensor, config: TrainConfig) -> Tensor:
-    """Images in -1..1, of any shape, to uint8 on the CPU, as the metrics and the grids see them: the opposite of how
-    the run has shown the real ones (trainer.phases.batch).
-    """
+    """Converts images in -1..1 to uint8 on the CPU: the inverse of the conversion of reals (trainer.phases.batch)."""
     grey = (((images + 1) * 128).floor() if config.dequantise else ((images + 1) * 127.5).round()).clamp(0, 255)
     return grey.to(torch.uint8).cpu()
 
 
 def num_shown(config: TrainConfig) -> int:
-    """Images or clips in the run's grids."""
+    """Returns the number of images or clips in the run's grids."""
     return COLUMNS * ROWS if config.frames == 1 else _CLIPS
 
 
 def sample_grid(generator: Generator, config: TrainConfig, device: torch.device) -> Tensor:
-    """uint8 images [N, C, H, W], or clips [N, C, T, H, W], of the run's fixed latents and classes."""
+    """Samples uint8 images [N, C, H, W], or clips [N, C, T, H, W], of the run's fixed latents and classes."""
     latents = rng.latents(num_shown(config), config, images=0, purpose=Purpose.SAMPLES)
     labels = rng.labels(
         num_shown(config), config.num_classes, seed=config.seed, images=0, purpose=Purpose.SAMPLE_LABELS
@@ -161,13 +155,11 @@ def sample_grid(generator: Generator, config: TrainConfig, device: torch.device)
 
 
 def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tensor:
-    """uint8 images of a state's averages, as a run's grids show them: of fixed latents, or of the first real images of
-    each domain, each followed by its translation and by that translated back.
-    """
+    """Samples a grid's uint8 images: of fixed latents, or the first reals of each domain with both translations."""
     config, translations = state.config, get_family(state.config).translations
     if translations is None:
         return sample_grid(state.ema_on(device), config, device)
-    count = num_shown(config) // (2 * SHOWN_OF_EACH)
+    count = num_shown(config) // (2 * IMAGES_PER_CYCLE)
     chosen = [numbers[Sampler(len(numbers), config.seed).indices(0, count)] for numbers in numbers_by_domain(data)]
     a, b = (to_floats(torch.from_numpy(data.take(numbers)).to(device)) for numbers in chosen)
     with torch.no_grad():
@@ -175,7 +167,7 @@ def run_grid(state: TrainState, data: ImageSource, device: torch.device) -> Tens
 
 
 def get_captions(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[str]]:
-    """What the columns of the run's grids are, of `run_grid`'s images of each domain; nothing where all are alike."""
+    """Returns the captions of `run_grid`'s columns per domain; empty for other grids."""
     if not config.translates:
         return ()
     assert data.index.labels is not None, "images of two domains have labels"
@@ -183,8 +175,8 @@ def get_captions(config: TrainConfig, data: ShardedImages) -> Sequence[Sequence[
     return (a, f"to {b}", "and back"), (b, f"to {a}", "and back")
 
 
-def check_makes_of_latents(config: TrainConfig, what: str) -> None:
-    """TrainerError for a run whose networks make images of images: `what` is the command's word for what it makes."""
+def check_samples_latents(config: TrainConfig, what: str) -> None:
+    """Raises TrainerError for networks that translate images; `what` is the command's output."""
     if config.translates:
         raise TrainerError(
             place="--run-dir",
@@ -196,12 +188,13 @@ def check_makes_of_latents(config: TrainConfig, what: str) -> None:
 
 
 def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] = ()) -> None:
-    """Writes uint8 images [N, C, H, W] as one PNG; of clips [N, C, T, H, W] a strip, and all as an .mp4 beside it.
-    `captions` are of the columns, for each of the equal parts that the images are made of. TrainerError: not writable.
+    """Writes uint8 images [N, C, H, W] as one PNG, or clips [N, C, T, H, W] as a strip and an .mp4.
+
+    `captions` has the columns' words for each of equal parts of the images. Raises TrainerError: not writable.
     """
     if captions:
         parts = zip(images.chunk(len(captions)), captions, strict=True)
-        write_png(path, np.concatenate([captioned(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
+        write_png(path, np.concatenate([add_captions(tile(part, COLUMNS), words, COLUMNS) for part, words in parts]))
         return
     if images.dim() == 4:
         write_png(path, tile(images, COLUMNS))
@@ -211,20 +204,21 @@ def write_samples(path: Path, images: Tensor, captions: Sequence[Sequence[str]] 
 
 
 class Trained(NamedTuple):
-    """A run's averaged generator, in evaluation, without gradients, and its checkpoint's manifest."""
+    """A run's averaged generator, in evaluation mode, and its checkpoint's manifest."""
 
     network: Generator
     manifest: Manifest
 
 
 def load_generator(run_dir: Path, device: torch.device) -> Trained:
-    """The averaged generator of the newest valid checkpoint, on any device; newer, corrupt ones are told of.
-    TrainerError: no run or no valid checkpoint, or networks that make nothing of latents.
+    """Loads the averaged generator of the newest valid checkpoint; reports skipped ones.
+
+    Raises TrainerError: no run, no valid checkpoint, or networks that translate images.
     """
     require_run(run_dir, ("checkpoints",))
     found = store.newest_of_run(run_dir)
     config, images = found.manifest.config, found.manifest.images
-    check_makes_of_latents(config, "what this command writes")
+    check_samples_latents(config, "what this command writes")
     network, _ = build(config)
     network.load_state_dict(found.read()["ema"])
     network.to(device).eval().requires_grad_(False).enter(phase_at(config, images, device))

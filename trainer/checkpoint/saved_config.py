@@ -1,4 +1,4 @@
-"""A configuration that an earlier version of the trainer has saved, as this one reads it."""
+"""Reads a configuration that an earlier version of the trainer saved."""
 
 from typing import Annotated
 
@@ -7,12 +7,13 @@ from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidato
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 
 _ANY_VALUE = RESUMABLE_CHANGES - {"kimg", "segments"}
-"""What a session may have otherwise than the one before it: whoever goes on brings values of their own."""
+"""Fields that each session sets again."""
 
 
 def _as_saved(value: object, read: ValidatorFunctionWrapHandler) -> TrainConfig:
-    """Fields that are missing have their defaults, which compute what the trainer did before it had them. Where rules
-    that came later refuse the values of fields that may change in a run, the saved ones do not matter.
+    """Validates a saved configuration; missing fields get defaults that compute what older trainers did.
+
+    Where newer rules refuse fields that each session sets again, the saved values are dropped.
     """
     try:
         config: TrainConfig = read(value)

@@ -1,6 +1,6 @@
-"""Checkpoints: written whole or not at all, hashed, and read back only when the hash is right.
+"""Checkpoints: written atomically, hashed, and loaded only if the hash is right.
 
-What cannot be loaded is damaged or of another version: either is passed over for the next older one, with its reason.
+A damaged checkpoint, or one of another version, is skipped for the next older one, with its reason.
 """
 
 import contextlib
@@ -34,8 +34,9 @@ from trainer.records.digest import RunIdentity
 
 
 def state_digests(state: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the tensors of each top-level part, by name, type, shape and bits, whatever their memory layout.
-    Split ones are gathered in turn: all workers call this together.
+    """Returns the SHA-256 of each top-level part, over names, types, shapes and bits, for any memory layout.
+
+    Gathers split tensors one by one: all workers call it together.
     """
     return {part: _digest(value) for part, value in state.items()}
 
@@ -63,9 +64,9 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
 
 
 def is_finite(value: object) -> bool:
-    """Whether every number in nested dicts and lists of tensors is one."""
+    """Whether all numbers in nested dicts and lists of tensors are finite."""
     if isinstance(value, Tensor):
-        # One pass without a copy; only a sum that is not finite, which may be an overflow, needs the second look.
+        # One pass without a copy; a sum that is not finite may be an overflow, and needs the second.
         return bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all())
     if isinstance(value, Mapping):
         return all(is_finite(item) for item in value.values())
@@ -81,23 +82,23 @@ _STATE_KEYS = MappingProxyType(
         "opt_d": "the discriminator's optimiser",
     }
 )
-"""Of a state, in words."""
+"""A state's parts in words."""
 
 State = dict[str, Any]
 Misfit = Callable[[TrainConfig, State], str]
-"""What of a state the networks do not take, in a sentence; empty where they take all of it."""
+"""Returns how a state differs from the networks, in a sentence; empty where it fits."""
 FORMAT = 1
-"""Of manifests and of the parts of a state. One that is higher was written by a newer trainer."""
+"""Of manifests and a state's parts. A newer trainer may write a higher one."""
 _UNREADABLE = (RuntimeError, EOFError, OSError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
-"""What torch.load raises, besides UnpicklingError, for bytes that it cannot make sense of."""
+"""What torch.load raises, besides UnpicklingError, for unreadable bytes."""
 
 
 class OtherVersionError(TrainerError):
-    """A whole checkpoint that another version of the trainer has written, and this one cannot load."""
+    """A whole checkpoint of another version of the trainer, which this one cannot load."""
 
     @classmethod
     def of(cls, path: Path, why: str) -> Self:
-        """`why` is what this version does not know, in a sentence."""
+        """Creates the error; `why` names what this version does not know."""
         return cls(
             place=str(path),
             problem=f"is of another version of the trainer: {why}",
@@ -107,10 +108,15 @@ class OtherVersionError(TrainerError):
 
 
 class Manifest(BaseModel):
-    """What stands beside a checkpoint: hash and size of its file, and its origin. `state_sha256` is of each part's
-    tensors, so that two runs can be compared without loading them: of sharded ones, on as many workers. `format` is
-    FORMAT when it was written; `parts` are sharded networks' files, one of each worker; `revision` is of the networks'
-    architecture (trainer.networks.factory).
+    """A checkpoint's manifest.
+
+    Attributes:
+        sha256: of the file.
+        bytes: size of the file.
+        state_sha256: of each part's tensors, to compare runs without loading them; sharded, with equal workers.
+        format: `FORMAT` when it was written.
+        parts: files of sharded networks, one per worker.
+        revision: of the networks' architecture (trainer.networks.factory).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -126,16 +132,14 @@ class Manifest(BaseModel):
     revision: int = 1
 
 
-class _Written(BaseModel):
-    """What every version's manifest says of itself."""
+class _FormatOnly(BaseModel):
+    """The field that every version's manifest has."""
 
     format: int = 1
 
 
 class Checkpoint(NamedTuple):
-    """A verified checkpoint, tensors on the CPU; of one in parts `state` has their shapes alone (meta device), until
-    `read`. `pieces` of these are in `folder`.
-    """
+    """A verified checkpoint with tensors on the CPU; one in parts has meta tensors until `read`."""
 
     manifest: Manifest
     state: State
@@ -143,25 +147,23 @@ class Checkpoint(NamedTuple):
     folder: Path = Path()
 
     def read(self, room: State | None = None) -> State:
-        """The state with its numbers, on the CPU. `room` is a state like it, such as with split tensors, which those of
-        a checkpoint in parts are read into.
-        """
+        """Returns the state on the CPU; a checkpoint in parts is read into `room`, whose tensors may be split."""
         if not self.manifest.parts:
             return self.state
         if room is None:
-            room = parted.replaced(self.state, lambda _, each: torch.empty(each.shape, dtype=each.dtype))
+            room = parted.map_tensors(self.state, lambda _, each: torch.empty(each.shape, dtype=each.dtype))
         parted.fill(room, self.pieces, self.folder, self.manifest.parts)
         return room
 
 
 def save(folder: Path, state: State, config: TrainConfig, images: int, identity: RunIdentity) -> Path:
-    """Writes a checkpoint, then deletes what is older than the newest `config.keep_checkpoints` intact ones.
+    """Writes a checkpoint, then deletes those older than the newest `config.keep_checkpoints` intact ones.
 
-    The first one at or after each multiple of `config.keep_every_kimg` stays for good. `state` is nested dicts and
-    lists of tensors and numbers. TrainerError: a number is not finite, the disk is full or the folder cannot be
-    written; earlier checkpoints are intact.
+    The first one at or after each multiple of `config.keep_every_kimg` is kept forever. `state` is nested dicts and
+    lists of tensors and numbers. Raises TrainerError: a number is not finite, the disk is full or the folder cannot be
+    written; earlier checkpoints stay intact.
     """
-    # Losses are looked at once in a while; a state gone bad in between must not push good checkpoints out.
+    # Losses are checked at intervals; a state that diverged in between must not replace good checkpoints.
     for part, value in state.items():
         if not is_finite(value):
             raise not_finite(part, state["step"], images)
@@ -169,7 +171,7 @@ def save(folder: Path, state: State, config: TrainConfig, images: int, identity:
 
 
 def not_finite(part: str, step: int, images: int) -> TrainerError:
-    """The error of a state that is not saved, for a number in that part of it."""
+    """Returns the error for a state that is not saved because of a number in `part`."""
     place = f"{_STATE_KEYS.get(part, part)} at step {step}, {images} images, not saved"
     return diverged(place, "nan or inf, found when it was to be saved; earlier checkpoints are as they were")
 
@@ -177,7 +179,7 @@ def not_finite(part: str, step: int, images: int) -> TrainerError:
 def save_parts(
     folder: Path, empty: State, written: Sequence[Written], config: TrainConfig, images: int, identity: RunIdentity
 ) -> Path:
-    """As `save`, of a state whose numbers all workers have `written` beside it; `empty` has their shapes."""
+    """Saves a state in parts that all workers have `written`; `empty` has its shapes."""
     digests = state_digests({name: value for name, value in empty.items() if not dict(parted.tensors(value, name))})
     for name in empty:
         if name not in digests:
@@ -196,7 +198,7 @@ def _commit(
     identity: RunIdentity,
     parts: tuple[Part, ...] = (),
 ) -> Path:
-    # Through memory: torch reports a full disk as RuntimeError when it writes a file itself, and the hash is free.
+    # Through memory: torch itself reports a full disk as RuntimeError, and the hash is free.
     buffer = io.BytesIO()
     torch.save(content, buffer)
     archive = buffer.getbuffer()
@@ -219,25 +221,25 @@ def _commit(
 
 
 def _write(path: Path, content: memoryview, manifest: Manifest) -> None:
-    """The manifest, then the file. Where that fails, on a full disk, what stood there before stands there again."""
-    beside = _manifest_path(path)
-    before = read_file(beside) if beside.exists() else None
-    # Without these it is what every version reads.
+    """Writes the manifest, then the file; where that fails, on a full disk, restores the earlier manifest."""
+    manifest_path = _manifest_path(path)
+    before = read_file(manifest_path) if manifest_path.exists() else None
+    # Omitted at their defaults, so that older versions can read it.
     left_out = {name for name, first in (("parts", ()), ("revision", 1)) if getattr(manifest, name) == first}
-    write_atomically(beside, manifest.model_dump_json(indent=2, exclude=left_out).encode())
+    write_atomically(manifest_path, manifest.model_dump_json(indent=2, exclude=left_out).encode())
     try:
         with atomic_writer(path) as file:
             file.write(content)
     except TrainerError:
         with contextlib.suppress(OSError, TrainerError):
-            beside.unlink() if before is None else write_atomically(beside, before)
+            manifest_path.unlink() if before is None else write_atomically(manifest_path, before)
         raise
 
 
 def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
-    """Reads one checkpoint. `damaged` is what `damaged_parts` has found; None looks at its parts here. TrainerError:
-    missing, without manifest, not what that promises, unreadable, or code; OtherVersionError: its manifest is of
-    another version.
+    """Reads one checkpoint. `damaged` is the result of `damaged_parts`; None checks its parts here.
+
+    Raises TrainerError: missing, no manifest, a wrong hash, unreadable, or code; OtherVersionError: another version.
     """
     if not path.is_file():
         raise TrainerError(place=str(path), problem="no such checkpoint", fix="name one of the folder's .pt files")
@@ -271,7 +273,7 @@ def load(path: Path, damaged: Mapping[str, str] | None = None) -> Checkpoint:
 def _get_parts(
     path: Path, content: State, manifest: Manifest, damaged: Mapping[str, str] | None
 ) -> tuple[State, tuple[Piece, ...]]:
-    """A state without its numbers, and the pieces that have them (TrainerError: a part is damaged, or no such)."""
+    """Returns a state of meta tensors, and its pieces (TrainerError: a part is damaged or missing)."""
     for part in manifest.parts:
         found = parted.get_damage(path.parent, part) if damaged is None else damaged.get(part.file, "")
         if found:
@@ -291,12 +293,12 @@ def _get_parts(
 
 
 def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
-    """What is wrong with workers' files in a folder, by file; all workers call it together, and each looks at some."""
+    """Returns damage by worker's file in a folder; all workers call it together, and each checks some."""
     found = {}
     for path in _files(folder):
         try:
             parts = _read_manifest(path).parts
-        except TrainerError:  # which is told of where it is loaded
+        except TrainerError:  # reported where it is loaded
             continue
         for part in parts[world.rank :: world.world_size]:
             if damage := parted.get_damage(folder, part):
@@ -305,9 +307,9 @@ def damaged_parts(folder: Path, world: World) -> Mapping[str, str]:
 
 
 def _read_state(path: Path) -> State:
-    """What torch.save wrote there, without running any of it (TrainerError: code, or nothing that can be loaded)."""
+    """Loads a file of torch.save without running code (TrainerError: code, or unreadable)."""
     try:
-        # Before torch tries older formats: this trainer has never written one.
+        # Before torch tries older formats, which this trainer never wrote.
         check_file(path)
         if not zipfile.is_zipfile(path):
             raise _unreadable(path, f"{path.stat().st_size} bytes that are no archive of torch.save")
@@ -337,15 +339,16 @@ def _unreadable(path: Path, found: str) -> TrainerError:
     )
 
 
-def _takes_anything(_: TrainConfig, __: State) -> str:
+def _accept_any(_: TrainConfig, __: State) -> str:
     return ""
 
 
 def load_newest_valid(
-    folder: Path, unlike: Misfit = _takes_anything, damaged: Mapping[str, str] | None = None
+    folder: Path, unlike: Misfit = _accept_any, damaged: Mapping[str, str] | None = None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """The newest valid checkpoint, None where the folder has none, and a sentence on each newer one passed over.
-    `damaged` as of `load`. TrainerError: none can be loaded: starting anew silently would lose the run.
+    """Returns the newest valid checkpoint, None in an empty folder, and a sentence per skipped newer one.
+
+    Raises TrainerError where none can be loaded, as starting again silently would lose the run.
     """
     passed_over: list[TrainerError] = []
     for path in _files(folder):
@@ -363,7 +366,7 @@ def load_newest_valid(
 
 
 def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
-    """What to do where no checkpoint can be loaded; `passed_over` from the newest on."""
+    """Returns the error where no checkpoint can be loaded; `passed_over` from the newest on."""
     others = sum(isinstance(error, OtherVersionError) for error in passed_over)
     damaged = len(passed_over) - others
     if not others:
@@ -384,8 +387,9 @@ def _none_left(folder: Path, passed_over: list[TrainerError]) -> TrainerError:
 
 
 def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Checkpoint:
-    """The newest valid checkpoint of a run, for those who do not go on with it (TrainerError: none yet). `purpose` is
-    such as " to judge"; `aloud` tells of newer, corrupt ones on stdout: on one of several workers is enough.
+    """Returns a run's newest valid checkpoint for reading (TrainerError: none yet). `purpose` is such as " to judge".
+
+    `aloud` reports skipped ones on stdout; one of several workers is enough.
     """
     found, passed_over = load_newest_valid(run_dir / "checkpoints", misfit)
     for sentence in passed_over if aloud else ():
@@ -402,14 +406,12 @@ def newest_of_run(run_dir: Path, purpose: str = "", *, aloud: bool = True) -> Ch
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint file by its name, unverified; None where there is none."""
+    """Returns the newest checkpoint file by its name, unverified; None where there is none."""
     return next(iter(_files(folder)), None)
 
 
 def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> None:
-    """TrainerError for the first field deciding what a step computes that differs, with both values; its fix names all
-    that do, as after a change of a preset.
-    """
+    """Raises TrainerError for the first differing field that affects a step; its fix names all that differ."""
     fixed = [field for field in TrainConfig.model_fields if field not in RESUMABLE_CHANGES]
     before = {field: saved.shown(field) for field in fixed if getattr(saved, field) != getattr(current, field)}
     for field, value in before.items():
@@ -426,17 +428,17 @@ def check_config(saved: TrainConfig, current: TrainConfig, run_dir: Path) -> Non
 
 
 def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
-    """Deletes what is older than the newest `keep_checkpoints` that look intact, but for those that stay for good.
+    """Deletes checkpoints older than the newest `keep_checkpoints` that look intact, except milestones.
 
-    Corrupt ones do not count, or they would push the good ones out. Only manifest, run and size are looked at: hashing
-    every kept file would cost as much as the save itself, `keep` times.
+    Corrupt ones do not count, or they would replace good ones. It checks only manifest, run and size: hashing every
+    kept file would cost as much as the save itself, `keep` times.
     """
-    kept, files = 0, _files(folder)
-    stay = _milestones(files, config.keep_every_kimg)
+    num_kept, files = 0, _files(folder)
+    milestones = _milestones(files, config.keep_every_kimg)
     for path in files:
-        if kept < config.keep_checkpoints:
-            kept += _looks_intact(path, run_id)
-        elif path not in stay:
+        if num_kept < config.keep_checkpoints:
+            num_kept += _looks_intact(path, run_id)
+        elif path not in milestones:
             path.unlink()
             _manifest_path(path).unlink(missing_ok=True)
     stems = {path.stem for path in _files(folder)}
@@ -446,9 +448,7 @@ def _prune(folder: Path, config: TrainConfig, run_id: str) -> None:
 
 
 def _milestones(newest_first: list[Path], every_kimg: float) -> set[Path]:
-    """The first checkpoint at or after each multiple of so many thousand images; none where that is 0. It was the first
-    when written and still is: what came before it in the same stretch cannot come later.
-    """
+    """Returns the first checkpoint at or after each multiple of `every_kimg`; none where that is 0."""
     if not every_kimg:
         return set()
     first_of = {int(path.stem) // (every_kimg * 1000): path for path in newest_first}
@@ -475,19 +475,19 @@ def _read_manifest(checkpoint: Path) -> Manifest:
     path = _manifest_path(checkpoint)
     content = read_input(path, "restore it from a copy", missing="the checkpoint's manifest is missing")
     try:
-        written = _Written.model_validate_json(content)
+        written = _FormatOnly.model_validate_json(content)
         if written.format != FORMAT:
             raise OtherVersionError.of(path, f"its format is {written.format}")
         return Manifest.model_validate_json(content)
     except ValidationError as error:
-        told = from_validation(error, str(path))
+        found = from_validation(error, str(path))
         if any(_is_of_another_version(finding) for finding in error.errors()):
-            taken = f": {told.value!r}, where this version takes {told.allowed}" if told.allowed else ""
-            raise OtherVersionError.of(path, f"{told.headline.removeprefix(f'{path}: ')}{taken}") from None
-        raise told from None
+            accepted = f": {found.value!r}, where this version takes {found.allowed}" if found.allowed else ""
+            raise OtherVersionError.of(path, f"{found.headline.removeprefix(f'{path}: ')}{accepted}") from None
+        raise found from None
 
 
 def _is_of_another_version(finding: ErrorDetails) -> bool:
-    """Whether pydantic stumbled over a field or a configuration that another version of the trainer may well write."""
+    """Whether pydantic's finding is a field or configuration that another version may well write."""
     kind, where = finding["type"], finding["loc"]
     return kind in ("extra_forbidden", "rule") or (where[:1] == ("config",) and where != ("config",))

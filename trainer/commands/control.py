@@ -17,7 +17,7 @@ from trainer.records.stats_log import STATS_FILE, Line, read_stats_log, require_
 
 if TYPE_CHECKING:
     from trainer.control.interval import Interval
-    from trainer.control.replay import Recorded, Row, Shown
+    from trainer.control.replay import Recorded, Replay, Row
 
 POLICIES, OBJECTIVES = get_args(PolicyName), get_args(Objective)
 _ALL = "all"
@@ -51,12 +51,12 @@ def _switch(arguments: argparse.Namespace) -> int:
     else:
         path.unlink(missing_ok=True)
     lines = read_stats_log(arguments.run_dir).lines
-    print(f"{arguments.run_dir}: {_switched(lines, 'off' if arguments.off else 'on')}")
+    print(f"{arguments.run_dir}: {_describe_switch(lines, 'off' if arguments.off else 'on')}")
     return 0
 
 
-def _switched(lines: Sequence[Line], word: str) -> str:
-    """What the switch does in a run with this log."""
+def _describe_switch(lines: Sequence[Line], word: str) -> str:
+    """Describes the switch's effect in a run with this log."""
     if not lines:
         return f"its log cannot be read; a controller that is at work there is {word} from the next line on"
     session = [line for line in lines if line["session"] == lines[-1]["session"]]
@@ -80,7 +80,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     lines, own = log.lines, recorded(log.lines, place)
     asked = arguments.policy or [_ALL]
     policies = POLICIES if _ALL in asked else tuple(dict.fromkeys(asked))
-    found, interval_sec = list["Shown"](), 0.0
+    found, interval_sec = list["Replay"](), 0.0
     failed = [] if own is None else [(each.session, each.images) for each in own.fatal]
     for policy in policies:
         base = None if own is None else own.settings
@@ -104,7 +104,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 
 
 def _check_objective(history: "Sequence[Interval]", objective: Objective) -> None:
-    """TrainerError: there is no interval for which anybody knows it, and so no policy would want anything."""
+    """Raises TrainerError where no interval has a figure for the objective, so that no policy would act."""
     from trainer.control.interval import score
 
     if all(score(each, objective, history[0].knobs.batch_size) is None for each in history):
@@ -118,8 +118,7 @@ def _check_objective(history: "Sequence[Interval]", objective: Objective) -> Non
         )
 
 
-def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", interval_sec: float) -> None:
-    """Every policy side by side, then each by itself, then what nobody knows."""
+def _print(run_dir: Path, found: "Sequence[Replay]", own: "Recorded | None", interval_sec: float) -> None:
     from trainer.control.replay import UNKNOWN
 
     by = "nobody says by which controller" if own is None else f"under {own.settings.policy}, {own.settings.mode}"
@@ -141,7 +140,7 @@ def _print(run_dir: Path, found: "Sequence[Shown]", own: "Recorded | None", inte
     print(f"\n{UNKNOWN}")
 
 
-def _print_json(found: "Sequence[Shown]", own: "Recorded | None") -> None:
+def _print_json(found: "Sequence[Replay]", own: "Recorded | None") -> None:
     from trainer.control.replay import UNKNOWN
 
     policies = {

@@ -170,7 +170,7 @@ def _print_index(index: "ShardIndex", outcome: str, folder: Path) -> None:
 
 
 def _recipe(options: Options) -> "Recipe":
-    """What is prepared; pictures that are kept larger than training sees them are decoded at the larger size."""
+    """Returns the recipe; pictures kept larger than training needs are decoded at the larger size."""
     from trainer.core.errors import TrainerError
     from trainer.data.encoding import Encoding
 

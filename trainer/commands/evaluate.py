@@ -52,7 +52,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _names(text: str | None) -> tuple[str, ...]:
-    """The metrics that were asked for; none for the run's own."""
+    """Returns the requested metrics; empty for the run's own."""
     try:
         return () if text is None else parse(text)
     except PydanticCustomError as error:
@@ -60,7 +60,6 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _print_values(run_dir: Path, judged: Sequence["QualityRecord"]) -> None:
-    """Says what was judged now, and of which state; below it what run.json holds of other times."""
     from trainer.records.quality import latest_judgements, sentence
     from trainer.records.stats_log import read_stats_log
 

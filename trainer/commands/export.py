@@ -40,9 +40,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def export(run_dir: Path, format_name: str, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
-    """Writes the averaged generator of the newest valid checkpoint; returns what FILE.json beside it holds.
-    TrainerError: another suffix than the format's, a file that is there already, unless `overwrite`, no checkpoint, or
-    not writable; nothing is half written.
+    """Writes the averaged generator of the newest valid checkpoint; returns the content of FILE.json.
+
+    Raises TrainerError: a wrong suffix, an existing file without `overwrite`, no checkpoint, or not writable; writes
+    are atomic.
     """
     chosen = FORMATS[format_name]
     if out.suffix != chosen.suffix:
@@ -103,7 +104,7 @@ def _outputs(network: "Generator", config: "TrainConfig") -> list[dict[str, Any]
 
 
 def _example(config: "TrainConfig") -> tuple["torch.Tensor", ...]:
-    """Arguments for two images; one would make the exporter take the batch's length for a constant."""
+    """Returns arguments for two images; with one the exporter would treat the batch's length as a constant."""
     import torch
 
     latents = torch.zeros(2, config.z_dim)
@@ -117,15 +118,17 @@ def _program(network: "torch.nn.Module", config: "TrainConfig") -> "torch.export
 
 
 def _shapes(config: "TrainConfig") -> dict[str, Any]:
-    """That each argument's first dimension may be of any length, and its name."""
+    """Declares each argument's first dimension as dynamic."""
     import torch
 
     return {each["name"]: {0: torch.export.Dim("batch", min=1)} for each in _inputs(config)}
 
 
 def _refusing(network: "Generator", num_classes: int) -> "torch.nn.Module":
-    """The network, which takes no label that is no class. ONNX would count a negative one from the last class on: here
-    it becomes one above all classes, which a runtime refuses, and the image is NaN where one (a GPU's) does not.
+    """Wraps the network to refuse labels that are no class.
+
+    ONNX would count a negative one from the last class: here it becomes one above all classes, which a runtime refuses;
+    on a GPU, which does not, the image is NaN.
     """
     import torch
 
@@ -175,7 +178,7 @@ def _safetensors(network: "Generator", config: "TrainConfig") -> bytes:
 
 
 def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]) -> bytes:
-    """float32 tensors in the safetensors format: the header's length, the header as JSON, then the numbers."""
+    """Writes float32 tensors in the safetensors format: the header's length, the header as JSON, then the numbers."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     parts, end = [], 0
     for name, tensor in tensors.items():
@@ -188,7 +191,7 @@ def safetensors(tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, st
 
 
 class _Format(NamedTuple):
-    """A way to write a generator; `how_to_use` gives lines of Python by the file's name and the run's configuration."""
+    """A way to write a generator; `how_to_use` returns lines of Python for a file name and configuration."""
 
     suffix: str
     encode: Callable[["Generator", "TrainConfig"], bytes]

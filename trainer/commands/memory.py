@@ -29,7 +29,10 @@ def add_memory(parser: "Parser") -> None:
 
 
 def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: bool, as_json: bool) -> str:
-    """A line for each part, or JSON. TrainerError: fewer images than workers, or a trace of split networks."""
+    """Returns a line for each part, or JSON.
+
+    Raises TrainerError: fewer images than workers, or a trace of split networks.
+    """
     config.check_workers(workers * num_nodes)
     parts = get_parts(config, workers, num_nodes)
     if trace and parts > 1:

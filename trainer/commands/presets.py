@@ -50,7 +50,7 @@ def _terminal_width() -> int:
 
 
 def presets_table() -> str:
-    """Name, purpose, data, size and source of every preset, one a line; then where the departures are told."""
+    """Returns a table of all presets: name, purpose, data, size and source."""
     rows = [("PRESET", "WHAT", "DATA", "SIZE", "SOURCE")]
     for name, entry in CATALOGUE.items():
         shape = "x".join(map(str, entry.config.image_shape))
@@ -65,9 +65,7 @@ def _aligned(cells: Iterable[str], widths: Iterable[int]) -> str:
 
 
 def preset_text(name: str, width: int = _WIDTH) -> str:
-    """One preset for people, in lines of at most `width`: its purpose, source, each departure from that, the values
-    with the place of each in the sources, and all of them.
-    """
+    """Describes one preset in lines of at most `width`: purpose, source, departures and values."""
     entry = CATALOGUE[name]
     departures = [textwrap.fill(each, width, initial_indent="- ", subsequent_indent="  ") for each in entry.departures]
     values = [f"{field} {value}" for field, value in entry.config.model_dump(mode="json").items() if field != "preset"]
@@ -93,9 +91,7 @@ def preset_text(name: str, width: int = _WIDTH) -> str:
 
 
 def _published(name: str, width: int) -> list[str]:
-    """For each place in the sources its name, and below it a line for each value from there: field, the preset's value,
-    the source's where that is another, and what of that place says so.
-    """
+    """Yields each place in the sources, with a line per value: field, preset's value, source's value and reason."""
     entry = CATALOGUE[name]
     places = dict[str, list[tuple[str, str, str]]]()
     for field, known in entry.published.items():
@@ -115,13 +111,12 @@ def _published(name: str, width: int) -> list[str]:
 
 
 def _wrapped(row: Iterable[str], columns: Iterable[int]) -> list[str]:
-    """A row of a table, each cell in lines of its column's width."""
     cells = [textwrap.wrap(cell, width, break_long_words=False) for cell, width in zip(row, columns, strict=True)]
     return [f"  {_aligned(line, columns)}".rstrip() for line in zip_longest(*cells, fillvalue="")]
 
 
 def presets_json(name: str | None = None) -> str:
-    """Every preset, or one, with all its values, as indented JSON: a list in the table's order."""
+    """Returns every preset, or one, with all values as indented JSON in the table's order."""
     chosen = [entry for known, entry in CATALOGUE.items() if name in (None, known)]
     entries = [
         {

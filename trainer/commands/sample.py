@@ -131,8 +131,9 @@ def walk(stops: "Sequence[Tensor]", frames: int, *, straight: bool = False) -> "
 
 
 def truncated(latents: "Tensor", bound: float) -> "Tensor":
-    """Standard normal numbers to normal ones cut off at -bound and bound, keeping ranks: each moved, none drawn anew.
-    Drawing anew, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
+    """Maps standard normal numbers to normal ones truncated at -bound and bound, keeping ranks.
+
+    Drawing again, as in BigGAN (Brock et al. 2019, arXiv:1809.11096), has the same distribution.
     """
     import torch
 
@@ -156,7 +157,7 @@ def _latents(config: "TrainConfig", num: int, seed: int, stop: int, truncation: 
 
 
 def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> "Tensor":
-    """uint8 images or clips, in batches: what a grid needs at once may be more than a GPU holds."""
+    """Yields uint8 images or clips in batches: a whole grid may not fit on a GPU."""
     import torch
 
     from trainer.checkpoint.samples import to_uint8
@@ -172,7 +173,7 @@ def _images(trained: "Trained", latents: "Tensor", classes: "Tensor | None") -> 
 
 
 def _classes(labels: str | None, config: "TrainConfig", num: int) -> "Tensor | None":
-    """A class for each image, [num]; None for a run without classes."""
+    """Returns a class for each image, [num]; None for a run without classes."""
     import torch
 
     if labels is not None and not config.num_classes:
@@ -209,7 +210,7 @@ def _check_suffix(out: Path) -> None:
 
 
 def _check_amount(num: int, config: "TrainConfig", times: int) -> None:
-    """Whether there is room for so many images, each shown so many times on its way through a film."""
+    """Checks that the images, repeated for a film, fit in memory."""
     bytes_each = math.prod(config.image_shape) * times
     most = _MOST_BYTES // bytes_each
     if num > most:

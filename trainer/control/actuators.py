@@ -1,6 +1,4 @@
-"""What carries decisions out in the process: threads, batches read ahead and compiled losses at once, power by its
-limiter; batch, precision and micro-batches as a segment that begins with the next step.
-"""
+"""Applies decisions: threads, prefetch, compilation and power at once, the rest as a segment from the next step."""
 
 import math
 from collections.abc import Mapping
@@ -16,14 +14,14 @@ from trainer.phases.batch import Batch
 from trainer.power.limits import Limiter
 from trainer.steps.compilation import Compilation
 
-OF_SEGMENTS = ("batch_size", "batch_gpu", "precision")
-"""Knobs that what a step computes depends on: another value is another segment, recorded, and exact when resumed."""
-OF_THE_CLUSTER = ("nodes",)
-"""Knobs that no process of the run can turn: what is wanted is told, see docs/controller.md."""
+SEGMENT_KNOBS = ("batch_size", "batch_gpu", "precision")
+"""Knobs that change what a step computes: a new value is a new segment, recorded, and exact when resumed."""
+CLUSTER_KNOBS = ("nodes",)
+"""Knobs that no process of the run can turn: the wish is only reported, see docs/controller.md."""
 
 
 class Actuators:
-    """The knobs of one session. `limiter` is None where power is nobody's to limit."""
+    """The knobs of one session. Without `limiter` power is fixed."""
 
     def __init__(self, config: TrainConfig, reading: Reading, world: World, limiter: Limiter | None) -> None:
         self._world, self._limiter, self._power_share = world, limiter, 1.0
@@ -32,7 +30,7 @@ class Actuators:
         self.start = self.knobs(config)
 
     def compiles_with(self, compiled: Compilation) -> None:
-        """Switches the session's losses from now on."""
+        """Sets the losses that `compile` switches."""
         self._compiled = compiled
         self.start = self.start._replace(compile=self._is_compiled)
 
@@ -41,7 +39,7 @@ class Actuators:
         return "on" if self._compiled is not None and self._compiled.on else "off"
 
     def knobs(self, config: TrainConfig) -> Knobs:
-        """As they are, of a segment of this configuration."""
+        """Returns the current knobs, in a segment with this configuration."""
         return Knobs(
             batch_size=config.batch_size,
             batch_gpu=config.batch_gpu,
@@ -56,13 +54,11 @@ class Actuators:
 
     @property
     def power_limits(self) -> tuple[float | None, float]:
-        """The least limit of the run's GPUs, W, None where nobody sets it; the least share that all can have."""
+        """The GPUs' least limit, W, None without a limiter; the least share that all can have."""
         return (None, 1.0) if self._limiter is None else (self._limiter.limit_watts, self._limiter.floor)
 
     def restore(self, decided: Mapping[str, Value], batch: Batch) -> dict[str, str]:
-        """What earlier sessions have decided for the process, by knob; all workers call it together. By knob, why one
-        cannot be set: power that somebody else limits by now, say. It stays as the session begins with it.
-        """
+        """Sets what earlier sessions decided; returns, by knob, why one cannot be set. All workers call it together."""
         now, troubles = self.start, dict[str, str]()
         for name in ("loader_threads", "prefetch", "threads", "power_share"):
             if decided.get(name, getattr(now, name)) != getattr(now, name):
@@ -76,9 +72,7 @@ class Actuators:
         return troubles
 
     def turn(self, knob: str, value: Value, batch: Batch) -> None:
-        """Sets one that is the process's own; all workers call it together. TrainerError on every rank: it cannot be
-        set.
-        """
+        """Sets a knob of the process; all workers call it together. Raises TrainerError on every rank."""
         match knob:
             case "loader_threads":
                 self.reading = self.reading._replace(threads=int(value))
@@ -113,8 +107,9 @@ class Actuators:
 
 
 def get_changes(decision: Decision, lr_factor: float) -> Mapping[str, Value]:
-    """A segment's fields that a decision about `OF_SEGMENTS` sets, in a segment whose step sizes have that factor. Step
-    sizes follow the batch with its square root, which keeps Adam's noise as it was (Malladi et al. 2022).
+    """Returns the segment fields that a decision sets. Step sizes scale with the square root of the batch.
+
+    That keeps Adam's noise the same (Malladi et al. 2022).
     """
     if decision.knob != "batch_size":
         return {decision.knob: decision.value}

@@ -1,4 +1,4 @@
-"""What an interval of training was held up by, with the figures that say so."""
+"""The bottleneck of an interval of training, with its evidence."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -6,28 +6,26 @@ from typing import NamedTuple
 from trainer.control.interval import Interval
 
 LOADER_SHARE = 0.1
-"""Of the time, that steps waited for images. A loader that keeps up waits for the first batch alone; the founding paper
-on GPU clouds asks for enough CPU that loaders never starve an accelerator.
-"""
+"""Share of time waiting for images. A loader that keeps up waits only for the first batch."""
 _ALLREDUCE_SHARE = 0.25
-"""Of the time, that steps waited for gradients, from which on the network decides; part of it is workers' own skew."""
+"""Share of time waiting for gradients; part of it is the workers' skew."""
 _CHECKPOINT_SHARE = 0.1
 CPU_WAIT_SHARE = 0.1
-"""Of their time, that threads were ready and had no core. A machine to itself shows 1 to 3 %."""
+"""Share of their time that threads were ready without a core. A machine without neighbours shows 1 to 3 %."""
 _NEIGHBOUR_CORES, _NEIGHBOUR_SHARE = 0.25, 0.05
-"""Cores that others use, and their share of a node's, from which on they are neighbours, and no odd jobs of the system:
-a quiet machine of two cores shows 0.01 to 0.06, and a large one has more. Threads that meet after every operator are as
-slow as the one that shares its core: less than half a core that others used has halved the speed of a run of two.
+"""Cores used by others, and their share of a node's, that count as a neighbour: a quiet machine of two cores shows 0.01
+to 0.06. Threads that meet after every operator are as slow as the one that shares its core: half a used core has halved
+the speed of a run on two.
 """
 MEMORY_SHARE = 0.93
-"""Of a device or host: the next larger tensor ends the run."""
+"""Of a device or host: above it a larger tensor ends the run."""
 _DEVICE_USE = 0.85
-"""Of a GPU that computes all the time (NVML's share of time with a kernel running)."""
+"""Of a busy GPU (NVML's share of time with a kernel running)."""
 _CPU_USE = 0.85
 
 
 class Kind(StrEnum):
-    """What holds a run up."""
+    """What limits a run's speed."""
 
     DATA = "data"
     HOST = "host"
@@ -38,16 +36,14 @@ class Kind(StrEnum):
 
 
 class Bottleneck(NamedTuple):
-    """A kind, and its evidence in words."""
+    """A kind and its evidence in words."""
 
     kind: Kind
     evidence: str
 
 
 def bottleneck(interval: Interval) -> Bottleneck:
-    """The first that applies of: too little memory, images that do not come, threads without a core, gradients that
-    travel, saves; else the device, where it computes all the time; else steps wait for something that nobody measures.
-    """
+    """Returns the first that applies of memory, data, host, network and checkpoints, else device or unknown waits."""
     now = interval
     for place, share in (("the device's", now.device_memory_share), ("the host's", now.host_memory_share)):
         if share is not None and share >= MEMORY_SHARE:
@@ -67,16 +63,16 @@ def bottleneck(interval: Interval) -> Bottleneck:
 
 
 def memory_share(interval: Interval) -> float:
-    """Of the device or the host, whichever is fuller; 0 where nobody knows either."""
+    """Of the device or the host, whichever is fuller; 0 where both are unknown."""
     return max(interval.device_memory_share or 0.0, interval.host_memory_share or 0.0)
 
 
 def has_neighbour(interval: Interval) -> bool | None:
-    """Whether others use its cores; None where nobody knows."""
+    """Whether other processes use its cores; None where unknown."""
     if interval.neighbour_cores is None:
         return None
-    of_a_node = interval.cores / max(1, interval.knobs.nodes)  # on one of them they slow down all
-    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * of_a_node)
+    node_cores = interval.cores / max(1, interval.knobs.nodes)  # on one of them they slow down all
+    return interval.neighbour_cores >= max(_NEIGHBOUR_CORES, _NEIGHBOUR_SHARE * node_cores)
 
 
 def _computing(now: Interval) -> Bottleneck:

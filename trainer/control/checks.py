@@ -1,4 +1,4 @@
-"""What a run cannot be given of what its controller was asked for: told before data is touched."""
+"""Checks a controller's settings against the run before data is touched."""
 
 import json
 
@@ -12,11 +12,9 @@ from trainer.records.run_record import RunContext
 
 
 def check_control(settings: ControlSettings, config: TrainConfig, context: RunContext, workers: int) -> None:
-    """TrainerError, naming the flag, for an objective without its figures, or bounds that leave out what the run begins
-    with.
-    """
+    """Raises TrainerError for an objective without its figures, or bounds that exclude the run's initial values."""
     _check_objective(settings.objective, context)
-    # A run may go on with fewer workers, whose shares are larger: what this session cannot use is an idle bound.
+    # A run may continue with fewer workers, whose shares are larger: values unusable in this session are idle bounds.
     for found in misfits(settings.bounds, config, workers, least_workers=1):
         raise TrainerError(
             place=f"{MORE_FLAG}: bounds.{found.field}",

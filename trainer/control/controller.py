@@ -1,6 +1,6 @@
-"""The controller of one session: watches lines, has a policy decide, has it carried out, and says what it did and why.
+"""The controller of one session: watches lines, asks a policy, and reports each decision with its reason.
 
-One worker decides for all. Whatever goes wrong here leaves the run as it is.
+One worker decides for all. An error here never ends the run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +10,14 @@ from trainer.config.values.control import SWITCH_FILE, ControlSettings
 from trainer.control.decide import Outcome, get_policy, next_decision
 from trainer.control.fatal import BEGUN
 from trainer.control.guardrails import Machine
-from trainer.control.history import remembered
+from trainer.control.history import shorten
 from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.watch import Watch
 from trainer.distributed.world import World
 from trainer.records.stats_log import Line
 
 _MOST_FAILURES = 3
-"""Of the controller itself, in a row, before it is left alone."""
+"""Errors of the controller itself in a row after which it is disabled."""
 
 
 Event = Callable[..., None]
@@ -26,17 +26,15 @@ Event = Callable[..., None]
 Say = Callable[[str], None]
 
 
-def tell(decision: Decision, images: int, outcome: str, event: Event, say: Say, why: str = "") -> None:
-    """Writes down what came of a decision after so many images, done, observed or failed, and says it; on rank 0."""
+def report_decision(decision: Decision, images: int, outcome: str, event: Event, say: Say, why: str = "") -> None:
+    """Writes and prints a decision's outcome, done, observed or failed; on rank 0."""
     event("decision", images, **decision._asdict(), outcome=outcome, **({"why": why} if why else {}))
     words = {"done": "", "observed": " (observed: not done)", "failed": f" (failed: {why})"}[outcome]
     say(f"controller: {decision.knob} {decision.was} to {decision.value}: {decision.reason}{words}")
 
 
 class Controller:
-    """All workers make the same calls. `history` are the run's intervals so far, on rank 0; `event` and `say` are
-    called on rank 0 alone; `without` are knobs that cannot be turned now, each with the reason.
-    """
+    """All workers make the same calls. `history` has the run's intervals on rank 0, which calls `event` and `say`."""
 
     def __init__(
         self,
@@ -54,60 +52,57 @@ class Controller:
         self._policy, self._switch = get_policy(settings), run_dir / SWITCH_FILE
         self._history, self._watch = list(history), Watch(settings.interval_sec)
         self._event, self._say = event, say
-        self._told, self._failures, self._was_off = "", 0, False
-        self._kept: Decision | None = None
+        self._last_reason, self._failures, self._was_off = "", 0, False
+        self._last_kept: Decision | None = None
         self._observed: tuple[object, ...] = ()
 
     @property
     def choice(self) -> str:
-        """In words."""
+        """Mode and policy in words."""
         return self._settings.choice
 
     def begin(
-        self, asked: Knobs, decided: Mapping[str, Value], now: Knobs, images: int, troubles: Mapping[str, str]
+        self, requested: Knobs, decided: Mapping[str, Value], now: Knobs, images: int, troubles: Mapping[str, str]
     ) -> None:
-        """Says what earlier sessions have decided of the knobs that this one was asked to have, and, by knob, why one
-        could not be set again; `now` are the knobs that it begins with.
-        """
+        """Reports which requested knobs earlier sessions changed, and why a decided one cannot be set again."""
         if self._world.rank:
             return
         for knob, value in now._asdict().items():
-            if value != (was := getattr(asked, knob)):
+            if value != (was := getattr(requested, knob)):
                 self._say(f"controller: {knob} is {value}, as an earlier session decided, not {was}")
         for knob, trouble in troubles.items():
             if getattr(self._history[-1].after, knob) != decided[knob]:
-                continue  # told, and counted, by the session before
+                continue  # reported and counted by an earlier session
             reason = "as an earlier session of the run had it"
             made = Decision(knob, decided[knob], getattr(now, knob), self._settings.policy, reason, 0.0, "")
             self.done(made, images, trouble)
 
     def after(self, line: Line) -> Decision | None:
-        """Shows it a line, equal on every worker; a decision that all are to carry out, or None."""
-        decision = self._decided(line) if self._world.rank == 0 else None
-        told: Decision | None = self._world.gather(decision, Decision | None)[0]
-        return told
+        """Takes a line, equal on every worker; returns a decision for all to apply, or None."""
+        decision = self._try_decide(line) if self._world.rank == 0 else None
+        shared: Decision | None = self._world.gather(decision, Decision | None)[0]
+        return shared
 
     def quality(self, records: Sequence[dict[str, object]]) -> None:
-        """Shows it metrics that were computed, as their records have them."""
+        """Takes records of computed metrics."""
         for record in records:
             self._watch.quality(record)
 
     def done(self, decision: Decision, images: int, trouble: str = "") -> None:
-        """Notes on rank 0 that a decision was carried out, or why not."""
+        """Records on rank 0 that a decision was applied, or why not."""
         if self._world.rank:
             return
-        if self._history:  # or the log has been lost meanwhile
+        if self._history:  # empty where the log was lost
             self._history[-1] = self._history[-1].ended_by(decision, failed=bool(trouble))
         self._watch.changed()
-        tell(decision, images, "failed" if trouble else "done", self._event, self._say, trouble)
+        report_decision(decision, images, "failed" if trouble else "done", self._event, self._say, trouble)
 
-    def _decided(self, line: Line) -> Decision | None:
-        """On rank 0."""
+    def _try_decide(self, line: Line) -> Decision | None:
         if self._failures >= _MOST_FAILURES:
             return None
         try:
             return self._find_decision(line)
-        except Exception as error:  # a bug, or a folder that does not answer, must cost no run
+        except Exception as error:  # a bug, or a folder that does not answer, must not end the run
             self._fail(error, line["images"])
             return None
 
@@ -115,7 +110,7 @@ class Controller:
         found = self._watch.see(line)
         if found is None:
             return None
-        self._history = remembered([*self._history, found], self._settings)
+        self._history = shorten([*self._history, found], self._settings)
         if self._is_off(line["images"]):
             return None
         outcome = next_decision(
@@ -128,25 +123,24 @@ class Controller:
         if self._settings.mode == "act":
             self._event(BEGUN, line["images"], **outcome.decision._asdict())
             return outcome.decision
-        # Observed alone: it is as if it had not been decided, and will be again and again; it is told once.
+        # Only observed: the policy will decide it again after each interval, so it is reported once.
         if outcome.decision[:2] != self._observed:
             self._observed = outcome.decision[:2]
-            tell(outcome.decision, line["images"], "observed", self._event, self._say)
+            report_decision(outcome.decision, line["images"], "observed", self._event, self._say)
         return None
 
     def _note(self, outcome: Outcome, images: int) -> None:
-        """Says why nothing is decided, where that is new, and what a judged change has brought."""
         verdict = outcome.verdict
-        if verdict is not None and verdict.state == "kept" and verdict.decision not in (None, self._kept):
-            self._kept = verdict.decision
+        if verdict is not None and verdict.state == "kept" and verdict.decision not in (None, self._last_kept):
+            self._last_kept = verdict.decision
             self._event(
                 "decision-kept", images, knob=verdict.decision.knob, value=verdict.decision.value, why=verdict.why
             )
             self._say(f"controller: {verdict.decision.knob} {verdict.decision.value} stays: {verdict.why}")
-        if outcome.why != self._told and outcome.warning:
+        if outcome.why != self._last_reason and outcome.warning:
             self._event("controller-idle", images, why=outcome.why)
             self._say(f"controller: nothing is changed: {outcome.why}")
-        self._told = outcome.why
+        self._last_reason = outcome.why
 
     def _fail(self, error: Exception, images: int) -> None:
         self._failures += 1
@@ -161,5 +155,5 @@ class Controller:
             why = f"switched off by {self._switch}" if off else "switched on again"
             self._event("controller-idle" if off else "controller-on", images, why=why)
             self._say(f"controller: {why}")
-            self._was_off, self._told = off, ""
+            self._was_off, self._last_reason = off, ""
         return off

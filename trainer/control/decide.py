@@ -1,14 +1,22 @@
-"""One decision from a history: meters believed, the last change judged, limits kept, then the policy asked. Pure: the
-controller of a running job calls it, and so does whoever shows a recorded run to another policy.
+"""One decision from a history: checks meters, judges the last change, applies limits, then asks the policy.
+
+Pure: both the controller and the replay of a recorded run call it.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainer.config.values.control import ControlSettings
-from trainer.control.guardrails import Machine, allowed, is_too_often, lost_too_much, mistrusted, within
+from trainer.control.guardrails import (
+    Machine,
+    allowed_values,
+    distrust_reason,
+    is_too_often,
+    loss_reason,
+    refusal_reason,
+)
 from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import Verdict, judge, undoing
+from trainer.control.judge import Verdict, judge, undo_change
 from trainer.control.learned import Learned
 from trainer.control.model import Model
 from trainer.control.policy import Fixed, Policy, Room
@@ -16,13 +24,13 @@ from trainer.control.rules import Rules
 
 
 class Outcome(NamedTuple):
-    """What comes of a history.
+    """The result of one decision.
 
     Attributes:
-        decision: to be carried out; None for nothing.
-        why: why nothing.
-        warning: whether a user has to know of that.
-        verdict: on the last change; None where figures were not believed.
+        decision: None for no change.
+        why: the reason for no change.
+        warning: whether to show that reason to the user.
+        verdict: on the last change; None where its figures are not trusted.
     """
 
     decision: Decision | None = None
@@ -32,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 def get_policy(settings: ControlSettings) -> Policy:
-    """By its name."""
+    """Returns the policy that the settings name."""
     match settings.policy:
         case "fixed":
             return Fixed()
@@ -53,24 +61,24 @@ def next_decision(
     *,
     seed: int = 0,
 ) -> Outcome:
-    """What to do after the last interval of a history. `start` are the knobs that the run began with."""
-    if why := mistrusted(history, settings, start):
+    """Returns what to do after a history's last interval. `start` are the run's initial knobs."""
+    if why := distrust_reason(history, settings, start):
         return Outcome(why=why, warning=True)
-    if settings.policy == "fixed":  # not what another session's policy was watching either
+    if settings.policy == "fixed":  # nor judges another session's change
         return Outcome(why="fixed changes nothing")
     verdict = judge(history, settings, start)
     if verdict.state == "wait":
         return Outcome(why=verdict.why, verdict=verdict)
     if verdict.state == "undo":
-        return Outcome(undoing(verdict), verdict=verdict)
+        return Outcome(undo_change(verdict), verdict=verdict)
     if is_too_often(history, settings):
         return Outcome(why=f"{settings.decisions_per_hour:g} decisions an hour are made", verdict=verdict)
-    if why := lost_too_much(history, settings):
+    if why := loss_reason(history, settings):
         return Outcome(why=why, verdict=verdict)
-    values = allowed(settings, start, machine, history)
+    values = allowed_values(settings, start, machine, history)
     wanted = policy.decide(history, Room(values, settings.objective, start, machine.on_cpu, seed))
     if wanted is None:
         return Outcome(why=f"{policy.name} changes nothing", verdict=verdict)
-    if why := within(wanted, values, history[-1].after):
+    if why := refusal_reason(wanted, values, history[-1].after):
         return Outcome(why=why, warning=True, verdict=verdict)
     return Outcome(wanted, verdict=verdict)

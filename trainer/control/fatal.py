@@ -1,6 +1,7 @@
-"""Changes that no session has outlived: a log says that one was about to be made, and the session that trained with it
-ended, neither after an interval of it nor for a reason of its own. Such a change is made once: whoever goes on with the
-run reads that here. Pure.
+"""Fatal changes, pure: the log has the start of a change, and its session ended before an interval with it passed.
+
+A session that ended for another reason does not count. Later sessions read this module's result and never repeat such a
+change.
 """
 
 import builtins
@@ -15,25 +16,25 @@ from trainer.control.watch import get_decision, training_sec
 from trainer.records.stats_log import Line
 
 BEGUN = "decision-begun"
-"""The event that stands in the log before a decision is carried out: what is after it may never come."""
+"""The event before a decision is applied, as the session may not live to write the next one."""
 FATAL = "decision-fatal"
-"""The event by which a session that goes on says, once, what an earlier one did not outlive."""
+"""The event with which a later session reports a fatal change, once."""
 _KILLED = "it says nothing more, as when it is killed"
 _OWN_ERRORS = ("TrainerError", "UnhealthyError", "InUseError")
-"""Of input and surroundings: data, disk, checkpoints. A LoneError is none: a step's memory did not suffice."""
+"""Of input, data, disk and checkpoints. A LoneError is not one: a step ran out of memory."""
 _DIVERGED = "is no longer a finite number"
 _LOST_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 
 
 class Fatal(NamedTuple):
-    """One change.
+    """One fatal change.
 
     Attributes:
-        session: that made it, after so many `images` in all.
-        why: the last words of the session that it ended: that one, or one that went on with it.
-        is_trained: whether the run was trained with that value for an interval afterwards all the same.
-        is_told: whether a session has said so in the log.
-        known_from: images with which the first session began that knew of it.
+        session: that made it, after `images`.
+        why: the last error of the session that it ended.
+        is_trained: whether the run later trained with that value for an interval.
+        is_reported: whether the log has its `FATAL` event.
+        known_from: images at the start of the first session after it.
     """
 
     session: int
@@ -41,76 +42,73 @@ class Fatal(NamedTuple):
     decision: Decision
     why: str
     is_trained: bool = False
-    is_told: bool = False
+    is_reported: bool = False
     known_from: int = 0
 
     @property
     def limit(self) -> tuple[str, Value, Value]:
-        """Its knob, what it was and what it never becomes again, nor anything beyond."""
+        """The knob, its old value, and the value that it and anything beyond never take again."""
         return self.decision.knob, self.decision.was, self.decision.value
 
     @property
     def reason(self) -> str:
-        """In words."""
+        """The reason in words."""
         return f"the session that trained with it ended before an interval of it did: {self.why}"
 
     def since(self, session: Sequence[Line], interval_sec: float) -> "Fatal":
-        """The same with what a later session says of it."""
+        """Returns it updated by a later session's lines."""
         made, trial, trained = (self.session, self.images), _Trial(self), False
-        told = any(
+        is_reported = any(
             line.get("event") == FATAL and (line["of_session"], line["of_images"]) == made for line in session
         )  # fmt: skip
         for line in session:
             if line.get("event") is None and "knobs" in line:
                 trained = trained or trial.has_lasted(line, interval_sec)
-                trial = trial.seen(line) or _Trial(self)
-        return self._replace(is_trained=self.is_trained or trained, is_told=self.is_told or told)
+                trial = trial.after(line) or _Trial(self)
+        return self._replace(is_trained=self.is_trained or trained, is_reported=self.is_reported or is_reported)
 
 
 class _Trial(NamedTuple):
-    """A change of which no interval is known.
+    """A change that has not lasted an interval yet.
 
     Attributes:
-        begun: the line of statistics that its interval begins with, in the present session.
-        is_spared: whether that session has ended for another reason, so that the next one goes on with the trial.
+        begun: the line at which its interval starts in this session.
+        is_spared: whether the session ended for another reason, so that the next one continues the trial.
     """
 
     fatal: Fatal
     begun: Line | None = None
     is_spared: bool = False
 
-    def is_of(self, knob: str, value: object) -> bool:
-        """Whether it gave that knob that value."""
+    def matches(self, knob: str, value: object) -> bool:
         return (self.fatal.decision.knob, self.fatal.decision.value) == (knob, value)
 
-    def seen(self, line: Line) -> "_Trial | None":
-        """After a line of statistics; None where that was trained with another value."""
+    def after(self, line: Line) -> "_Trial | None":
+        """Returns the trial after a line of statistics; None where that has another value."""
         knob = self.fatal.decision.knob
-        if not self.is_of(knob, line["knobs"].get(knob)):
+        if not self.matches(knob, line["knobs"].get(knob)):
             return None
         return self._replace(begun=self.begun or line)
 
     def has_lasted(self, line: Line, interval_sec: float) -> bool:
-        """Whether a line of statistics ends an interval of it."""
         return (
-            self.seen(line) is not None
+            self.after(line) is not None
             and self.begun is not None
             and training_sec(self.begun, line) >= interval_sec
         )  # fmt: skip
 
-    def ended(self, why: str) -> "_Trial":
-        """After an error, as the log has it."""
-        if not may_come_of_a_change(why):
+    def after_error(self, why: str) -> "_Trial":
+        if not is_possible_cause(why):
             return self._replace(is_spared=True)
         return self._replace(fatal=self.fatal._replace(why=why))
 
 
 def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
-    """Those of a log, in order; of its last session, which may still run, none. An interval lasts as long as each
-    session's own controller says; `interval_sec` where none has said so yet. A session that was killed for another
-    reason just then is not told apart from one that its change has killed: the change is left alone, which costs less
-    than a run that never goes on. After an orderly end, or an error that is none of the change's, the next session goes
-    on with the trial.
+    """Returns a log's fatal changes in order, without its last session, which may still run.
+
+    `interval_sec` counts until a session's own controller records another. A session that was killed by chance just
+    after a change looks the same; giving up that change costs less than a run that never continues. After an orderly
+    end, or an unrelated error, the next session continues the trial.
     """
     found = list[Fatal]()
     trial: _Trial | None = None
@@ -125,12 +123,11 @@ def fatal_changes(lines: Iterable[Line], interval_sec: float) -> list[Fatal]:
         own: Mapping[str, float] = next((line["settings"] for line in session if line.get("event") == "controller"), {})
         interval_sec = own.get("interval_sec", interval_sec)
         found = [each.since(session, interval_sec) for each in found]
-        trial = _left(session, trial, interval_sec)
+        trial = _unfinished_trial(session, trial, interval_sec)
     return found
 
 
-def _left(session: Sequence[Line], trial: _Trial | None, interval_sec: float) -> _Trial | None:
-    """The change that a session ends with, and no interval of it; it begins with `trial`, or without one."""
+def _unfinished_trial(session: Sequence[Line], trial: _Trial | None, interval_sec: float) -> _Trial | None:
     last: Line | None = None
     for line in session:
         event = line.get("event")
@@ -141,43 +138,41 @@ def _left(session: Sequence[Line], trial: _Trial | None, interval_sec: float) ->
         elif event is None and "knobs" in line:
             last = line
             if trial is not None:
-                trial = None if trial.has_lasted(line, interval_sec) else trial.seen(line)
+                trial = None if trial.has_lasted(line, interval_sec) else trial.after(line)
         elif trial is not None:
-            trial = _told(trial, line)
+            trial = _after_event(trial, line)
     return trial
 
 
-def _told(trial: _Trial, line: Line) -> _Trial | None:
-    """After another event of its session; None where it is one no longer."""
+def _after_event(trial: _Trial, line: Line) -> _Trial | None:
+    """Returns the trial after another event; None where it is over."""
     match line.get("event"):
         case "failed":
-            return trial if trial.is_spared else trial.ended(line["why"])
+            return trial if trial.is_spared else trial.after_error(line["why"])
         case "interrupt" | "done":
             return trial._replace(is_spared=True)
-        case "decision" if line["outcome"] == "failed" and trial.is_of(line["knob"], line["value"]):
+        case "decision" if line["outcome"] == "failed" and trial.matches(line["knob"], line["value"]):
             return None
-        case "decision-kept" if trial.is_of(line["knob"], line["value"]):
+        case "decision-kept" if trial.matches(line["knob"], line["value"]):
             return None
         case _:
             return trial
 
 
 def takes_less(made: Decision) -> bool:
-    """Whether it is a smaller batch, or fewer images at once: the remedy for want of memory, and never what a session
-    dies of. `batch_gpu` 0 is all of a worker's share.
-    """
+    """Whether it lowers the batch or the images at once, which is never fatal. `batch_gpu` 0 is the whole share."""
     if made.knob not in ("batch_size", "batch_gpu"):
         return False
     return (float(made.value) or math.inf) < (float(made.was) or math.inf)
 
 
-def may_come_of_a_change(why: str) -> bool:
-    """Whether a session may have ended by what its controller changed, by the error's type and message. What is known
-    to come from elsewhere is not: input, data and disk (but for a step's memory and a loss that is no number), other
-    workers that are gone, a user's Ctrl-C. Of what nobody knows it is assumed.
+def is_possible_cause(why: str) -> bool:
+    """Whether a change may have ended the session, by the error's type and message; unknown errors count.
+
+    Input, data and disk do not (except a step's memory and a loss that is not finite), nor lost workers or Ctrl-C.
     """
-    _, of_another, said = why.partition("so all stop: ")  # a worker tells of the one that has failed
-    kind, _, message = (said if of_another else why).partition(":")
+    _, of_another, own_error = why.partition("so all stop: ")  # a worker reports the one that failed
+    kind, _, message = (own_error if of_another else why).partition(":")
     kind = kind.rpartition(".")[2].strip()
     if kind in _OWN_ERRORS:
         return _DIVERGED in message
@@ -190,9 +185,9 @@ def may_come_of_a_change(why: str) -> bool:
 
 
 def to_undo(fatal: Sequence[Fatal], decided: Mapping[str, Value]) -> list[Decision]:
-    """What a session has to begin with, where a checkpoint has kept such a change: `decided` are the present values of
-    what was decided in the course of the run. What the run's own plan says counts, and so does what the run was trained
-    with meanwhile.
+    """Returns the decisions that undo fatal changes kept in a checkpoint; `decided` has the run's decided values.
+
+    Values of the run's own plan stay, as do values that the run has trained with since.
     """
     found = dict[str, Decision]()
     for each in fatal:

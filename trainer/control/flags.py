@@ -1,4 +1,4 @@
-"""The flags by which `train` is asked for a controller, and what they say (trainer.config.values.control)."""
+"""The controller's flags of `train`, parsed into trainer.config.values.control."""
 
 import argparse
 import json
@@ -37,8 +37,8 @@ def add_control(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(MORE_FLAG, metavar="JSON", help="what else the controller is told: bounds, interval_sec, ...")
 
 
-def control_asked(arguments: argparse.Namespace) -> ControlSettings | None:
-    """What the flags ask for; None for no controller. Warns of one that is ignored (TrainerError: a bad value)."""
+def parse_control(arguments: argparse.Namespace) -> ControlSettings | None:
+    """Parses the flags; None for no controller. Warns of ignored flags (TrainerError: a bad value)."""
     given = {POLICY_FLAG: arguments.policy, OBJECTIVE_FLAG: arguments.objective, MORE_FLAG: arguments.control}
     if arguments.controller == _OFF:
         for flag, value in given.items():
@@ -51,9 +51,7 @@ def control_asked(arguments: argparse.Namespace) -> ControlSettings | None:
 def get_settings(
     policy: str | None, objective: str | None, more: str | None, mode: str, base: ControlSettings | None = None
 ) -> ControlSettings:
-    """What these values of the flags say; None for one that is not given (TrainerError: a bad value). `base` has what
-    no flag gives; None for the defaults.
-    """
+    """Parses the flags' values, None where not given (TrainerError: a bad value); `base` replaces the defaults."""
     named = {"policy": (POLICY_FLAG, policy), "objective": (OBJECTIVE_FLAG, objective), "mode": (MODE_FLAG, mode)}
     given = {name: value for name, (_, value) in named.items() if value is not None}
     plain = {} if base is None else base.model_dump(mode="json")
@@ -66,7 +64,7 @@ def get_settings(
 
 
 def with_shares(power: PowerAsked, control: ControlSettings | None) -> PowerAsked:
-    """What is asked of the GPUs, where a controller may lower their limits. TrainerError: somebody else does."""
+    """Lets a controller lower the GPUs' limits, if it has bounds for that (TrainerError: a flag sets them)."""
     if control is None or control.bounds.watts is None:
         return power
     if power.auto or power.watts is not None:
@@ -80,8 +78,8 @@ def with_shares(power: PowerAsked, control: ControlSettings | None) -> PowerAske
     return power._replace(shares=True)
 
 
-def reading_asked(arguments: argparse.Namespace) -> "Reading":
-    """How images are read at first. Loads torch."""
+def parse_reading(arguments: argparse.Namespace) -> "Reading":
+    """Returns how images are read by default. Loads torch."""
     from trainer.data.loader import Reading
 
     given = {"threads": arguments.loader_threads, "prefetch": arguments.prefetch}

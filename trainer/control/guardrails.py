@@ -1,4 +1,4 @@
-"""What keeps a policy within bounds: values that it may choose, meters to be believed, limits of rate and loss."""
+"""Limits of a policy: the values that it may choose, trust in meters, limits of rate and loss."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,37 +11,36 @@ from trainer.control.interval import Decision, Interval, Knobs, Value, score
 from trainer.power.search import LADDER
 
 _MOST_LOADERS = 16
-"""Of one worker; beyond them threads take the interpreter's time from each other."""
+"""Of one worker; more threads compete for the interpreter lock."""
 _PREFETCH = (1, 2, 4, 8)
 _FROZEN = 10
-"""Intervals in a row with the same figure to the last bit, of a figure that is a quotient of measured times."""
+"""Intervals with a bit-identical figure after which its meter counts as broken."""
 _MEASURED = (
     *("device_use", "device_memory_share", "host_memory_share", "watts"),
     *("neighbour_cores", "cpu_wait_share"),
 )
-"""Figures that may be absent, but not all of a sudden."""
+"""Figures that may be absent, but not disappear."""
 _COOL_DOWN = 20
-"""Intervals that what was undone is left alone for; each further time twice as many, up to `_MOST_COOL_DOWN`."""
+"""Intervals in which an undone value is not retried; doubled each time, up to `_MOST_COOL_DOWN`."""
 _MOST_COOL_DOWN = 1280
 LOST_SHARE = 0.01
-"""Of the time so far that trying may cost: with the try that goes beyond it, a run that was right stays within 2 %."""
+"""Share of the time so far that failed changes may cost: with the last one, a well-tuned run stays within 2 %."""
 MOST_FAILURES = 3
-"""Of one knob, be it a policy's change or the judge's; after them it is left alone."""
+"""Failures of one knob, by policy or judge, after which it is not touched again."""
 _HOUR_SEC = 3600.0
 
 
 class Machine(NamedTuple):
-    """What the knobs of a run can be on its machines.
+    """What limits the knobs on a run's machines.
 
     Attributes:
         cores: of one node.
         local_workers: of one node; `workers` of all.
-        group: images that a worker's share consists of.
-        on_cpu: whether workers compute there.
-        limit_watts: least power limit of the GPUs; None where nobody limits it. `power_floor` is the least share.
+        group: images; a worker's share is a multiple of it.
+        limit_watts: least power limit of the GPUs; None without a limiter. `power_floor` is the least share.
         fixed: knobs that cannot be turned now.
-        refused: formats that its devices do not compute in, or the run cannot have, each with the reason.
-        fatal: knob, value before and value of each change that a session of the run did not outlive.
+        refused: unsupported number formats, each with the reason.
+        fatal: knob, old value and value of each fatal change.
     """
 
     cores: int
@@ -56,36 +55,38 @@ class Machine(NamedTuple):
     fatal: tuple[tuple[str, Value, Value], ...] = ()
 
 
-def allowed(
+def allowed_values(
     settings: ControlSettings, start: Knobs, machine: Machine, history: Sequence[Interval]
 ) -> dict[str, tuple[Value, ...]]:
-    """By knob, what it may be now, its present value among it; knobs without a choice are left out."""
+    """Returns, by knob, its possible values including the current one; knobs without a choice are omitted."""
     now = history[-1].after
     found: dict[str, tuple[Value, ...]] = {}
     for knob, values in ladders(settings.bounds, start, machine).items():
         here: Value = getattr(now, knob)
         if knob in machine.fixed or failures(history, knob) >= MOST_FAILURES:
             continue
-        left = cooling(history, knob, values, machine.group) | _never(machine, knob, values, now)
-        at_once = _at_once(knob, now, machine.workers, machine.group)
+        excluded = cooling(history, knob, values, machine.group) | _fatal_values(machine, knob, values, now)
+        as_number = _get_ordinal(knob, now, machine.workers, machine.group)
         if knob == "batch_gpu":  # nor more images at once than a worker has
-            left |= {value for value in values if float(value) > float(at_once(0))}
-        kept = tuple(value for value in _with(values, here, at_once) if value == here or value not in left)
-        if len(kept) > 1:
-            found[knob] = kept
+            excluded |= {value for value in values if float(value) > float(as_number(0))}
+        choices = tuple(
+            value for value in _insert_current(values, here, as_number) if value == here or value not in excluded
+        )
+        if len(choices) > 1:
+            found[knob] = choices
     return found
 
 
-def _with(values: Sequence[Value], here: Value, at_once: Callable[[Value], Value]) -> Sequence[Value]:
-    """In their order, with the present one, which may be out of bounds, and none beside it that is the same."""
+def _insert_current(values: Sequence[Value], here: Value, as_number: Callable[[Value], Value]) -> Sequence[Value]:
+    """Returns the values in order with the current one, which may be out of bounds, without equal ones."""
     if here in values or isinstance(here, str):
         return values if here in values else (*values, here)
-    others = [value for value in values if at_once(value) != at_once(here)]
-    return sorted([*others, here], key=lambda value: float(at_once(value)))
+    others = [value for value in values if as_number(value) != as_number(here)]
+    return sorted([*others, here], key=lambda value: float(as_number(value)))
 
 
 def ladders(bounds: Bounds, start: Knobs, machine: Machine) -> dict[str, Sequence[Value]]:
-    """Every value within the bounds, knob by knob. Without bounds of their own, threads go up to the node's cores."""
+    """Returns every value within the bounds, by knob; unbounded threads go up to the node's cores."""
     cores = max(1, machine.cores // machine.local_workers)
     least, most = bounds.loader_threads or (1, max(start.loader_threads, min(cores, _MOST_LOADERS)))
     found: dict[str, Sequence[Value]] = {"loader_threads": range(least, most + 1)}
@@ -132,9 +133,9 @@ def doubled(first: int, least: int, most: int) -> list[int]:
 
 
 def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], group: int) -> set[Value]:
-    """Those of a knob's values that are left alone, and those beyond them: what was undone lately, the more often, the
-    longer; and what a change that stayed has just left. Neither, where neighbours are there now and were not when it
-    was made, or the other way round; but what was undone twice is left alone whoever is there.
+    """Returns the values not to retry yet, and those beyond them: undone ones, and the last kept change's old one.
+
+    Neither counts where neighbours have come or gone since, except that a value undone twice stays excluded.
     """
     undone, stayed = dict[tuple[Value, Value], list[int]](), dict[tuple[Value, Value], int]()
     tried = dict[tuple[Value, Value], int]()
@@ -142,7 +143,7 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
         made = each.decision
         if made is None or made.knob != knob:
             continue
-        value, was = map(_at_once(knob, each.knobs, each.workers, group), (made.value, made.was))
+        value, was = map(_get_ordinal(knob, each.knobs, each.workers, group), (made.value, made.was))
         if made.policy == JUDGE:
             undone.setdefault((value, was), []).append(number)
             stayed.pop((was, value), None)
@@ -151,7 +152,7 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
 
     def is_as_then(place: int) -> bool:
         then, now = has_neighbour(history[place]), has_neighbour(history[-1])
-        return then == now or None in (then, now)  # nobody knowing gives no leave
+        return then == now or None in (then, now)  # unknown counts as the same
 
     cold = [
         pair for pair, places in undone.items()
@@ -160,37 +161,36 @@ def cooling(history: Sequence[Interval], knob: str, values: Sequence[Value], gro
     ] + [
         pair for pair, place in stayed.items() if len(history) - place < _COOL_DOWN and is_as_then(place)
     ]  # fmt: skip
-    at_once = _at_once(knob, history[-1].after, history[-1].workers, group)
-    return {value for value in values for back, beyond in cold if _is_as_far(at_once(value), beyond, back)}
+    as_number = _get_ordinal(knob, history[-1].after, history[-1].workers, group)
+    return {value for value in values for back, beyond in cold if _is_at_least(as_number(value), beyond, back)}
 
 
-def _never(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:
-    """What ended a session once, and what is beyond it."""
+def _fatal_values(machine: Machine, knob: str, values: Sequence[Value], now: Knobs) -> set[Value]:
     ended = [(was, tried) for name, was, tried in machine.fatal if name == knob]
-    at_once = _at_once(knob, now, machine.workers, machine.group)
-    return {value for value in values for was, tried in ended if _is_as_far(*map(at_once, (value, tried, was)))}
+    as_number = _get_ordinal(knob, now, machine.workers, machine.group)
+    return {value for value in values for was, tried in ended if _is_at_least(*map(as_number, (value, tried, was)))}
 
 
-def _at_once(knob: str, knobs: Knobs, workers: int, group: int) -> Callable[[Value], Value]:
-    """A knob's value as a number that others are compared with: `batch_gpu` 0 is a worker's whole share."""
+def _get_ordinal(knob: str, knobs: Knobs, workers: int, group: int) -> Callable[[Value], Value]:
+    """Maps a knob's values to comparable numbers: `batch_gpu` 0 is a worker's whole share."""
     share = largest_share(knobs.batch_size, workers, group)
     return lambda value: share if knob == "batch_gpu" and value == 0 else value
 
 
-def _is_as_far(value: Value, tried: Value, back: Value) -> bool:
-    """Whether it is what was tried, or a number that is further from `back`, on the same side."""
+def _is_at_least(value: Value, tried: Value, back: Value) -> bool:
+    """Whether it is what was tried, or further from `back` on the same side."""
     if isinstance(value, str) or isinstance(tried, str) or isinstance(back, str):
         return value == tried
     return value == tried or back < tried < value or value < tried < back
 
 
 def failures(history: Sequence[Interval], knob: str) -> int:
-    """How often an actuator has failed to turn a knob."""
+    """Counts how often a knob could not be turned."""
     return sum(each.failed is not None and each.failed.knob == knob for each in history)
 
 
-def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> str:
-    """Why the last interval's figures are nothing to decide by; empty where they can be believed."""
+def distrust_reason(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> str:
+    """Returns why the last interval's figures cannot be trusted; empty where they can."""
     last = history[-1]
     if last.invalid:
         return "; ".join(last.invalid)
@@ -201,7 +201,7 @@ def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Kn
     for name in _MEASURED:
         had = [getattr(each, name) for each in history[-_FROZEN:]]
         if name == "cpu_wait_share":
-            had = [value for value in had if value]  # 0 of a log from when nobody counting was written as 0
+            had = [value for value in had if value]  # older logs wrote 0 where the kernel did not count
         if getattr(last, name) is None and any(value is not None for value in had):
             return f"{name} was measured, and is no more"
     if score(last, settings.objective, start.batch_size) is None:
@@ -210,9 +210,7 @@ def mistrusted(history: Sequence[Interval], settings: ControlSettings, start: Kn
 
 
 def is_too_often(history: Sequence[Interval], settings: ControlSettings) -> bool:
-    """Whether one change more would be too many. What may be made in an hour is 2.5 changes, say: so it is 3 in 1.2
-    hours of training, and half a one is one in two hours. What was undone is not counted.
-    """
+    """Whether another change exceeds the rate: 2.5 an hour means 3 in 1.2 hours. The judge's changes do not count."""
     most = math.ceil(settings.decisions_per_hour)
     window_sec = _HOUR_SEC * most / settings.decisions_per_hour
     found, seconds = 0, 0.0
@@ -225,7 +223,7 @@ def is_too_often(history: Sequence[Interval], settings: ControlSettings) -> bool
 
 
 def lost_sec(history: Sequence[Interval]) -> float:
-    """Seconds that undone changes have cost: of what was trained with them, by how much it was slower."""
+    """Returns the seconds that undone changes cost: their time times their slowdown."""
     lost = 0.0
     for place, each in enumerate(history):
         if each.decision is not None and each.decision.policy == JUDGE:
@@ -236,8 +234,8 @@ def lost_sec(history: Sequence[Interval]) -> float:
     return lost
 
 
-def lost_too_much(history: Sequence[Interval], settings: ControlSettings) -> str:
-    """Why nothing may be tried any more, for now or for good; empty where it may."""
+def loss_reason(history: Sequence[Interval], settings: ControlSettings) -> str:
+    """Returns why no more changes may be tried; empty where they may."""
     lost, past = lost_sec(history), math.fsum(each.seconds for each in history)
     for limit, of_what in (
         (settings.lost_sec, "all that may be"),
@@ -248,8 +246,8 @@ def lost_too_much(history: Sequence[Interval], settings: ControlSettings) -> str
     return ""
 
 
-def within(decision: Decision, values: dict[str, tuple[Value, ...]], now: Knobs) -> str:
-    """Why a decision is none that a policy may make; empty where it is one."""
+def refusal_reason(decision: Decision, values: dict[str, tuple[Value, ...]], now: Knobs) -> str:
+    """Returns why a policy's decision is not allowed; empty where it is."""
     if decision.value not in values.get(decision.knob, ()):
         return f"{decision.policy} wants {decision.knob} {decision.value}, which is out of bounds"
     if decision.value == getattr(now, decision.knob) or decision.was != getattr(now, decision.knob):

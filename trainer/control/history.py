@@ -1,4 +1,4 @@
-"""What a controller keeps of a long run: the newest intervals, and of the older ones what sums and verdicts rest on."""
+"""A controller's memory of a long run: the newest intervals, and the older ones that sums and verdicts need."""
 
 from collections.abc import Sequence
 
@@ -7,25 +7,26 @@ from trainer.control.interval import Interval, Value
 from trainer.control.judge import BEFORE, LONGEST
 
 MOST_INTERVALS = 2000
-"""The newest, of which each is kept: what is older says nothing about the machine as it is now."""
+"""Newest intervals, all of which are kept; older ones do not describe the machine as it is now."""
 
 
-def remembered(history: Sequence[Interval], settings: ControlSettings) -> list[Interval]:
-    """The same for every judge and sum: the first interval, the newest, and of those between what was measured by the
-    guard, and what is near another setting of knobs or a change that failed. The time of what is left out is that of
-    the next one that is kept. Of a history that was shortened before and has grown since it is that of the whole.
+def shorten(history: Sequence[Interval], settings: ControlSettings) -> list[Interval]:
+    """Returns a shorter history with the same verdicts and sums; may be applied again to its own result.
+
+    It keeps the first interval, the newest, those with a guard value and those near a change of knobs or a failed one.
+    The next kept interval takes over the time of omitted ones.
     """
     old = len(history) - MOST_INTERVALS
     if old <= 0:
         return list(history)
     near = max(LONGEST * settings.patience + 1, LONGEST * BEFORE)
-    kept = {0, *(place for place in range(old) if history[place].guard is not None)}
+    kept_places = {0, *(place for place in range(old) if history[place].guard is not None)}
     for place in range(min(old + near, len(history))):
-        if _turns(history, place):
-            kept.update(range(place - near, place + near + 1))
+        if _is_change(history, place):
+            kept_places.update(range(place - near, place + near + 1))
     found, left_out_sec = list[Interval](), 0.0
     for place, each in enumerate(history):
-        if place < old and place not in kept:
+        if place < old and place not in kept_places:
             left_out_sec += each.seconds
             continue
         found.append(each._replace(seconds=left_out_sec + each.seconds) if left_out_sec else each)
@@ -33,20 +34,17 @@ def remembered(history: Sequence[Interval], settings: ControlSettings) -> list[I
     return found
 
 
-def _turns(history: Sequence[Interval], place: int) -> bool:
-    """Whether knobs are turned at its end or have been before it, or could not be."""
+def _is_change(history: Sequence[Interval], place: int) -> bool:
     each = history[place]
     is_other = place > 0 and each.knobs != history[place - 1].knobs
     return is_other or each.decision is not None or each.failed is not None
 
 
-def standing(history: Sequence[Interval]) -> dict[str, Value]:
-    """By knob, what decisions have made of it and nothing has undone: what another session goes on with. All else is as
-    whoever starts that session asks for it.
-    """
+def standing_decisions(history: Sequence[Interval]) -> dict[str, Value]:
+    """Returns, by knob, the decided value that still holds, with which the next session continues."""
     first, last = dict[str, Value](), dict[str, Value]()
     for made in (each.decision for each in history if each.decision is not None):
-        if last.get(made.knob) != made.was:  # somebody else has set it since
+        if last.get(made.knob) != made.was:  # the user has set it since
             first[made.knob] = made.was
         last[made.knob] = made.value
     return {knob: value for knob, value in last.items() if value != first[knob]}

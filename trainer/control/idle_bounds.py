@@ -1,4 +1,4 @@
-"""Bounds that a session cannot use, or not all of: told when it begins, since the run goes on all the same. Pure."""
+"""Bounds that a session cannot use, or only in part, reported at its start. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -8,25 +8,25 @@ from trainer.config.values.control import Bounds
 from trainer.control.guardrails import Machine, ladders
 from trainer.control.interval import Knobs, Value
 
-_NOBODYS: Mapping[str, str] = MappingProxyType(
+_CLUSTER_BOUNDS: Mapping[str, str] = MappingProxyType(
     {
         name: f"ignored: a run starts and stops no nodes, and asks for none; job.autoscale of a stack does{more}"
         for name, more in (("nodes", ""), ("usd_per_hour", ", and keeps to it"))
     }
 )
 _KNOBS: Mapping[str, str] = MappingProxyType({"watts": "power_share"})
-"""Of bounds that have another name."""
+"""Knobs whose bounds have another name."""
 
 
 def idle_bounds(bounds: Bounds, start: Knobs, machine: Machine) -> Iterator[tuple[str, str]]:
-    """By field of the bounds, what of it is of no use to a session that begins with these knobs, and why."""
+    """Yields each field of the bounds that a session with these knobs cannot fully use, and why."""
     found = ladders(bounds, start, machine)
     for name in sorted(bounds.model_fields_set):
         if not getattr(bounds, name):
             continue
         knob = _KNOBS.get(name, name)
-        if name in _NOBODYS:
-            yield name, _NOBODYS[name]
+        if name in _CLUSTER_BOUNDS:
+            yield name, _CLUSTER_BOUNDS[name]
         elif knob in machine.fixed:
             yield name, "ignored: it cannot be changed in this session"
         elif knob not in found:
@@ -68,7 +68,7 @@ def _numbers(
         now = now or share
         if bounds.batch_size is None and most > share:
             yield name, f"what is above a worker's share of the batch, {share} images, is ignored"
-    # A knob that may be turned without bounds of its own is kept as it is by a lone value: that is of use.
+    # A single value is useful for a knob that would vary without bounds: it fixes it.
     if all(value == now for value in values) and (least < most or "batch" in name):
         groups = f", and whole groups of {machine.group} images" if machine.group > 1 and "batch" in name else ""
         steps = f"powers of two times or parts of {now}{groups}" if "batch" in name else "its steps"

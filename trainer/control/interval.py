@@ -1,6 +1,6 @@
-"""What policies see of a run: one interval of training, equal on every worker, with what it was trained with.
+"""One interval of training as policies see it, equal on every worker.
 
-None is a figure that nobody has: no meter, no price, or not enough data.
+None is a missing figure: no meter, no price, or not enough data.
 """
 
 import math
@@ -13,7 +13,7 @@ from trainer.config.values.control import Objective
 
 Value = int | float | str
 _MOST_SHARE = 1.1
-"""Of a share: parts of the time are measured by clocks of their own, and come to a little more than all of it."""
+"""Above 1, as parts of the time are measured by separate clocks."""
 _SHARES = frozenset(
     {
         *("loader_share", "allreduce_share", "checkpoint_share", "cpu_wait_share"),
@@ -21,11 +21,11 @@ _SHARES = frozenset(
     }
 )
 _NOISE_SCALES = 5
-"""Estimates of the gradients' noise that count."""
+"""Most recent estimates that count."""
 
 
 class Knobs(NamedTuple):
-    """What may be changed while a run trains, as one interval had it.
+    """What may change while a run trains.
 
     Attributes:
         batch_size: global batch.
@@ -35,8 +35,7 @@ class Knobs(NamedTuple):
         prefetch: batches read ahead.
         threads: of one worker's operators on a CPU.
         power_share: of each GPU's own power limit, 0..1.
-        nodes: that train.
-        compile: whether losses are compiled, on or off.
+        compile: of the losses, on or off.
     """
 
     batch_size: int
@@ -49,8 +48,8 @@ class Knobs(NamedTuple):
     nodes: int = 1
     compile: str = "off"
 
-    def turned(self, knob: str, value: Value) -> "Knobs":
-        """The same but for one of them."""
+    def with_value(self, knob: str, value: Value) -> "Knobs":
+        """Returns them with one changed."""
         return Knobs(**{**self._asdict(), knob: value})
 
 
@@ -59,11 +58,9 @@ class Decision(NamedTuple):
 
     Attributes:
         knob: a field of `Knobs`.
-        value: from now on.
-        was: up to now.
-        policy: who decided; `judge` for what is undone.
-        reason: why, with the figures that it rests on.
-        expected_gain: share of the objective that it should bring; 0.1 is a tenth more.
+        policy: that decided; `judge` for an undo.
+        reason: with its figures.
+        expected_gain: share of the objective; 0.1 is a tenth more.
         undone_if: what would undo it, in words.
     """
 
@@ -83,14 +80,11 @@ class Interval(NamedTuple):
         images: real images shown before its end.
         seconds: that it took, quality metrics left out.
         images_per_sec: of all workers.
-        knobs: what it was trained with.
-        workers: that trained.
-        resolution: of the images that growing networks make in it, pixels; their speed is another at each.
-        phase_sec: seconds of one step's phases, by key, of the slowest worker; empty where nobody measures them.
-        loader_share: of its time, that steps waited for images, 0..1.
-        allreduce_share: that they waited for other workers' gradients; None with one worker, or where nobody measures.
-        checkpoint_share: that they waited for saves.
-        on_cpu: whether workers compute there.
+        resolution: of the images that growing networks make, pixels; the speed depends on it.
+        phase_sec: seconds of one step's phases, by key, of the slowest worker; empty where not measured.
+        loader_share: of its time, waiting for images, 0..1.
+        allreduce_share: waiting for other workers' gradients; None with one worker, or where not measured.
+        checkpoint_share: waiting for saves.
         device_use: of the GPU, 0..1; None without one, or without a meter.
         device_memory_share: of the GPU's memory in use at most, within it.
         cpu_use: of all cores of its nodes, by the workers, 0..1.
@@ -103,9 +97,9 @@ class Interval(NamedTuple):
         usd_per_hour: price of all nodes now.
         g_per_kwh: carbon intensity of the grid now.
         guard: the last value of the guard metric (lower is better) that was measured within it.
-        decision: made at its end, and carried out.
-        failed: made at its end, and could not be carried out.
-        told: broken meters, in words; such an interval decides nothing.
+        decision: made at its end and applied.
+        failed: made at its end, but not applied.
+        told: broken meters, in words; such an interval is not used.
     """
 
     images: int
@@ -137,7 +131,7 @@ class Interval(NamedTuple):
 
     @property
     def invalid(self) -> tuple[str, ...]:
-        """Why nothing may be decided or judged by it, in words: broken meters, values that cannot be; else empty."""
+        """Why it cannot be used: broken meters and impossible values; else empty."""
         found = list(self.told)
         if self.images_per_sec == 0:
             found.append("images_per_sec is 0: no step was made")
@@ -153,22 +147,23 @@ class Interval(NamedTuple):
 
     @property
     def after(self) -> Knobs:
-        """The knobs from its end on."""
-        return self.knobs if self.decision is None else self.knobs.turned(self.decision.knob, self.decision.value)
+        """The knobs after its end."""
+        return self.knobs if self.decision is None else self.knobs.with_value(self.decision.knob, self.decision.value)
 
     @property
     def conditions(self) -> tuple[float, ...]:
-        """What its time hangs on and no knob of a node turns: resolution, workers of a node, cores of a node."""
+        """What affects its time besides knobs: resolution, workers of a node, cores of a node."""
         return self.resolution, self.workers / self.knobs.nodes, self.cores / self.knobs.nodes
 
     def ended_by(self, decision: Decision, *, failed: bool) -> "Interval":
-        """The same with what was decided at its end, and whether it could not be carried out."""
+        """Returns it with the decision made at its end."""
         return self._replace(failed=decision) if failed else self._replace(decision=decision)
 
 
 def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
-    """Progress by one image of a batch, in that of one image of the run's first batch (Pollux, Qiao et al. 2021):
-    (noise + base) / (noise + batch). 1 where nobody knows the noise, or the batch is the first one's.
+    """Returns an image's progress relative to the run's first batch (Pollux, Qiao et al. 2021).
+
+    (noise + base) / (noise + batch); 1 where the noise is unknown, or the batch is the first one's.
     """
     if noise_scale is None or batch_size == base:
         return 1.0
@@ -176,14 +171,15 @@ def efficiency(noise_scale: float | None, batch_size: int, base: int) -> float:
 
 
 def find_noise_scale(history: Sequence[Interval]) -> float | None:
-    """The middle of the last estimates: one alone may be far off."""
+    """Returns the median of the last estimates, as a single one may be far off."""
     known = [each.noise_scale for each in history if each.noise_scale is not None]
     return median(known[-_NOISE_SCALES:]) if known else None
 
 
 def score(interval: Interval, objective: Objective, base: int) -> float | None:
-    """How much of the objective an interval made: goodput a second, dollar, joule or gram, see
-    `trainer.config.values.control.UNITS`; None without the figures that it needs. `base` is the run's first batch.
+    """Returns goodput a second, dollar, joule or gram (`trainer.config.values.control.UNITS`); None without figures.
+
+    `base` is the run's first batch.
     """
     knobs = interval.knobs
     goodput = interval.images_per_sec * efficiency(interval.noise_scale, knobs.batch_size, base)

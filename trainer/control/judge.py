@@ -1,9 +1,9 @@
-"""Whether the last change has paid: kept, given time, or undone; a pure function of the history.
+"""Judges whether to keep the last change, wait, or undo it; a pure function of the history.
 
-A change is compared with the intervals just before it, once a first interval with it has passed (caches, warm-up). It
-stays where the objective grew by the asked share and beyond the noise of those intervals. A change of batch or of
-precision goes, too, where the guard metric worsens beyond its noise, however late that shows. Fewer images at once,
-where memory is short, are no matter of speed: they stay where they free memory at no more than a stated cost.
+A change is compared with the intervals just before it, after one interval of warm-up. It stays if the objective grew by
+the requested share and by more than the noise. A change of batch or precision is also undone if the guard metric
+worsens beyond its noise, however late. Fewer images at once where memory is short stay if they free memory at no more
+than a stated cost.
 """
 
 import itertools
@@ -17,36 +17,33 @@ from trainer.control.bottleneck import MEMORY_SHARE, Kind, bottleneck, has_neigh
 from trainer.control.guardrails import MOST_FAILURES, failures
 from trainer.control.interval import Decision, Interval, Knobs, find_noise_scale, score
 
-OF_QUALITY = ("batch_size", "precision")
-"""Knobs that what is learnt depends on."""
+QUALITY_KNOBS = ("batch_size", "precision")
+"""Knobs that affect what is learnt."""
 SETTLE = 1
 """Intervals after a change that do not count."""
 BEFORE = 5
 """Intervals before it that it is compared with, at most."""
 LONGEST = 3
-"""Times its patience, that a change is waited for where meters are broken meanwhile, or others come or go."""
+"""Times its patience: the longest wait for a change where meters break, or neighbours come or go."""
 MOST_SLOWER = 0.25
-"""Share of images/s that freeing memory may cost: a run that ends for want of it makes none at all."""
+"""Share of images/s that freeing memory may cost, as a run out of memory ends."""
 _FREED = 0.02
-"""Of the memory: less is no step on the way to where there is enough."""
+"""Least share of the memory that a useful change frees."""
 _NOISES = 1.0
-"""Standard errors that a gain has to be beyond zero."""
+"""Standard errors that a gain must exceed."""
 _GUARD_VALUES = 3
-"""Of the guard before a change, from which on its noise is known."""
+"""Values of the guard before a change from which its noise is estimated."""
 _GUARD_NOISES = 2.0
 _FEW_VALUES_SHARE = 0.1
-"""How much worse the guard may be where its noise is not known: what two seeds of one run differ by, about."""
+"""Tolerance of the guard where its noise is unknown: about the difference between two seeds."""
 
 
 class Verdict(NamedTuple):
-    """What the history says of the last change.
+    """The verdict on the last change.
 
     Attributes:
-        state: nothing to judge, one more interval to wait for, kept, or to be undone.
-        decision: the change that is judged; None for nothing.
-        gain: share of the objective that it brought; None where it is not known yet, or never will be. Of what is
-            undone for want of intervals to compare, what it has cost in the few of them.
-        why: in words.
+        decision: the judged change; None for none.
+        gain: share of the objective; None where unknown. For an undo without enough intervals, its cost in those.
     """
 
     state: Literal["nothing", "wait", "kept", "undo"]
@@ -56,9 +53,7 @@ class Verdict(NamedTuple):
 
 
 def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) -> Verdict:
-    """The verdict on the last change in the history, which may have been judged before. `start` are the knobs that the
-    run began with.
-    """
+    """Returns the verdict on the last change, which may have been judged before. `start`: the run's initial knobs."""
     worse = _worse_quality(history)
     if worse is not None and not _is_stuck(worse, history):
         return worse
@@ -67,32 +62,30 @@ def judge(history: Sequence[Interval], settings: ControlSettings, start: Knobs) 
         return Verdict("nothing")
     decision = _made(history, place)
     if decision.policy == JUDGE:
-        return _cut_short(history, place, settings, start)
+        return _judge_interrupted(history, place, settings, start)
     if _is_superseded(history, place, decision):
         return Verdict("nothing")
     verdict = worse if worse is not None and worse.decision is decision else None
-    verdict = verdict or _compared(history, place, decision, settings, start)
+    verdict = verdict or _compare(history, place, decision, settings, start)
     if verdict.state == "undo" and _is_stuck(verdict, history):
         return verdict._replace(state="kept", why=f"{verdict.why}, and what failed {MOST_FAILURES} times is left alone")
     return verdict
 
 
 def _is_stuck(verdict: Verdict, history: Sequence[Interval]) -> bool:
-    """Whether what is to be undone has a knob that could not be turned too often."""
+    """Whether the knob to turn back has failed too often."""
     return verdict.decision is not None and failures(history, verdict.decision.knob) >= MOST_FAILURES
 
 
-def _cut_short(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
-    """What becomes of a change that was not kept yet when the guard had an older one undone: of one that was still
-    being watched nobody will know what it brought.
-    """
+def _judge_interrupted(history: Sequence[Interval], undone_at: int, settings: ControlSettings, start: Knobs) -> Verdict:
+    """Judges a change that was still being watched when the guard undid an older one: its gain is unknown."""
     place = _last_change(history[:undone_at])
     if place is None:
         return Verdict("nothing")
     decision, undone = _made(history, place), _made(history, undone_at)
     if decision.policy == JUDGE or decision.knob == undone.knob or _is_superseded(history, place, decision):
         return Verdict("nothing")
-    verdict = _compared(history[: undone_at + 1], place, decision, settings, start)
+    verdict = _compare(history[: undone_at + 1], place, decision, settings, start)
     if verdict.state == "wait" and not _frees_memory(history[place], decision):
         why = f"nobody knows what it brought: {undone.knob} was undone meanwhile"
         verdict = Verdict("undo", decision, None, why)
@@ -100,21 +93,22 @@ def _cut_short(history: Sequence[Interval], undone_at: int, settings: ControlSet
 
 
 def _is_superseded(history: Sequence[Interval], place: int, decision: Decision) -> bool:
-    """Whether the knob has another value by now: the run's own plan has turned it since, and counts."""
     return len(history) > place + 1 and getattr(history[-1].after, decision.knob) != decision.value
 
 
-def _compared(
+def _compare(
     history: Sequence[Interval], place: int, decision: Decision, settings: ControlSettings, start: Knobs
 ) -> Verdict:
     last = history[place]
     measure = _Measure(find_noise_scale(history[: place + 1]), last, settings, start)
-    # Of what came after, the intervals that it was promised: later ones may be of another day.
+    # Only the intervals of its patience count: later conditions may differ.
     waited = history[place + 1 + SETTLE :][: LONGEST * settings.patience]
     frees = _frees_memory(last, decision)  # memory is short, whoever uses the cores
     alike = [each for each in waited if frees or has_neighbour(each) == has_neighbour(last)]
-    after = [each for each in alike if not each.invalid and measure.of(each) is not None][: settings.patience]
-    is_other_now = not frees and _has_turned(last, history[place + 1 :][-settings.patience :], settings.patience)
+    after = [each for each in alike if not each.invalid and measure.score(each) is not None][: settings.patience]
+    is_other_now = not frees and _has_neighbour_changed(
+        last, history[place + 1 :][-settings.patience :], settings.patience
+    )
     if len(after) < settings.patience and not is_other_now and len(waited) < LONGEST * settings.patience:
         return Verdict("wait", decision, why=f"{decision.knob} {decision.value} is being watched")
     if any(each.resolution != last.resolution for each in after):
@@ -123,8 +117,8 @@ def _compared(
         return Verdict("kept", decision, None, "workers or cores are others since: nobody can tell what it brought")
     if any(each.knobs != last.after for each in after):
         return Verdict("kept", decision, None, "the run's plan has changed others meanwhile: nobody can tell of it")
-    before = _before(history, place)
-    scores_after, scores_before = measure.all_of(after), measure.all_of(before)
+    before = _comparable_before(history, place)
+    scores_after, scores_before = measure.score_all(after), measure.score_all(before)
     gain = _gain(scores_before, scores_after)
     if gain is None or len(after) < settings.patience:
         why = f"no figure for {settings.objective}"
@@ -136,7 +130,7 @@ def _compared(
         return Verdict("undo", decision, lost, f"nobody knows what it brought: {why}")
     noise = _relative_error(scores_before)
     if frees:
-        return _freed(before, after, decision, gain)
+        return _judge_memory(before, after, decision, gain)
     if gain < settings.min_gain:
         return Verdict("undo", decision, gain, f"it brought {gain:+.1%}, of {settings.min_gain:.0%} that it has to")
     if gain < _NOISES * noise:
@@ -144,24 +138,19 @@ def _compared(
     return Verdict("kept", decision, gain, f"it brought {gain:+.1%}")
 
 
-def _has_turned(last: Interval, since: Sequence[Interval], patience: int) -> bool:
-    """Whether others have come since a change, or gone, for so long that it is another run now: what is to be done
-    about that has to wait for the verdict.
-    """
+def _has_neighbour_changed(last: Interval, since: Sequence[Interval], patience: int) -> bool:
+    """Whether neighbours have come or gone since a change, for all of the last `patience` intervals."""
     was = has_neighbour(last)
     return len(since) == patience and was is not None and all(has_neighbour(each) is (not was) for each in since)
 
 
 def _frees_memory(last: Interval, decision: Decision) -> bool:
-    """Whether a change was made for memory that is short."""
     fewer = decision.knob == "batch_gpu" and 0 < float(decision.value) < (float(decision.was) or math.inf)
     return fewer and bottleneck(last).kind is Kind.MEMORY
 
 
-def _freed(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
-    """By the memory that is in use at most, and by how much slower it made the run, as far as others let that be
-    seen.
-    """
+def _judge_memory(before: Sequence[Interval], after: Sequence[Interval], decision: Decision, gain: float) -> Verdict:
+    """Judges by peak memory and by the slowdown, measured only with the same neighbours."""
     was, now = memory_share(before[-1]), max(map(memory_share, after))
     alike = [each for each in after if has_neighbour(each) == has_neighbour(before[-1])]
     slower = 1 - (_middle_rate(alike) / _middle_rate(before) if alike else 1.0)
@@ -178,32 +167,27 @@ def _middle_rate(intervals: Sequence[Interval]) -> float:
 
 
 class _Measure(NamedTuple):
-    """How intervals on both sides of a change are scored: with the noise scale, the price and the grid that were known
-    before it. What these do meanwhile is no merit of the change's.
-    """
+    """Scores intervals on both sides of a change with the noise scale, price and grid from before it."""
 
     noise_scale: float | None
     last: Interval
     settings: ControlSettings
     start: Knobs
 
-    def of(self, interval: Interval) -> float | None:
-        """None without the figures that it takes."""
+    def score(self, interval: Interval) -> float | None:
         was, now = self.last.knobs.batch_size, self.last.after.batch_size
         if self.noise_scale is None and was != now and interval.knobs.batch_size != was:
-            return None  # another batch makes another progress by an image, and nobody knows which
+            return None  # another batch changes an image's progress by an unknown factor
         fair = interval._replace(
             noise_scale=self.noise_scale, usd_per_hour=self.last.usd_per_hour, g_per_kwh=self.last.g_per_kwh
         )
         return score(fair, self.settings.objective, self.start.batch_size)
 
-    def all_of(self, intervals: Sequence[Interval]) -> list[float]:
-        """Of those that have one."""
-        return [found for each in intervals if (found := self.of(each)) is not None]
+    def score_all(self, intervals: Sequence[Interval]) -> list[float]:
+        return [found for each in intervals if (found := self.score(each)) is not None]
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """None where one side is empty."""
     if not before or not after:
         return None
     was = median(before)
@@ -211,14 +195,12 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> float | None:
 
 
 def _relative_error(values: Sequence[float]) -> float:
-    """Standard error of their mean, as a share of it; 0 where one value says nothing of it."""
+    """Returns the standard error of the mean as a share of it; 0 for a single value."""
     return stdev(values) / math.sqrt(len(values)) / mean(values) if len(values) > 1 and mean(values) > 0 else 0.0
 
 
-def _before(history: Sequence[Interval], place: int) -> list[Interval]:
-    """The intervals before a change that are as the last of them: with its knobs, held up by the same, with neighbours
-    or without as it was, of networks of its size, and by as many workers; nearest last, and no broken ones.
-    """
+def _comparable_before(history: Sequence[Interval], place: int) -> list[Interval]:
+    """Returns the valid intervals before a change with the same knobs, conditions, bottleneck and neighbours."""
     last, found = history[place], list[Interval]()
     kind = bottleneck(last).kind
     for each in reversed(history[: place + 1][-LONGEST * BEFORE :]):
@@ -237,11 +219,9 @@ def _last_change(history: Sequence[Interval]) -> int | None:
 
 
 def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
-    """To be undone where the guard has worsened since the last change of what is learnt that still stands, and since
-    another one was undone: what it had spoilt is not the older one's fault.
-    """
+    """Returns an undo where the guard worsened since the last standing quality change, and since another was undone."""
     changes = [number for number, each in enumerate(history) if _changes_quality(each.decision)]
-    place = next((number for number in reversed(changes) if _stands(history, number)), None)
+    place = next((number for number in reversed(changes) if _is_standing(history, number)), None)
     if place is None:
         return None
     decision = _made(history, place)
@@ -257,7 +237,7 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
         return None
     limit = _guard_limit(before)
     if since > place and all(value > limit for value in after[:-1]):
-        # On its way back from what was undone: no worse than that has left it.
+        # Recovering from the undone change: no worse than that left it.
         limit = max(limit, [value for number, value in guards if number <= since + SETTLE][-1])
     if after[-1] <= limit:
         return None
@@ -265,8 +245,8 @@ def _worse_quality(history: Sequence[Interval]) -> Verdict | None:
     return Verdict("undo", decision, None, why)
 
 
-def _stands(history: Sequence[Interval], place: int) -> bool:
-    """Whether a change is a policy's own, and what the run is trained with now; by no plan of the run's since."""
+def _is_standing(history: Sequence[Interval], place: int) -> bool:
+    """Whether a change is a policy's own and still in effect, not by the run's plan."""
     decision = _made(history, place)
     if decision.policy == JUDGE or _is_superseded(history, place, decision):
         return False
@@ -281,22 +261,22 @@ def _made(history: Sequence[Interval], place: int) -> Decision:
 
 
 def _guard_limit(before: Sequence[float]) -> float:
-    """Up to which a value is as good as those before: a guard that falls may rise again by its noise."""
+    """Returns the highest acceptable guard value: a falling guard may rise again by its noise."""
     last = list(before[-_GUARD_VALUES - 2 :])
     if len(last) < _GUARD_VALUES:
         return last[-1] * (1 + _FEW_VALUES_SHARE)
-    # What is left around a straight line, since the guard falls while a run learns.
+    # Residuals of a straight line, since the guard falls while a run learns.
     slope = (last[-1] - last[0]) / (len(last) - 1)
     rest = [value - last[0] - slope * number for number, value in enumerate(last)]
     return max(last[-1], mean(last[-2:])) + _GUARD_NOISES * stdev(rest) + 0.01 * abs(last[-1])
 
 
 def _changes_quality(decision: Decision | None) -> bool:
-    return decision is not None and decision.knob in OF_QUALITY
+    return decision is not None and decision.knob in QUALITY_KNOBS
 
 
-def undoing(verdict: Verdict) -> Decision:
-    """The decision that undoes what a verdict is about."""
+def undo_change(verdict: Verdict) -> Decision:
+    """Returns the decision that undoes a verdict's change."""
     made = verdict.decision
     assert made is not None, "there is something to undo"
     return Decision(

@@ -1,5 +1,6 @@
-"""A policy that goes by what earlier decisions brought: a contextual bandit with Thompson sampling, whose exploring is
-bounded by the seconds that it has lost. All that it knows is in the history, so a resumed run goes on with it.
+"""The policy `learned`: a contextual bandit with Thompson sampling that limits the seconds lost by exploring.
+
+All its knowledge is in the history, so a resumed run continues with it.
 """
 
 import itertools
@@ -87,12 +88,7 @@ class Arm(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """An arm that was taken.
-
-    Attributes:
-        reward: by what share the objective changed.
-        lost_sec: what that cost until it was undone.
-    """
+    """An arm that was tried. `reward` is the objective's relative change, `lost_sec` its cost until it was undone."""
 
     arm: Arm
     reward: float
@@ -100,14 +96,14 @@ class Trial(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """In an arm's mean reward: normal, with how many trials of such arms stand behind it."""
+    """A normal belief about an arm's mean reward, after `trials`."""
 
     mean: float
     sd: float
     trials: int
 
-    def told(self, rewards: Sequence[float]) -> "Belief":
-        """After so many more."""
+    def updated(self, rewards: Sequence[float]) -> "Belief":
+        """Returns the belief after more rewards."""
         if not rewards:
             return self
         weight = 1 / self.sd**2 + len(rewards) / _NOISE**2
@@ -116,11 +112,10 @@ class Belief(NamedTuple):
 
 
 class Learned:
-    """Draws each arm's mean reward from what is believed of it, and takes the arm with the most, unless that is less
-    than `least`: to do nothing brings 0 for certain.
+    """Draws each arm's mean reward from its belief, and takes the best arm if it exceeds `least`.
 
-    Once changes that did not pay have cost `lost_sec` seconds, only arms that were tried with a mean above `least` are
-    left. The batch stays where nobody knows the noise scale: its cost to progress would not be in the reward.
+    Once failed changes have cost `lost_sec` seconds, only tried arms with a mean above `least` remain. The batch stays
+    where the noise scale is unknown: its cost to progress would not be in the reward.
     """
 
     name = "learned"
@@ -162,9 +157,7 @@ class Learned:
 
 
 def get_trials(history: Sequence[Interval], room: Room) -> list[Trial]:
-    """What each change of the history brought, and what going back would, which is known by then as well. What only
-    undid a change is not a trial of its own.
-    """
+    """Returns what each change of the history brought, and its reversal's reward. Undos are no trials."""
     changes = [place for place, each in enumerate(history) if each.decision is not None]
     found = []
     for place, end in itertools.pairwise([*changes, len(history) - 1]):
@@ -182,13 +175,12 @@ def get_trials(history: Sequence[Interval], room: Room) -> list[Trial]:
 
 
 def _stood_sec(after: Sequence[Interval], decision: Decision) -> float:
-    """Until its knob was turned again."""
     stood = itertools.takewhile(lambda each: getattr(each.knobs, decision.knob) == decision.value, after)
     return math.fsum(each.seconds for each in stood)
 
 
 def context_of(interval: Interval) -> Context:
-    """The classes of an interval's figures."""
+    """Classifies an interval's figures."""
     waited, noise, batch = interval.loader_share, interval.noise_scale, interval.knobs.batch_size
     return Context(
         data=(waited >= _DATA_BOUND) + (waited >= _VERY_DATA_BOUND),
@@ -199,10 +191,7 @@ def context_of(interval: Interval) -> Context:
 
 
 def _reward(before: Sequence[Interval], after: Sequence[Interval], room: Room) -> float | None:
-    """Relative change of the objective from the last intervals before with the same knobs, to those after. Both with
-    the noise scale known before: what its estimate does meanwhile is not the change's merit. None where the networks
-    have grown meanwhile, others have come or gone, or workers have.
-    """
+    """Returns the objective's relative change, with the noise scale from before; None where conditions changed."""
     last = before[-1]
     same = [each for each in before[-_WATCHED:] if each.knobs == last.knobs and _is_alike(each, last)]
     if not all(_is_alike(each, last) for each in after):
@@ -224,7 +213,7 @@ def _is_alike(interval: Interval, other: Interval) -> bool:
 
 
 def _arms(last: Interval, room: Room) -> Iterator[Arm]:
-    """One step up and one down of each knob, as far as the room allows."""
+    """Yields one step up and one down of each knob, as allowed."""
     for knob, values in room.allowed.items():
         if knob == "batch_size" and last.noise_scale is None:
             continue
@@ -249,17 +238,17 @@ def _is_up(knob: str, was: Value, value: Value) -> bool:
 
 
 def _belief(arm: Arm, trials: Sequence[Trial], *, on_cpu: bool) -> Belief:
-    """The prior, then other steps of the knob in this direction, then this very step, all in the same context."""
+    """Starts from the prior, then adds other steps of the knob in this direction, then this step, in this context."""
     alike = [each for each in trials if each.arm.kind == arm.kind]
     others = [each.reward for each in alike if each.arm != arm]
-    belief = _prior(arm, on_cpu=on_cpu).told(others)
-    return belief._replace(sd=math.hypot(belief.sd, _STEP_SD) if others else belief.sd).told(
+    belief = _prior(arm, on_cpu=on_cpu).updated(others)
+    return belief._replace(sd=math.hypot(belief.sd, _STEP_SD) if others else belief.sd).updated(
         [each.reward for each in alike if each.arm == arm]
     )
 
 
 def _prior(arm: Arm, *, on_cpu: bool) -> Belief:
-    """Hope where the context gives a reason, and little of it elsewhere."""
+    """Is optimistic where the context gives a reason."""
     context = dict(arm.context)
     data, batch = context["data"], context.get("batch")
     match arm.knob:

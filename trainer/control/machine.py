@@ -1,4 +1,4 @@
-"""What the knobs of a run can be on the machines that it is on."""
+"""The limits of a run's knobs on its machines."""
 
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import Bounds
@@ -19,9 +19,7 @@ def get_machine(
     fixed: tuple[str, ...],
     fatal: tuple[tuple[str, Value, Value], ...] = (),
 ) -> Machine:
-    """Of this session; all workers call it together. `bounds` say what may be asked of it; `fixed` cannot be turned
-    now; `fatal` are changes that earlier sessions did not outlive.
-    """
+    """Returns this session's limits; all workers call it together. `fixed` knobs cannot be turned now."""
     cores = min(world.gather(usable_cores()))
     limit_watts, floor = actuators.power_limits
     return Machine(
@@ -39,7 +37,7 @@ def get_machine(
 
 
 def _refused(world: World, config: TrainConfig, bounds: Bounds) -> tuple[tuple[str, str], ...]:
-    """Of all workers' devices; what the run computes in already was refused elsewhere, or is not."""
+    """Returns unsupported precisions of any worker's device, except for the current one."""
     asked = [each for each in bounds.precision if each != config.precision]
     mine = {each: _trouble(each, world, config) for each in asked}
     found = {name: why for each in world.gather(mine) for name, why in each.items() if why}

@@ -1,5 +1,6 @@
-"""A policy that fits a model of a step's time to what the run has measured, and takes the change of one knob that the
-model expects most of. Goodput as in Pollux (Qiao et al. 2021), a second, dollar, joule or gram.
+"""The policy `model`: fits a step's time to the run's measurements, and makes the most promising change of one knob.
+
+Goodput is as in Pollux (Qiao et al. 2021), a second, dollar, joule or gram.
 """
 
 import math
@@ -15,7 +16,7 @@ from trainer.control.policy import Room
 
 Vector = NDArray[np.float64]
 
-_KEPT = 200
+_NUM_FITTED = 200
 """Intervals that are fitted."""
 _HALF_LIFE = 30.0
 """Intervals after which one counts half: machines and networks change."""
@@ -39,7 +40,7 @@ _POWER = -1 / 3
 
 
 class Forecast(NamedTuple):
-    """Of one setting, on the machine as it is now."""
+    """A setting's forecast on the current machine."""
 
     step_sec: float
     busy_sec: float
@@ -79,9 +80,7 @@ class StepModel:
             self._errors[each.knobs] = (count + float(weight), total + float(weight * error))
 
     def forecast(self, knobs: Knobs) -> Forecast:
-        """Seconds of a step, and those of them that it works, with the last interval's workers, cores and neighbours;
-        another number of nodes brings its own of each.
-        """
+        """Returns a setting's step and busy seconds with the last interval's workers, cores and neighbours."""
         busy = float(_work(knobs, self._last, on_cpu=self._on_cpu) @ self._work)
         reading = float(_reading(knobs, self._last) @ self._reading)
         count, total = self._errors.get(knobs, (0.0, 0.0))
@@ -90,10 +89,10 @@ class StepModel:
 
 
 class Model:
-    """Takes the change that a `StepModel` expects most of, if that is more than `threshold`, a share of the objective.
+    """Makes the change that a `StepModel` values most, if above `threshold`, a share of the objective.
 
-    A value is taken into account once a neighbouring one was seen: the model is trusted one step beyond what it knows.
-    The batch changes only where the noise scale is known. Batches read ahead are left alone: means say nothing of them.
+    Values count once a neighbouring one was seen. The batch changes only where the noise scale is known; prefetch
+    never, as means do not show its effect.
     """
 
     name = "model"
@@ -107,7 +106,7 @@ class Model:
             return None
         # Networks that have grown take another time for everything.
         alike = (each for each in history if each.resolution == history[-1].resolution)
-        known = [each for each in alike if not each.invalid][-_KEPT:]
+        known = [each for each in alike if not each.invalid][-_NUM_FITTED:]
         last, noise = known[-1], find_noise_scale(known)
         present = last.after
         model, watts = StepModel(known, on_cpu=room.on_cpu), _Watts(known)
@@ -129,7 +128,7 @@ class Model:
             return None
         best: tuple[float, str, Value] | None = None
         for knob, value in _choices(known, room, present, noise is not None):
-            then = expected(present.turned(knob, value))
+            then = expected(present.with_value(knob, value))
             if then is not None and (best is None or then > best[0]):
                 best = then, knob, value
         if best is None or best[0] < now * (1 + self._threshold):
@@ -166,7 +165,6 @@ class _Watts:
             self._fit = _fitted(work, per_node, weights, _WATTS_PRIOR)
 
     def of(self, knobs: Knobs, forecast: Forecast) -> float | None:
-        """Of a setting, as it is forecast; None without a meter."""
         if self._fit is None:
             return None
         return float(_moving(knobs, forecast.busy_sec / forecast.step_sec) @ self._fit) * knobs.nodes
@@ -181,13 +179,13 @@ def _step_sec(interval: Interval) -> float:
 
 
 def _local(knobs: Knobs, seen: Interval) -> tuple[float, float]:
-    """Workers, and images of one of them, were an interval trained with such knobs."""
+    """Returns workers, and images of one of them, for an interval with other knobs."""
     workers = seen.workers * knobs.nodes / seen.knobs.nodes
     return workers, knobs.batch_size / workers
 
 
 def _work(knobs: Knobs, seen: Interval, *, on_cpu: bool) -> Vector:
-    """How often a step does each part of its work: passes, sync, serial, parallel, crowding."""
+    """Returns how often a step does each part of its work: passes, sync, serial, parallel, crowding."""
     workers, images = _local(knobs, seen)
     passes = math.ceil(images / knobs.batch_gpu) if knobs.batch_gpu else 1
     if not on_cpu:  # A GPU's work does not hang on the host's threads.
@@ -199,7 +197,7 @@ def _work(knobs: Knobs, seen: Interval, *, on_cpu: bool) -> Vector:
 
 
 def _reading(knobs: Knobs, seen: Interval) -> Vector:
-    """How often a step reads: divided among loader threads, and not."""
+    """Returns how often a step reads: divided among loader threads, and not."""
     _, images = _local(knobs, seen)
     return np.array([images / knobs.loader_threads, images])
 
@@ -212,9 +210,10 @@ def _fitted(
     total: float = 1.0,
     unseen: Sequence[float] = (1.0,),
 ) -> Vector:
-    """The cost of each part, none below 0, of least squared relative error. `prior` are the parts' shares of the last
-    row's seconds, `total` of them in all: a few intervals outweigh them, and they decide what no interval tells. A part
-    that the last row has none of is taken to cost its share where it is done `unseen` times.
+    """Fits each part's cost, at least 0, by least squared relative error.
+
+    `prior` are the parts' shares of the last row's seconds, `total` in all: a few intervals outweigh them. A part
+    missing in the last row costs its share when done `unseen` times.
     """
     reference = np.where(parts[-1] > 0, parts[-1], unseen)
     units = seconds[-1] / reference
@@ -232,7 +231,7 @@ def _fitted(
 
 
 def _choices(history: Sequence[Interval], room: Room, present: Knobs, knows_noise: bool) -> Iterator[tuple[str, Value]]:
-    """Values that the room allows, at most one step from one that was seen."""
+    """Yields allowed values, at most one step from one that was seen."""
     # Of reading that no step waits for it is known that it is short enough, and no more.
     reads = [each.loader_share for each in history if each.knobs == present]
     is_read_soon = bool(reads) and max(reads) <= _DATA_BOUND

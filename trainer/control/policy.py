@@ -1,7 +1,7 @@
-"""The seam between those who decide and the run: a policy looks at a history and wants one change, or none.
+"""The interface of policies: a policy reads a history and returns one change, or none.
 
-A policy is a pure function of the history: a recorded run can be shown to it again, and a resumed one goes on with
-what it has learnt. It neither judges nor bounds itself: trainer.control.judge and guardrails do that for all.
+It is a pure function of the history, so that recorded runs can be replayed and resumed ones continue with what it
+learnt. trainer.control.judge and guardrails judge and limit all policies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from trainer.config.values.control import Objective
 from trainer.control.interval import Decision, Interval, Knobs, Value
 
 Allowed = Mapping[str, Sequence[Value]]
-"""By knob, the values that it may have now, its present one among them, in rising order; one that is missing stays."""
+"""By knob, its possible values including the current one, in rising order; missing knobs stay."""
 
 
 class Room(NamedTuple):
@@ -33,17 +33,15 @@ class Room(NamedTuple):
 
 
 class Policy(Protocol):
-    """Who decides."""
+    """Decides about changes."""
 
     @property
     def name(self) -> str:
-        """As the stack file and the record call it."""
+        """Its name in the stack file and the record."""
         ...
 
     def decide(self, history: Sequence[Interval], room: Room) -> Decision | None:
-        """The next change, or None for none. `history` has at least one interval, the last one has just ended, and no
-        earlier decision waits to be judged.
-        """
+        """Returns the next change, or None. `history` is not empty, and no decision waits to be judged."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A recorded history shown to policies, interval by interval: what each would have decided, beside what was done."""
+"""Replays a recorded history to policies: what each would have decided, and what was done."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from trainer.control.bottleneck import bottleneck
 from trainer.control.decide import get_policy, next_decision
 from trainer.control.fatal import Fatal, fatal_changes
 from trainer.control.guardrails import Machine
-from trainer.control.history import remembered
+from trainer.control.history import shorten
 from trainer.control.interval import Decision, Interval
 from trainer.core.errors import from_validation
 from trainer.records.decisions import CONTROLLER
@@ -26,7 +26,7 @@ UNKNOWN = (
 
 
 class Recorded(NamedTuple):
-    """What a log says of the run's own controller; `fatal` are changes that no session of it has outlived."""
+    """A log's own controller; `fatal` are changes that ended every session that had them."""
 
     settings: ControlSettings
     machine: Machine
@@ -34,13 +34,13 @@ class Recorded(NamedTuple):
     fatal: tuple[Fatal, ...] = ()
 
     def at(self, images: int) -> Machine:
-        """Its machine as a decision after so many images saw it: of such changes with those known by then."""
+        """Returns its machine for a decision after `images`, with the fatal changes known by then."""
         known = tuple(each.limit for each in self.fatal if images > each.known_from)
         return self.machine._replace(fatal=known)
 
 
 class Row(NamedTuple):
-    """One interval, and what came of it."""
+    """One interval and its decisions."""
 
     images: int
     bottleneck: str
@@ -51,19 +51,19 @@ class Row(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether the same was done, be it nothing."""
+        """Whether both decided the same, or nothing."""
         return _change(self.would) == _change(self.did)
 
 
-class Shown(NamedTuple):
-    """What one policy would have decided of a history."""
+class Replay(NamedTuple):
+    """What one policy would have decided."""
 
     policy: str
     rows: Sequence[Row]
 
     @property
     def wanted(self) -> list[Row]:
-        """Rows at which it begins to want a change of its own."""
+        """Rows at which it begins to want a change."""
         found, last = list[Row](), None
         for row in self.rows:
             now = _change(row.would)
@@ -74,17 +74,17 @@ class Shown(NamedTuple):
 
     @property
     def same(self) -> int:
-        """Intervals after which it would have done what the run did."""
+        """Number of intervals with the same decision as the run."""
         return sum(row.is_same for row in self.rows)
 
     @property
     def agreed(self) -> tuple[int, int]:
-        """How many of the changes of the run's own policy it would have made as well, and how many there are."""
+        """How many of the run's own changes it would have made, and how many there are."""
         changes = [row.is_same for row in self.rows if row.did is not None and row.did.policy != JUDGE]
         return sum(changes), len(changes)
 
     def sentences(self) -> Iterator[str]:
-        """Where it begins to want something, and where the run did something else."""
+        """Describes where it begins to want something, and where the run did something else."""
         wanted = {id(row) for row in self.wanted}
         for row in self.rows:
             if row.would is not None and id(row) in wanted:
@@ -96,8 +96,9 @@ class Shown(NamedTuple):
 
 
 def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
-    """Of the newest session with a controller and a line of statistics; None where no log says it. TrainerError, naming
-    `place`: settings of another version.
+    """Returns the newest session with a controller and statistics; None without one.
+
+    Raises TrainerError, naming `place`: settings of another version.
     """
     begun: Line | None = None
     found: Line | None = None
@@ -119,15 +120,16 @@ def recorded(lines: Sequence[Line], place: str) -> Recorded | None:
     return Recorded(settings, Machine(**told), found["seed"], tuple(fatal_changes(lines, settings.interval_sec)))
 
 
-def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Shown:
-    """What the settings' policy would have decided after each interval of what the run really did before: the run's
-    own changes stay in the history. `own`: without it, cores and workers are those of each interval, and the seed is 0.
+def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded | None = None) -> Replay:
+    """Replays the settings' policy after each interval; the run's own changes stay in the history.
+
+    Without `own`, cores and workers are those of each interval, and the seed is 0.
     """
     policy, rows, seen = get_policy(settings), list[Row](), list[Interval]()
     start, seed = history[0].knobs, 0 if own is None else own.seed
     ended = [] if own is None else [each.decision for each in own.fatal]
     for last in history:
-        seen = remembered([*seen, last._replace(decision=None, failed=None)], settings)
+        seen = shorten([*seen, last._replace(decision=None, failed=None)], settings)
         known = own is not None and own.machine.workers == last.workers
         machine = own.at(last.images) if own is not None and known else _machine(last)
         outcome = next_decision(seen, policy, settings, start, machine, seed=seed)
@@ -135,7 +137,7 @@ def shown(history: Sequence[Interval], settings: ControlSettings, own: Recorded 
         # What no session has outlived was decided there, whatever the next one then did about it.
         did = last.failed if last.failed in ended else last.decision
         rows.append(Row(last.images, *bottleneck(last), outcome.decision, outcome.why, did))
-    return Shown(settings.policy, rows)
+    return Replay(settings.policy, rows)
 
 
 def _machine(last: Interval) -> Machine:

@@ -1,4 +1,4 @@
-"""The policy `rules`: what holds a run up, seen several times in a row, decides what is changed."""
+"""The policy `rules`: a bottleneck seen several times in a row decides the change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -44,7 +44,7 @@ class Rules:
 
 
 def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Twice as many where steps wait most of the time, else one more."""
+    """Doubles them where steps wait most of the time, else adds one."""
     last = history[-1]
     for knob in ("loader_threads", "prefetch"):
         value = _next(last, room, knob, up=True)
@@ -58,7 +58,7 @@ def _loader_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """At least one fewer, and no more than there are cores left; without a neighbour the run's own are too many."""
+    """Removes at least one, down to the free cores; without a neighbour the run's own are too many."""
     last = history[-1]
     now, others = last.knobs.threads, last.neighbour_cores or 0.0
     each = max(1, last.workers // max(1, last.knobs.nodes))
@@ -77,7 +77,7 @@ def _fewer_threads(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Threads that were taken away while somebody else used the cores come back when he does no more."""
+    """Restores threads that were removed for a neighbour, once it has gone."""
     last, before = history[-1], _threads_before_neighbour(history)
     # Nobody knowing is not their absence.
     are_gone = all(has_neighbour(each) is False for each in history[-_IN_A_ROW:])
@@ -92,7 +92,7 @@ def _neighbour_gone(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _threads_before_neighbour(history: Sequence[Interval]) -> int | None:
-    """Of a worker, before the last changes took them away while somebody else used cores; None where none did."""
+    """Returns a worker's threads before changes for a neighbour; None without such changes."""
     found, is_undone = None, False
     for each in reversed(history):
         made = each.decision
@@ -108,7 +108,7 @@ def _threads_before_neighbour(history: Sequence[Interval]) -> int | None:
 
 
 def _more_threads(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Of an idle core on the way to the next number of threads that all workers can have."""
+    """Uses idle cores for the next number of threads that all workers can have."""
     last = history[-1]
     value = _next(last, room, "threads", up=True)
     if value is None or not room.on_cpu:
@@ -134,7 +134,7 @@ def _less_memory(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _batch(history: Sequence[Interval], room: Room) -> Decision | None:
-    """Towards the gradient noise scale, a power of two at a time."""
+    """Moves towards the gradient noise scale, a power of two at a time."""
     last = history[-1]
     size = last.knobs.batch_size
     estimates = [each for each in history if each.noise_scale is not None and each.knobs == last.knobs]
@@ -163,7 +163,7 @@ def _format(history: Sequence[Interval], room: Room) -> Decision | None:
 
 
 def _uncompiled(history: Sequence[Interval], room: Room) -> Decision | None:
-    """On a CPU alone: torch's own kernels there are often the faster ones."""
+    """Only on a CPU, where torch's own kernels are often faster."""
     last = history[-1]
     if last.after.compile != "on" or "off" not in room.allowed.get("compile", ()) or not room.on_cpu:
         return None
@@ -195,7 +195,7 @@ _BY_KIND: Mapping[Kind, tuple[Rule, ...]] = MappingProxyType(
 
 
 def _next(last: Interval, room: Room, knob: str, *, up: bool) -> Value | None:
-    """The next value of a knob of numbers; None where there is none."""
+    """Returns the next value of a numeric knob; None without one."""
     now = float(getattr(last.after, knob))
     beyond = [value for value in room.allowed.get(knob, ()) if (float(value) > now if up else float(value) < now)]
     return None if not beyond else beyond[0] if up else beyond[-1]

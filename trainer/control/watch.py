@@ -1,4 +1,4 @@
-"""From statistics lines to intervals: what a controller watches while a run trains, and what a record shows again."""
+"""Turns statistics lines into intervals, while a run trains and from its log."""
 
 import itertools
 import math
@@ -19,8 +19,9 @@ _SUMS = (
 
 
 class Watch:
-    """Takes lines of one run together until they last `interval_sec`. The first line of a session begins one: what was
-    before it is warming up.
+    """Groups a run's lines until they last `interval_sec`.
+
+    A session's first line starts one, as earlier steps warm up.
     """
 
     def __init__(self, interval_sec: float) -> None:
@@ -29,21 +30,21 @@ class Watch:
         self._guard: float | None = None
 
     def restart(self) -> None:
-        """Another session, or other knobs: lines from now on belong to another interval."""
+        """Starts another interval, for another session or other knobs."""
         self._lines = []
 
     def changed(self) -> None:
-        """Other knobs from the last line on."""
+        """Starts another interval at the last line, as knobs changed."""
         self._lines = self._lines[-1:]
 
     def quality(self, record: Mapping[str, Any]) -> None:
-        """Takes a metric's value of a generator, as events and records have it."""
+        """Takes a metric's record."""
         value = record.get("trained", {}).get("value")
         if record.get("name") in GUARDS and isinstance(value, int | float):
             self._guard = float(value)
 
     def see(self, line: Line) -> Interval | None:
-        """Takes a line; the interval that it ends, or None."""
+        """Takes a line; returns the interval that it ends, or None."""
         self._lines.append(line)
         if len(self._lines) == 1:
             return None
@@ -55,7 +56,7 @@ class Watch:
 
 
 def interval(lines: Sequence[Line], guard: float | None = None) -> Interval:
-    """The interval from the first line to the last, at least two."""
+    """Returns the interval from the first line to the last, at least two."""
     first, last, new = lines[0], lines[-1], lines[1:]
     seconds = training_sec(first, last)
     per_sec = 1 / seconds if seconds > 0 else 0.0
@@ -127,19 +128,19 @@ def get_history(
 
 
 def get_decision(line: Line) -> Decision:
-    """The decision that an event tells of."""
+    """Returns an event's decision."""
     return Decision(*(line[name] for name in Decision._fields))
 
 
 def _watts(first: Line, last: Line) -> float | None:
-    """None where a device has neither meter nor model: what the others draw is not what the run does."""
+    """Returns None where a device has neither meter nor model, as the sum would be incomplete."""
     joules, wall_sec = _grown(first, last, "energy_joules"), last["wall_sec"] - first["wall_sec"]
     absent = any(reading[0] is None for reading in last["energy"].values())
     return None if joules is None or absent or wall_sec <= 0 else joules / wall_sec
 
 
 def training_sec(first: Line, last: Line) -> float:
-    """Between two lines of a session, without what no step is: metrics, sample grids and statistics themselves."""
+    """Returns the time between two lines of a session without metrics, sample grids and statistics."""
     spent = [line["wall_sec"] - line["metrics_sec"] - line["telemetry_sec"] for line in (first, last)]
     return float(spent[1] - spent[0])
 
@@ -149,7 +150,7 @@ def _is_later(before: Line, line: Line) -> bool:
 
 
 def _troubles(lines: Sequence[Line]) -> Iterable[str]:
-    """Figures that cannot be: whoever decided by them would decide by nothing."""
+    """Yields impossible figures, which must not be used."""
     for before, line in itertools.pairwise(lines):
         if not _is_later(before, line):
             yield f"the clock went from {before['wall_sec']:.1f} s to {line['wall_sec']:.1f} s"
@@ -169,14 +170,12 @@ def _troubles(lines: Sequence[Line]) -> Iterable[str]:
 
 
 def _figures(line: Line) -> Iterator[tuple[str, float]]:
-    """Of a line, and of its phases."""
     for name, value in (*line.items(), *(line.get("phase_sec") or {}).items()):
         if isinstance(value, int | float):
             yield name, value
 
 
 def _grown(first: Line, last: Line, name: str) -> float | None:
-    """By how much a sum has grown; None where one of them has none."""
     before, after = first.get(name), last.get(name)
     return None if before is None or after is None else after - before
 

@@ -1,6 +1,7 @@
-"""CycleGAN (Zhu et al. 2017, arXiv:1703.10593): four networks that learn to translate between two domains of images,
-a and b, without pairs. What is translated there and back has to be what it was (the cycle), and a generator has to
-leave images alone that are of its own domain already (the identity).
+"""CycleGAN (Zhu et al. 2017, arXiv:1703.10593): four networks translate between two unpaired domains, a and b.
+
+An image translated there and back must be the same (cycle), and a generator must not change images of its own domain
+(identity).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from trainer.config.train_config import TrainConfig
 from trainer.networks.base import Network
 from trainer.networks.cyclegan import PatchDiscriminator, Translator
-from trainer.networks.factory import initialised
+from trainer.networks.factory import initialise
 from trainer.phases.batch import Batch, Micro, Moment, Unpaired
 from trainer.phases.phase import Phase, Terms, Update
 from trainer.phases.roles import RoleSpec
@@ -22,11 +23,9 @@ A_TO_B, B_TO_A, JUDGE_A, JUDGE_B = "a_to_b", "b_to_a", "discriminator_a", "discr
 
 
 def roles(config: TrainConfig) -> Sequence[RoleSpec]:
-    """All four with the configuration's initial weights: a generator for each direction, a discriminator for each
-    domain.
-    """
+    """Builds a generator for each direction and a discriminator for each domain."""
     shape = config.channels, config.resolution
-    a_to_b, b_to_a, judge_a, judge_b = initialised(
+    a_to_b, b_to_a, judge_a, judge_b = initialise(
         config,
         lambda: (
             Translator(config.ngf, *shape),
@@ -44,15 +43,13 @@ def roles(config: TrainConfig) -> Sequence[RoleSpec]:
 
 
 def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Phase[Any]]:
-    """Both discriminators' updates, then both generators'."""
+    """Returns the discriminators' phase, then the generators'."""
     generators, judges = _Generators(networks), _Judges(networks)
     return DiscriminatorsPhase(config, generators, judges), GeneratorsPhase(config, generators, judges)
 
 
 def translations(networks: Mapping[str, Network], images: Unpaired) -> Tensor:
-    """For a grid: each image of domain a, its translation, and that translated back; then those of domain b. In threes,
-    [3 N, C, H, W].
-    """
+    """Returns a grid's images [3 N, C, H, W]: each of domain a, its translation, and that back; then those of b."""
     generators = _Generators(networks)
     there_a, there_b = generators.a_to_b(images.a), generators.b_to_a(images.b)
     of_a = torch.stack([images.a, there_a, generators.b_to_a(there_a)], dim=1)
@@ -61,8 +58,6 @@ def translations(networks: Mapping[str, Network], images: Unpaired) -> Tensor:
 
 
 class _Generators:
-    """Both, by what they do."""
-
     def __init__(self, networks: Mapping[str, Network]) -> None:
         a_to_b, b_to_a = networks[A_TO_B], networks[B_TO_A]
         assert isinstance(a_to_b, Translator), "of `roles`"
@@ -71,8 +66,6 @@ class _Generators:
 
 
 class _Judges:
-    """Both discriminators, by their domain."""
-
     def __init__(self, networks: Mapping[str, Network]) -> None:
         of_a, of_b = networks[JUDGE_A], networks[JUDGE_B]
         assert isinstance(of_a, PatchDiscriminator), "of `roles`"
@@ -81,8 +74,9 @@ class _Judges:
 
 
 class DiscriminatorsLoss(nn.Module):
-    """Least squares (Mao et al. 2017, arXiv:1611.04076): a real patch should be 1, a fake one 0. Halved, so that the
-    discriminators learn at half the generators' rate, and added up over both, which are the only registered parts.
+    """Least squares (Mao et al. 2017, arXiv:1611.04076): a real patch should be 1, a fake one 0.
+
+    Halved, so that the discriminators learn at half the generators' rate. Only the discriminators are submodules.
     """
 
     def __init__(self, generators: _Generators, judges: _Judges) -> None:
@@ -91,17 +85,15 @@ class DiscriminatorsLoss(nn.Module):
         self._generators = (generators,)  # in a tuple, so that they are no submodules
 
     def forward(self, real: Unpaired) -> Tensor:
-        """The sum of both discriminators' losses, a scalar, on images that are translated for them."""
+        """Returns the sum of both discriminators' losses, a scalar."""
         (generators,) = self._generators
         with torch.no_grad():
             fake = Unpaired(generators.b_to_a(real.b), generators.a_to_b(real.a))
-        return _told_apart(self.of_a, real.a, fake.a) + _told_apart(self.of_b, real.b, fake.b)
+        return _judge_loss(self.of_a, real.a, fake.a) + _judge_loss(self.of_b, real.b, fake.b)
 
 
 class GeneratorsLoss(nn.Module):
-    """To be taken for real, to come back by the other generator, and to leave alone what needs no translation. The
-    generators are the only registered parts.
-    """
+    """Adversarial, cycle and identity losses. Only the generators are submodules."""
 
     def __init__(self, config: TrainConfig, generators: _Generators, judges: _Judges) -> None:
         super().__init__()
@@ -111,11 +103,12 @@ class GeneratorsLoss(nn.Module):
         self._identity = config.cycle_weight * config.identity_weight
 
     def forward(self, real: Unpaired, before_judging: Callable[[], object] | None = None) -> tuple[Tensor, Tensor]:
-        """The loss, a scalar, and `GeneratorsPhase.means`: it, and cycle and identity without their weights, each the
-        sum over both directions. `before_judging` is called when all images are made.
+        """Returns the scalar loss, and `GeneratorsPhase.means` (loss, cycle and identity), unweighted sums over both.
+
+        `before_judging` is called after all images are made.
         """
         (judges,) = self._judges
-        if self._identity:  # no image knows its neighbours: one pass makes both
+        if self._identity:  # images are independent, so one pass makes both
             fake_b, same_b = self.a_to_b(torch.cat([real.a, real.b])).chunk(2)
             fake_a, same_a = self.b_to_a(torch.cat([real.b, real.a])).chunk(2)
             identity = F.l1_loss(same_a, real.a) + F.l1_loss(same_b, real.b)
@@ -125,13 +118,13 @@ class GeneratorsLoss(nn.Module):
         cycle = F.l1_loss(self.b_to_a(fake_b), real.a) + F.l1_loss(self.a_to_b(fake_a), real.b)
         if before_judging is not None:
             before_judging()
-        taken = _is(judges.of_a(fake_a), 1.0) + _is(judges.of_b(fake_b), 1.0)
-        loss = taken + self._cycle * cycle + self._identity * identity
+        adversarial = _squared_error(judges.of_a(fake_a), 1.0) + _squared_error(judges.of_b(fake_b), 1.0)
+        loss = adversarial + self._cycle * cycle + self._identity * identity
         return loss, torch.stack([loss, cycle, identity]).detach()
 
 
 class DiscriminatorsPhase(Phase[Unpaired]):
-    """Each learns to tell its domain's images from those that the generators make of the other's."""
+    """Each discriminator learns to tell its domain's images from translated ones."""
 
     key, label = "d", "the discriminators' loss"
     roles, means = (JUDGE_A, JUDGE_B), ("loss_d",)
@@ -151,7 +144,7 @@ class DiscriminatorsPhase(Phase[Unpaired]):
 
 
 class GeneratorsPhase(Phase[Unpaired]):
-    """Both learn from one loss: the cycle goes through one and back through the other."""
+    """Both generators learn from one loss, as the cycle uses both."""
 
     key, label = "g", "the generators' loss"
     roles, means = (A_TO_B, B_TO_A), ("loss_g", "loss_cycle", "loss_identity")
@@ -169,10 +162,10 @@ class GeneratorsPhase(Phase[Unpaired]):
         return Terms(*loss(inputs, settle))
 
 
-def _told_apart(judge: PatchDiscriminator, real: Tensor, fake: Tensor) -> Tensor:
+def _judge_loss(judge: PatchDiscriminator, real: Tensor, fake: Tensor) -> Tensor:
     real_logits, fake_logits = judge(torch.cat([real, fake])).chunk(2)
-    return (_is(real_logits, 1.0) + _is(fake_logits, 0.0)) / 2
+    return (_squared_error(real_logits, 1.0) + _squared_error(fake_logits, 0.0)) / 2
 
 
-def _is(logits: Tensor, target: float) -> Tensor:
+def _squared_error(logits: Tensor, target: float) -> Tensor:
     return (logits - target).square().mean()

@@ -1,6 +1,6 @@
-"""The family of two networks: a generator that makes images of noise, and a discriminator that judges them.
+"""The family of two networks: a generator and a discriminator.
 
-Every architecture that `trainer.networks.factory` builds and every loss of trainer.phases.losses is of it.
+It has every architecture that `trainer.networks.factory` builds, and every loss of trainer.phases.losses.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 
 
 def roles(config: TrainConfig) -> Sequence[RoleSpec]:
-    """Both networks with the configuration's initial weights."""
+    """Builds both networks."""
     generator, discriminator = build(config)
     return (
         RoleSpec(GENERATOR, "g", generator, "lr_g", averaged=True),
@@ -32,7 +32,7 @@ def roles(config: TrainConfig) -> Sequence[RoleSpec]:
 
 
 def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Phase[Any]]:
-    """The discriminator's updates, then the generator's."""
+    """Returns the discriminator's phase, then the generator's."""
     generator, discriminator = networks[GENERATOR], networks[DISCRIMINATOR]
     assert isinstance(generator, Generator), "of `roles`"
     assert isinstance(discriminator, Discriminator), "of `roles`"
@@ -40,7 +40,7 @@ def phases(config: TrainConfig, networks: Mapping[str, Network]) -> Sequence[Pha
 
 
 class DiscriminatorPhase(Phase[Inputs]):
-    """Learns to tell real images from fakes that are made for it; every r1_interval steps with penalties."""
+    """Learns to tell real images from fakes, with penalties every r1_interval steps."""
 
     key, label, roles, means = "d", "the discriminator's loss", (DISCRIMINATOR,), MEANS
     variants = MappingProxyType({True: " with penalties", False: ""})
@@ -55,10 +55,10 @@ class DiscriminatorPhase(Phase[Inputs]):
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[Inputs]]:
         """See `Phase`."""
         config = self._config
-        if not _constant(config):
+        if not _has_constant_gammas(config):
             now = torch.tensor([config.at(name, moment.images) for name in ("r1_gamma", "r2_gamma")])
             here = to_device(now, batch.device)
-            # Always in the same place, which is where a recorded step reads it.
+            # Always in the same memory, which a recorded step reads.
             self._gammas = here if self._gammas is None else self._gammas.copy_(here)
         return batch.for_discriminator(moment, images)
 
@@ -73,7 +73,7 @@ class DiscriminatorPhase(Phase[Inputs]):
 
 
 class GeneratorPhase(Phase[Inputs]):
-    """Learns to be taken for real, by the discriminator as the last update has left it."""
+    """Learns to fool the discriminator after its last update."""
 
     key, label, roles, means = "g", "the generator's loss", (GENERATOR,), ("loss_g",)
     resting, overlaps = (DISCRIMINATOR,), True
@@ -91,6 +91,5 @@ class GeneratorPhase(Phase[Inputs]):
         return Terms(total, total.detach()[None])
 
 
-def _constant(config: TrainConfig) -> bool:
-    """Whether the penalties' weights stay as they are."""
+def _has_constant_gammas(config: TrainConfig) -> bool:
     return config.schedules.given.keys().isdisjoint(("r1_gamma", "r2_gamma"))

@@ -1,4 +1,4 @@
-"""Which family a configuration is of."""
+"""Finds a configuration's family."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,9 +14,7 @@ from trainer.phases.roles import RoleSpec
 
 
 class Family(NamedTuple):
-    """What one declares: its networks by role, and the phases of its step in order, over those networks by name. Where
-    it makes images of images, also what a grid shows: of such images, over the networks by name; without gradients.
-    """
+    """A family's roles, and a step's phases in order; where it translates images, also a grid's images."""
 
     roles: Callable[[TrainConfig], Sequence[RoleSpec]]
     phases: Callable[[TrainConfig, Mapping[str, Network]], Sequence[Phase[Any]]]
@@ -28,5 +26,5 @@ _CYCLEGAN = Family(cyclegan.roles, cyclegan.phases, cyclegan.translations)
 
 
 def get_family(config: TrainConfig) -> Family:
-    """The family that the configuration's networks play in."""
+    """Returns the configuration's family."""
     return _CYCLEGAN if config.architecture == "cyclegan" else _GAN

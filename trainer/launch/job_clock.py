@@ -1,4 +1,4 @@
-"""The job's hours, pure: they count while at least one of its nodes is up, and never twice for several."""
+"""The job's hours, pure: the time in which at least one of its nodes is up."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,8 +19,6 @@ def union_sec(intervals: Iterable[Interval]) -> float:
 
 
 def used_sec(nodes: Mapping[str, NodeState]) -> float:
-    """What a job has used of its hours. Not less than any node was up itself: its own intervals follow each other,
-    whatever its wall clock was set to in between.
-    """
+    """Returns the used seconds of a job's hours, at least each node's uptime, whatever its wall clock was set to."""
     union = union_sec(each for state in nodes.values() for each in state.intervals)
     return max([union, *(sum(each.length_sec for each in state.intervals) for state in nodes.values())])

@@ -1,19 +1,22 @@
-"""torchrun with an exit code that means something: `python -m trainer.launch --standalone --nproc-per-node 2 -m trainer
-train --preset dcgan-digits`.
+"""torchrun with meaningful exit codes: `python -m trainer.launch --standalone --nproc-per-node 2 -m trainer train`.
 
-torchrun itself ends with 1 whatever its workers said; here a worker's own code comes through: bad input (2: do not try
-again) or an interruption (75: start the same command again); all codes are in trainer.core.errors, EXIT_CODES. Before
-torchrun's own arguments, `--watch FILE` looks out for notices, which the machine keeps there, and `--start-when` with
-`--hours` and `--forecast` waits for clean power (trainer.power.carbon_start). `--max-hours` are the job's, and
-`--job-dir` is the folder in which its nodes tell each other how they are (trainer.launch.node_state), each under its
-`--node` name, this host's unless it says another: with it hours count over all nodes and starts, and failures too. When
-its workers are gone, it restores what a killed one has left set on a GPU (trainer.power.saved_limits).
+torchrun always ends with 1 when a worker fails. The launcher passes a worker's code on, such as bad input (2: do not
+retry) or an interruption (75: start the same command again); trainer.core.errors, EXIT_CODES, has all of them. Its own
+arguments come before torchrun's:
 
-A job that waits for peers, or whose rendezvous store is gone, is no failure (trainer.rendezvous.lifecycle): each
-change of its state is a line on stderr. Workers that hang are ended, and the job meets anew
-(trainer.launch.watchdog): `--hang-after` auto, off or seconds of silence. With `--member-key FILE` the nodes of a job
-meet through tunnels that need that file (trainer.rendezvous.tunnel); with `--store first` as well, the node of
-`--node-rank 0` serves the store in which they meet, where no head does (trainer.launch.rendezvous).
+--watch FILE     the file in which the machine keeps notices
+--start-when     with --hours and --forecast: wait for clean power (trainer.power.carbon_start)
+--max-hours      the job's hours
+--job-dir        the folder in which the job's nodes share their state (trainer.launch.node_state): hours and failures
+                 then count over all nodes and starts
+--node           this node's name there; by default the host's
+--hang-after     auto, off or seconds of silence after which workers are restarted (trainer.launch.watchdog)
+--member-key     the nodes meet through tunnels that need this file (trainer.rendezvous.tunnel)
+--store first    the node of --node-rank 0 serves the rendezvous store, where no head does (trainer.launch.rendezvous)
+
+A job that waits for peers, or has lost its rendezvous store, has not failed (trainer.rendezvous.lifecycle): each change
+of its state is a line on stderr. After its workers ended, the launcher restores GPU limits that a killed one left set
+(trainer.power.saved_limits).
 """
 
 import argparse
@@ -41,7 +44,7 @@ from trainer.core.errors import (
     TrainerError,
 )
 from trainer.core.torch_private import note_ends
-from trainer.launch.failures import Nodes, code_of_worker, is_bad_luck
+from trainer.launch.failures import Nodes, is_bad_luck, worker_exit_code
 from trainer.launch.job import Job, job_folder
 from trainer.launch.watchdog import Watchdog, watch_workers
 from trainer.power import carbon_start
@@ -66,37 +69,38 @@ _START_WHEN = "--start-when"
 _MAX_HOURS = "--max-hours"
 _HANG_AFTER = "--hang-after"
 _STORE, _FIRST = "--store", "first"
-_OF_NODE = ("--job-dir", "--node", member_key.FLAG, _STORE)
-_OWN = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_OF_NODE)
+_NODE_FLAGS = ("--job-dir", "--node", member_key.FLAG, _STORE)
+_LAUNCHER_FLAGS = (_WATCH, _START_WHEN, "--hours", "--forecast", _HANG_AFTER, _MAX_HOURS, *_NODE_FLAGS)
 _MASTER_PORT = 29500
-"""torchrun's own, where several nodes meet at none that is named."""
+"""torchrun's default where several nodes name no port."""
 _IS_HOST = re.compile(r"\bis_host=(1|true|t|yes|y)\b", re.IGNORECASE)
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs torchrun with `argv` and returns 0, the first failed worker's exit code, or 75 after a signal; with a folder
-    of the job what that means for this node and for all (EXIT_CODES).
+    """Runs torchrun with `argv`; returns 0, the first failed worker's exit code, or 75 after a signal.
+
+    With --job-dir the code says what the end means for this node and for the job (EXIT_CODES).
     """
     try:
-        own, torchrun_argv = _own_arguments(argv)
-        watched = _watched_file(own.get(_WATCH))
+        own, torchrun_argv = _split_arguments(argv)
+        watched = _watch_path(own.get(_WATCH))
         max_sec = _max_sec(own.get(_MAX_HOURS))
         hang_after_sec = _hang_after_sec(own.get(_HANG_AFTER, "auto"))
-        parsed = _parsed(torchrun_argv)
+        parsed = _parse_torchrun(torchrun_argv)
         _check_port(parsed)
         key = _member_key(own.get(member_key.FLAG), parsed)
         folder = job_folder(own.get("--job-dir"), own.get("--node") or socket.gethostname())
         with _meeting_store(own.get(_STORE), parsed, key), Job(_nodes(parsed), folder, max_sec) as job:
-            if job.life.exit_code is None and not _waited(own, torchrun_argv, job.left_sec()):
+            if job.life.exit_code is None and not _wait_to_start(own, torchrun_argv, job.left_sec()):
                 job.on(Event.SIGNAL)
             if job.life.exit_code is None:
                 poll = NoticesFile(watched).poll if watched else None
                 with tempfile.TemporaryDirectory(prefix="gangway-") as place:
-                    watcher = Watcher(_notices(place), poll, job.left_sec)
+                    watcher = Watcher(_set_notices_path(place), poll, job.left_sec)
                     watchdog = watch_workers(Path(place), carbon_start.find_run_dir(torchrun_argv), hang_after_sec)
-                    _watched(parsed, job, key, watcher, watchdog)
+                    _run_watched(parsed, job, key, watcher, watchdog)
     except TrainerError as error:
         refuse(error)
         return EXIT_BAD_INPUT
@@ -104,18 +108,17 @@ def main(argv: Sequence[str]) -> int:
     return job.life.exit_code
 
 
-def _notices(folder: str) -> Path:
-    """Where this node's notices are written, and its workers read them."""
+def _set_notices_path(folder: str) -> Path:
     os.environ[NOTICES_VARIABLE] = str(Path(folder, "notices.jsonl"))
     return Path(folder, "notices.jsonl")
 
 
-def _watched(
+def _run_watched(
     parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
-    """Runs torchrun, looking out for notices, for the end of the job's hours and for workers that hang."""
+    """Runs torchrun, watching for notices, the end of the job's hours and hanging workers."""
     try:
-        _torchrun(parsed, job, key, watcher, watchdog)
+        _run_torchrun(parsed, job, key, watcher, watchdog)
     finally:
         watchdog.close()
         if watcher.is_alive():
@@ -124,8 +127,8 @@ def _watched(
             announce(sentence)
 
 
-def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """What torchrun makes of its arguments; TrainerError, quoting it, where it would end in a traceback and code 1."""
+def _parse_torchrun(argv: Sequence[str]) -> argparse.Namespace:
+    """Parses torchrun's arguments; raises TrainerError where torchrun would end with a traceback."""
     from torch.distributed import run
 
     parsed: argparse.Namespace = run.parse_args(list(argv))  # type: ignore[no-untyped-call]  # torch has no types here
@@ -144,8 +147,9 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_port(parsed: argparse.Namespace) -> None:
-    """TrainerError: this node has to serve the store at a port that is taken. torch's error for that is the one for a
-    store that has gone, for which a job waits.
+    """Raises TrainerError where this node serves the store and its port is taken.
+
+    torch raises the same error for a store that has gone, for which a job waits.
     """
     endpoint, place = parsed.rdzv_endpoint, "--rdzv-endpoint"
     is_host = _IS_HOST.search(parsed.rdzv_conf) is not None
@@ -177,29 +181,27 @@ def _nodes(parsed: argparse.Namespace) -> Nodes:
     return Nodes(*parse_min_max_nnodes("1" if parsed.standalone else parsed.nnodes))
 
 
-def _torchrun(
+def _run_torchrun(
     parsed: argparse.Namespace, job: Job, key: member_key.MemberKey | None, watcher: Watcher, watchdog: Watchdog
 ) -> None:
-    """Runs torchrun until the job has ended here, as often as it takes: it knows only one patience for waiting, and
-    gives up where its store is gone.
-    """
+    """Runs torchrun again until the job has ended here: it gives up after one timeout, or where its store is gone."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
 
     received: list[int] = []
 
     def leave(number: int, frame: FrameType | None) -> None:
-        # Once: a second signal (a notice and the end of the service) must not cut short the wait for the checkpoint.
+        # Once: a second signal (a notice, then the end of the service) must not cut short the wait for the checkpoint.
         received.append(number)
         if len(received) == 1:
-            watchdog.rest()
-            job.told()
+            watchdog.pause()
+            job.on_signal()
             raise SignalException(f"signal {number}", signal.Signals(number))
 
     ends: dict[int, int | None] = {}
     note_ends(ends)
     rendezvous = ElasticRendezvous(job.on, lambda: job.life.state is State.TRAINING, key)
     rendezvous.register()
-    # torchrun would take these two over, and only when its workers start: until then a node may wait for hours.
+    # torchrun handles these two only once its workers start, and a node may wait for hours until then.
     parsed.signals_to_handle = "SIGHUP,SIGQUIT"
     for number in _SIGNALS:
         signal.signal(number, leave)
@@ -207,22 +209,22 @@ def _torchrun(
     try:
         watcher.start()
         while job.life.exit_code is None:
-            _one_torchrun(parsed, job, key, watchdog, ends)
-    except SignalException as stopped:
+            _run_agent(parsed, job, key, watchdog, ends)
+    except SignalException as stop:
         rendezvous.leave()
-        job.stopped(_code_of_a_stop(ends) if stopped.sigval in _SIGNALS else 128 + int(stopped.sigval))
+        job.workers_stopped(_stop_exit_code(ends) if stop.sigval in _SIGNALS else 128 + int(stop.sigval))
     finally:
         rendezvous.close()
 
 
-def _one_torchrun(
+def _run_agent(
     parsed: argparse.Namespace,
     job: Job,
     key: member_key.MemberKey | None,
     watchdog: Watchdog,
     ends: Mapping[int, int | None],
 ) -> None:
-    """One agent of torchrun's, which meets the others, starts workers and watches them."""
+    """Runs one of torchrun's agents, which meets the others, starts workers and watches them."""
     from torch.distributed import DistNetworkError, DistStoreError, run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous.api import (
@@ -237,33 +239,31 @@ def _one_torchrun(
         run.run(parsed)  # type: ignore[no-untyped-call]  # torch publishes no types for it
         job.workers_ended(0)
     except ChildFailedError as failed:
-        if watchdog.took_hang() and is_bad_luck(watchdog.hangs, job.failures()):
+        if watchdog.consume_hang() and is_bad_luck(watchdog.hangs, job.failures()):
             job.on(Event.HUNG)
             return
         first = sorted(failed.failures.values(), key=lambda failure: failure.timestamp)
-        job.workers_ended(_code_of_failures([failure.exitcode for failure in first], ends.values(), job.nodes))
+        job.workers_ended(_failures_exit_code([failure.exitcode for failure in first], ends.values(), job.nodes))
     except RendezvousTimeoutError:
         job.on(Event.TOO_FEW)
     except (RendezvousConnectionError, RendezvousStateError, DistStoreError, DistNetworkError):
-        # The last two: a peer has left, or died, between its promise and the address of the workers' store.
+        # The last two: a peer left or died before it published the address of the workers' store.
         job.on(Event.NO_STORE)
         time.sleep(POLL_SEC)
     except StoreAnswersAgainError:
         job.on(Event.STORE_BACK)
 
 
-def _code_of_failures(first: Iterable[int], ends: Iterable[int | None], nodes: Nodes) -> int:
-    """What this node's workers ended with: the first one's code that says more than that its peers had gone."""
-    codes = [code_of_worker(code) for code in first]
-    own = [code_of_worker(code) for code in ends if code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL)]
+def _failures_exit_code(first: Iterable[int], ends: Iterable[int | None], nodes: Nodes) -> int:
+    """Returns the first exit code that says more than that peers had gone."""
+    codes = [worker_exit_code(code) for code in first]
+    own = [worker_exit_code(code) for code in ends if code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL)]
     code = next((code for code in (*codes, *own) if code != EXIT_PEERS_LOST), EXIT_PEERS_LOST)
     return EXIT_FAILED if code == EXIT_PEERS_LOST and nodes.max == 1 else code
 
 
-def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
-    """75 where the workers were told, wrote their checkpoint and left: an interruption, not a failure; 0 where they
-    were done. Otherwise the code of one that was killed for being late, or failed while it stopped.
-    """
+def _stop_exit_code(ends: Mapping[int, int | None]) -> int:
+    """Returns 75 where the workers saved and left, 0 where they were done, else a failed or late one's code."""
     killed = [process for process, code in ends.items() if code in (None, -signal.SIGKILL)]
     if killed:
         announce(
@@ -272,31 +272,30 @@ def _code_of_a_stop(ends: Mapping[int, int | None]) -> int:
         )
         return 128 + signal.SIGKILL
     crashed = next((-code for code in ends.values() if code is not None and code < 0 and -code not in _SIGNALS), 0)
-    if crashed:  # an abort, say, of a worker whose peers were gone: it has saved nothing
+    if crashed:  # such as an abort of a worker whose peers had gone: it saved nothing
         return 128 + crashed
-    # One that our signal ended had not begun to train: the others then fail for want of it, and nothing is lost.
+    # A worker that the signal ended had not begun to train: the others fail without it, and nothing is lost.
     if any(code is not None and code < 0 for code in ends.values()):
         return EXIT_INTERRUPTED
     if ends and not any(ends.values()):  # they were done as the signal came
         return 0
-    codes = [code_of_worker(code) for code in ends.values() if code]
-    # Who says that it was interrupted knows all to be saved: others that miss it then have lost nothing either.
+    codes = [worker_exit_code(code) for code in ends.values() if code]
+    # A worker that reports an interruption knows that all is saved: those that lost it as a peer lost nothing either.
     saved = (EXIT_INTERRUPTED, EXIT_PEERS_LOST) if EXIT_INTERRUPTED in codes else (EXIT_INTERRUPTED,)
     return next((code for code in codes if code not in saved), EXIT_INTERRUPTED)
 
 
-def _own_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
-    """The launcher's flags with their values, which come first, and torchrun's arguments."""
+def _split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
     own: dict[str, str] = {}
     rest = list(argv)
-    while rest and rest[0].partition("=")[0] in _OWN:
+    while rest and rest[0].partition("=")[0] in _LAUNCHER_FLAGS:
         flag, equals, value = rest.pop(0).partition("=")
         own[flag] = value if equals else rest.pop(0) if rest else ""
     return own, rest
 
 
-def _watched_file(text: str | None) -> Path | None:
-    """None for none (TrainerError: one that nobody could ever keep)."""
+def _watch_path(text: str | None) -> Path | None:
+    """Returns the --watch path; TrainerError for one that can never exist."""
     if text is None:
         return None
     path = Path(text)
@@ -312,7 +311,7 @@ def _watched_file(text: str | None) -> Path | None:
 
 
 def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.MemberKey | None:
-    """None without one: then the network alone keeps others from taking part."""
+    """Returns the key of --member-key; None without it, where only the network keeps others out."""
     several = _nodes(parsed).max > 1
     if path is None:
         if several:
@@ -339,7 +338,7 @@ def _member_key(path: str | None, parsed: argparse.Namespace) -> member_key.Memb
 
 @contextmanager
 def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key.MemberKey | None) -> Iterator[None]:
-    """Serves the rendezvous store of the job's nodes during the block, if this node has to."""
+    """Serves the rendezvous store during the block, if that is this node's task."""
     if text is None:
         yield
         return
@@ -367,28 +366,28 @@ def _meeting_store(text: str | None, parsed: argparse.Namespace, key: member_key
         del store
 
 
-def _waited(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
-    """Waits for clean power, or a low price, where that is asked for; False where a signal has ended the wait."""
+def _wait_to_start(own: Mapping[str, str], torchrun_argv: Sequence[str], left_sec: float) -> bool:
+    """Waits for clean power or a low price, if requested; returns False where a signal ended the wait."""
     when = own.get(_START_WHEN)
     if when is None:
         for flag in ("--hours", "--forecast"):
             if flag in own:
                 announce(f"warning: {flag} is ignored without {_START_WHEN}")
         return True
-    asked = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
+    start_when = carbon_start.parse_start_when(when, own.get("--hours"), own.get("--forecast"))
     if left_sec < float("inf"):
-        asked = asked._replace(by=min(asked.by, datetime.now(UTC) + timedelta(seconds=left_sec)))
+        start_when = start_when._replace(by=min(start_when.by, datetime.now(UTC) + timedelta(seconds=left_sec)))
     if carbon_start.has_begun(torchrun_argv):
         announce(f"the run has begun: it goes on at once, whatever {_START_WHEN} says")
         return True
-    decision = carbon_start.wait(asked)
+    decision = carbon_start.wait(start_when)
     if decision is not None:
         os.environ[carbon_start.START_VARIABLE] = json.dumps(decision)
     return decision is not None
 
 
 def _hang_after_sec(text: str) -> float | None:
-    """Seconds of silence that end a step; None to learn them, infinite for never."""
+    """Returns the seconds of silence that end a step; None to learn them, infinite for never."""
     if text in ("auto", "off"):
         return None if text == "auto" else math.inf
     try:

@@ -1,4 +1,4 @@
-"""What the nodes of a run's jobs have said last, for people who look from outside (`gangway job RUN_DIR`)."""
+"""The last state of the nodes of a run's jobs, as text (`gangway job RUN_DIR`)."""
 
 import time
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from trainer.launch.job_clock import used_sec
 from trainer.launch.node_state import JobFolder
 
 LAUNCH_FOLDER = ".launch"
-"""In a run's folder: a folder of each job there, named by `images.shell.life_argv`."""
+"""In a run's folder; holds a folder per job, named by `images.shell.life_argv`."""
 _WORDS = r"^[A-Za-z0-9', -]{1,100}$"
 
 
 class _Change(BaseModel):
-    """Of a node's log of changes (`JobFolder.note`)."""
+    """A line of a node's log of changes (`JobFolder.note`)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,7 +28,7 @@ class _Change(BaseModel):
 
 
 def lines_of_nodes(run_dir: Path) -> Iterator[str]:
-    """What the nodes of a run's jobs have said last, a line each; nothing where none has a job's folder."""
+    """Yields a line per job and node with its last state; nothing where no job has a folder."""
     now = time.time()
     for folder in sorted(path for path in (run_dir / LAUNCH_FOLDER).glob("*") if path.is_dir()):
         job = JobFolder(folder, "")
@@ -47,7 +47,7 @@ def lines_of_nodes(run_dir: Path) -> Iterator[str]:
 
 
 def _moment(seconds: float) -> str:
-    """A node's clock may say anything."""
+    """Formats a time, which may be out of range as a node's clock may be wrong."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     except (OSError, OverflowError, ValueError):
@@ -55,7 +55,6 @@ def _moment(seconds: float) -> str:
 
 
 def _last_change(folder: Path, node: str) -> str:
-    """The last line of a node's log of changes, in words."""
     try:
         *_, last = read_text_file(folder / f"node-{node}.jsonl").splitlines()
         change = _Change.model_validate_json(last)

@@ -1,7 +1,7 @@
-"""What the nodes of a job tell each other, and their own next start: a file of each in the job's folder, and one that
-says how the job has ended for all. Written whole or not at all, by the job's user; root reads none of it.
+"""The state that a job's nodes share: a file per node in the job's folder, and one for the end of the whole job.
 
-A file that is damaged, or another version's, is told of and left out: nothing here may end a job that could go on.
+Files are written atomically by the job's user; root reads none of them. A damaged file, or one of another version, is
+reported and skipped: nothing here may end a job that could continue.
 """
 
 import contextlib
@@ -38,40 +38,39 @@ class Standing(StrEnum):
 
     GOING_ON = "going on"
     LEFT = "left"
-    """Told to leave, in order: it, or one in its place, may come again."""
+    """Stopped in order: it, or its replacement, may come again."""
     LOST = "lost"
-    """It has failed for good: another is wanted in its place."""
+    """Failed for good: it needs a replacement."""
     OVER = "over"
-    """It has heard that the job has ended for all."""
+    """The job has ended for all."""
 
 
 class Failure(_Strict):
-    """An end of the workers that counts: when (seconds since 1970), and their exit code."""
+    """An end of the workers that counts: seconds since 1970 and exit code."""
 
     at: _Seconds
     code: int = Field(ge=1, le=255)
 
 
 class Interval(_Strict):
-    """A time in which a node was up: its beginning by the wall clock, its length by one that nobody sets."""
+    """A time in which a node was up: its start by the wall clock, its length by the monotonic one."""
 
     began: _Seconds
     length_sec: _Length
 
 
 class NodeState(_Strict):
-    """What a node says of itself.
+    """A node's state. Times are seconds since 1970.
 
     Attributes:
-        standing: its place in the job.
-        seen_at: seconds since 1970 when it wrote this.
-        boot_id: of the machine whose launcher runs, or had ended for good; empty where it ended otherwise: one that
-            goes on and finds its own boot's name here knows that the one before it was killed.
-        intervals: in which it was up, the present one last.
+        seen_at: when it wrote this.
+        boot_id: of the machine whose launcher runs or ended for good, else empty: a launcher that finds its own boot's
+            id here knows that the one before it was killed.
+        intervals: in which it was up, the current one last.
         failures: of its workers, oldest first.
-        lost_at: when machines of this name have failed for good.
-        gone_at: when one was seen last before it was gone without a word.
-        again_at: when somebody had the job begin again here after it had ended for all; 0 for never.
+        lost_at: when machines of this name failed for good.
+        gone_at: when machines of this name were last seen before they died.
+        again_at: when a user restarted here a job that had ended for all; 0 for never.
     """
 
     version: Literal[1] = 1
@@ -86,7 +85,7 @@ class NodeState(_Strict):
 
 
 class Over(_Strict):
-    """How the job has ended for all: what every launcher ends with, who said so, and when."""
+    """How the job ended for all: every launcher's exit code, the node that decided it, and when."""
 
     version: Literal[1] = 1
     code: int = Field(ge=0, le=255)
@@ -95,46 +94,46 @@ class Over(_Strict):
 
 
 class JobFolder:
-    """The job's folder as one node sees it. What cannot be read or written is told once."""
+    """The job's folder as one node sees it. Each read or write error is reported once."""
 
     def __init__(self, folder: Path, node: str) -> None:
         self.path, self.node = folder, _NO_NAME.sub("-", node)[:200]
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def nodes(self) -> dict[str, NodeState]:
-        """What all nodes have said last, by their names."""
+        """Returns the last state of all nodes, by name."""
         found = {}
         try:
             paths = sorted(self.path.iterdir()) if self.path.is_dir() else []
         except OSError as error:
-            self._tell(f"cannot look into {self.path}: {error.strerror}")
+            self._report(f"cannot look into {self.path}: {error.strerror}")
             return {}
         for path in paths:
-            if (named := _NODE_FILE.fullmatch(path.name)) and (state := self._read(path, NodeState)) is not None:
-                found[named[1]] = state
+            if (match := _NODE_FILE.fullmatch(path.name)) and (state := self._read(path, NodeState)) is not None:
+                found[match[1]] = state
         return found
 
     def write(self, state: NodeState) -> None:
-        """Has this node say so."""
+        """Writes this node's state."""
         self._write(f"node-{self.node}.json", state)
 
     def over(self) -> Over | None:
-        """How the job has ended for all; None where nobody has said so."""
+        """Returns how the job ended for all; None where it has not."""
         return self._read(self.path / _OVER_FILE, Over)
 
     def write_over(self, code: int) -> None:
-        """Tells all who wait, or come later, that the job has ended."""
+        """Records that the job has ended for all."""
         self._write(_OVER_FILE, Over(code=code, node=self.node, at=time.time()))
 
     def forget_over(self) -> None:
-        """Somebody has a node start again that had ended for good: all may."""
+        """Removes the record of the job's end, as a user has restarted it."""
         with contextlib.suppress(OSError):
             (self.path / _OVER_FILE).unlink(missing_ok=True)
 
     def note(self, event: str, state: str, code: int | None) -> None:
-        """A line in this node's log of changes, beside its file."""
+        """Adds a line to this node's log of changes."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, "state": state, "exit_code": code})
-        self._try(lambda: self._append(f"node-{self.node}.jsonl", line))
+        self._try_write(lambda: self._append(f"node-{self.node}.jsonl", line))
 
     def _append(self, name: str, line: str) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -142,15 +141,15 @@ class JobFolder:
             file.write(f"{line}\n".encode())
 
     def _write(self, name: str, content: BaseModel) -> None:
-        self._try(lambda: write_atomically(self.path / name, content.model_dump_json().encode() + b"\n"))
+        self._try_write(lambda: write_atomically(self.path / name, content.model_dump_json().encode() + b"\n"))
 
-    def _try(self, write: Callable[[], None]) -> None:
+    def _try_write(self, write: Callable[[], None]) -> None:
         try:
             write()
         except TrainerError as error:
-            self._tell(f"other nodes cannot hear of this one: {error.headline}")
+            self._report(f"other nodes cannot hear of this one: {error.headline}")
         except OSError as error:
-            self._tell(f"cannot write below {self.path}: {error.strerror}")
+            self._report(f"cannot write below {self.path}: {error.strerror}")
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         try:
@@ -162,14 +161,14 @@ class JobFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._tell(f"{path} cannot be read: {error.strerror}")
+            self._report(f"{path} cannot be read: {error.strerror}")
         except ValidationError as error:
-            self._tell(f"{path} is damaged, and left out: {error.errors()[0]['msg']}")
+            self._report(f"{path} is damaged, and left out: {error.errors()[0]['msg']}")
         except ValueError as error:
-            self._tell(f"{path} is damaged, and left out: {error}")
+            self._report(f"{path} is damaged, and left out: {error}")
         return None
 
-    def _tell(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+    def _report(self, sentence: str) -> None:
+        if sentence not in self._reported:
+            self._reported.add(sentence)
             announce(sentence)

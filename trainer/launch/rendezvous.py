@@ -1,10 +1,10 @@
-"""The store in which a job's nodes meet, in a process that no worker's end can take with it.
+"""The store in which a job's nodes meet, in its own process, so that it survives every worker.
 
     python -m trainer.launch.rendezvous --port 29400 --member-key job.pem
 
-Whoever reaches the port is a member of its jobs; with a key (trainer.rendezvous.member_key), whoever has that too.
-Workers join by `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
-and go; jobs may share it under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
+Any host that reaches the port is a member of its jobs; with a key (trainer.rendezvous.member_key) it needs that too.
+Workers join with `trainer.launch --rdzv-backend=gangway --rdzv-endpoint=HOST:29400 --rdzv-conf=is_host=0` and may come
+and go; jobs share a store under different `--rdzv-id`. It prints hosts that connect or leave, and a health line every
 minute.
 Exit codes: 0 after SIGTERM, 1 sick (it does not answer itself; its service manager restarts it), 2 bad input.
 """
@@ -37,8 +37,8 @@ _ESTABLISHED = "01"
 _HEALTH_KEY = "gangway/health"
 _STORE_TIMEOUT = timedelta(seconds=10)
 _LOOK_SEC = 1.0
-_TURNED_AWAY = 3
-"""Looks in a row in which nobody is let in: less is a crowd at the door, and the store behind it is well."""
+_MAX_REFUSALS = 3
+"""Health checks in a row in which the front door refuses a connection: fewer mean a busy door and a healthy store."""
 _LAST_PORT = 65535
 _ALLOWED = f"a free port, 1 to {_LAST_PORT}"
 
@@ -58,24 +58,24 @@ def main(argv: Sequence[str]) -> int:
     try:
         arguments = parser.parse_args(argv)
         key = MemberKey.read(arguments.member_key) if arguments.member_key else None
-        listening = _listen(arguments.port, arguments.bind)
+        listener = _listen(arguments.port, arguments.bind)
     except TrainerError as error:
         refuse(error)
         return EXIT_BAD_INPUT
-    if key is None and not ip_address(listening.getsockname()[0]).is_loopback:
+    if key is None and not ip_address(listener.getsockname()[0]).is_loopback:
         warn(f"rendezvous: warning: without {FLAG} whoever reaches the port is a member of its jobs")
-    served = _with_key(key, listening) if key else _without_key(listening)
+    served = _serve_with_key(key, listener) if key else _serve_without_key(listener)
     return _serve(served, arguments.health_sec, stop)
 
 
 def _listen(port: int, address: str = "") -> socket.socket:
-    """A listening socket, dual-stack where it is of all interfaces (TrainerError: no port, or one in use)."""
+    """Returns a listening socket, dual-stack on all interfaces (TrainerError: no port, or one in use)."""
     if not 0 <= port <= _LAST_PORT:
         raise TrainerError(place="--port", problem="not a port", value=port, allowed=_ALLOWED, fix="--port 29400")
     try:
         return listen_everywhere(port, address)
     except OSError as error:
-        # Below 0: of a name, which Python hands on so.
+        # Below 0: an error of name resolution.
         if error.errno is None or error.errno < 0 or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise TrainerError(
                 place="--bind",
@@ -96,14 +96,8 @@ def _listen(port: int, address: str = "") -> socket.socket:
 
 
 @dataclass(frozen=True)
-class _Served:
-    """A store that is up.
-
-    Attributes:
-        port: that nodes are told.
-        hosts: those that are connected.
-        refused: why a node would not be taken in; empty where it would.
-    """
+class _RunningStore:
+    """`hosts` returns the connected ones; `refused`, why a node cannot connect, or an empty string."""
 
     store: "TCPStore"
     port: int
@@ -111,11 +105,11 @@ class _Served:
     refused: Callable[[], str]
 
 
-def _without_key(listening: socket.socket) -> _Served:
+def _serve_without_key(listener: socket.socket) -> _RunningStore:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as above
 
-    own, port = _own_name(listening), listening.getsockname()[1]
-    # The store takes the socket over, so that no one can come between the check of the port and its use.
+    own, port = _own_name(listener), listener.getsockname()[1]
+    # The store takes over the socket, so that the port cannot be taken between its check and its use.
     store = TCPStore(
         own,
         port,
@@ -123,28 +117,27 @@ def _without_key(listening: socket.socket) -> _Served:
         wait_for_workers=False,
         multi_tenant=True,
         timeout=_STORE_TIMEOUT,
-        master_listen_fd=listening.detach(),
+        master_listen_fd=listener.detach(),
     )
-    return _Served(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
+    return _RunningStore(store, port, lambda: connected_hosts(_socket_tables(), port, own), lambda: "")
 
 
-def _with_key(key: MemberKey, listening: socket.socket) -> _Served:
-    """The store on the loopback, a front door in its place."""
-    name = _own_name(listening)
-    store, door = keyed_store(key, listening, _STORE_TIMEOUT)
-    return _Served(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
+def _serve_with_key(key: MemberKey, listener: socket.socket) -> _RunningStore:
+    name = _own_name(listener)
+    store, door = keyed_store(key, listener, _STORE_TIMEOUT)
+    return _RunningStore(store, door.port, door.hosts, lambda: why_refused(key, name, door.port))
 
 
-def _own_name(listening: socket.socket) -> str:
-    """The address at which this machine reaches it."""
-    address: str = listening.getsockname()[0]
+def _own_name(listener: socket.socket) -> str:
+    """Returns the address at which this machine reaches the listener."""
+    address: str = listener.getsockname()[0]
     return LOOPBACK if ip_address(address).is_unspecified else address
 
 
-def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
+def _serve(served: _RunningStore, health_sec: float, stop: threading.Event) -> int:
     began = reported_at = time.monotonic()
     hosts: set[str] = set()
-    turned_away = 0
+    refusals = 0
     _say(f"serving on port {served.port}")
     while not stop.wait(_LOOK_SEC):
         now = served.hosts()
@@ -157,9 +150,9 @@ def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
         if time.monotonic() - reported_at >= health_sec:
             reported_at = time.monotonic()
             refused = served.refused()
-            turned_away = turned_away + 1 if refused else 0
-            if (trouble := _trouble(served.store)) or turned_away >= _TURNED_AWAY:
-                _say(f"sick: {trouble or refused}")
+            refusals = refusals + 1 if refused else 0
+            if (fault := _find_fault(served.store)) or refusals >= _MAX_REFUSALS:
+                _say(f"sick: {fault or refused}")
                 return EXIT_FAILED
             if refused:
                 _say(f"crowded: a connection of this machine's own was not taken: {refused}")
@@ -169,8 +162,8 @@ def _serve(served: _Served, health_sec: float, stop: threading.Event) -> int:
     return 0
 
 
-def _trouble(store: "TCPStore") -> str:
-    """Why the store does not give back what was put into it; empty when it does."""
+def _find_fault(store: "TCPStore") -> str:
+    """Returns why the store does not return what was put into it; empty when it does."""
     try:
         store.set(_HEALTH_KEY, "well")
         return "" if store.get(_HEALTH_KEY) == b"well" else "it gives back another value"
@@ -179,14 +172,15 @@ def _trouble(store: "TCPStore") -> str:
 
 
 def _socket_tables() -> list[str]:
-    """The kernel's tables of TCP sockets; none where there is no /proc, and then nobody is seen to join."""
+    """Returns the kernel's tables of TCP sockets; none without /proc, where hosts are not reported."""
     paths = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
     return [path.read_text() for path in paths if path.exists()]
 
 
 def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> set[str]:
-    """Addresses of the hosts with an established connection to that local port, our own client's left out, which is
-    `own`'s. `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
+    """Returns the hosts connected to a local port, without the store's own client at `own`.
+
+    `tables` are texts in the format of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
     """
     hosts: dict[str, int] = {}
     for row in (line.split() for table in tables for line in table.splitlines()[1:]):
@@ -199,7 +193,7 @@ def connected_hosts(tables: Iterable[str], port: int, own: str = LOOPBACK) -> se
 
 
 def _address(text: str) -> str:
-    """The kernel writes an address as 32-bit words in the machine's byte order."""
+    """Parses an address: 32-bit words in the machine's byte order."""
     numbers = [int(text[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(text), 8)]
     if len(numbers) == 1:
         return str(IPv4Address(numbers[0]))

@@ -1,5 +1,6 @@
-"""Finds workers of this node that hang, keeps the evidence in the run's folder and ends them, so that the job meets
-anew: a collective whose peer has stopped would wait for ten minutes, and a worker that was stopped for ever.
+"""Finds hanging workers of this node, saves the evidence in the run's folder and kills them, so that the job restarts.
+
+A collective whose peer has stopped would wait for ten minutes, and a stopped worker for ever.
 """
 
 import json
@@ -23,16 +24,16 @@ HANGS_FOLDER = "hangs"
 
 _TIMES_LONGEST = 10.0
 _LEAST_SEC = 180.0
-"""Shorter pauses are a storage's, a network's or a host's, which cost less than a restart."""
+"""Shorter pauses come from storage, network or host, and cost less than a restart."""
 _MOST_SEC = 1800.0
-"""What hangs again and again is found so soon that its failures still count together (trainer.launch.failures)."""
+"""Short enough that the failures of a job that keeps hanging fall into one window (trainer.launch.failures)."""
 
 _FIRST_STEPS = 20
 _FIRST_STEP_SEC = 1800.0
 """They compile."""
 
 _STOPPED_SEC = 60.0
-"""For a process that a signal has stopped, whatever it was at: nothing goes on until somebody continues it."""
+"""For a process that a signal has stopped: it makes no progress until it is continued."""
 
 _COLLECTIVES_KEPT = 2000
 _STOPPED = ("T", "t")
@@ -47,11 +48,10 @@ class StepBound:
     """How long a step may take before it counts as hanging, learned from the steps of this job on this node.
 
     Attributes:
-        fixed_sec: what somebody asked for, which nothing changes; None to learn.
-        longest_sec: of the steps so far, the first ones of each start aside.
-        images: of the run, as far as it ever got.
-        hangs: found since it last got further than ever: what is slow for good is given twice the time each time, up
-            to half an hour.
+        fixed_sec: the user's bound; None to learn.
+        longest_sec: of the steps so far, without the first ones of each start.
+        images: the most that the run has reached.
+        hangs: since `images` last grew: each doubles the bound, up to half an hour, for a run that has become slow.
     """
 
     fixed_sec: float | None = None
@@ -60,23 +60,21 @@ class StepBound:
     hangs: int = 0
 
     def after_steps(self, mean_sec: float, steps: int, images: int) -> "StepBound":
-        """With steps that took `mean_sec` each, up to the worker's `steps`th, at so many images of the run."""
+        """Returns the bound after steps of `mean_sec` each, up to the worker's `steps`th."""
         longest = max(self.longest_sec, mean_sec) if steps > _FIRST_STEPS else self.longest_sec
         further = images > self.images
         return replace(self, longest_sec=longest, images=max(images, self.images), hangs=0 if further else self.hangs)
 
     def after_hang(self) -> "StepBound":
-        """With one hang more."""
+        """Returns the bound after another hang."""
         return replace(self, hangs=self.hangs + 1)
 
-    def of(self, beat: Beat, state: str) -> tuple[float, str]:
-        """The longest silence after a worker's last beat, in seconds, and where that comes from; `state` as in
-        /proc/PID/stat.
-        """
-        bound = self._of_work(beat)
+    def get_bound(self, beat: Beat, state: str) -> tuple[float, str]:
+        """Returns the longest silence after a beat in seconds, and its reason; `state` as in /proc/PID/stat."""
+        bound = self._work_bound(beat)
         return min(bound, (_STOPPED_SEC, "of a process that a signal has stopped")) if state in _STOPPED else bound
 
-    def _of_work(self, beat: Beat) -> tuple[float, str]:
+    def _work_bound(self, beat: Beat) -> tuple[float, str]:
         if not beat.training:  # data may be prepared for hours; a wait for other workers has a bound of its own
             return math.inf, "none"
         if self.fixed_sec is not None:
@@ -90,17 +88,16 @@ class StepBound:
 
 
 @dataclass
-class _Heard:
-    """A worker's last beat and for how long there was none after it, while this process was awake: after a Ctrl-Z or a
-    suspended machine nobody hangs.
-    """
+class _WatchedWorker:
+    """A worker's last beat, and the silence since, counted only while this process was awake (Ctrl-Z, suspend)."""
 
     beat: Beat
     silent_sec: float = 0.0
 
 
 class Watchdog(threading.Thread):
-    """Watches the workers whose beats are in `folder`, and ends all of this node's once one is silent for too long.
+    """Watches the workers whose beats are in `folder`, and kills all of this node's once one is silent for too long.
+
     Evidence goes to `run_dir`; None keeps none. `fixed_sec`: see StepBound.
     """
 
@@ -108,24 +105,24 @@ class Watchdog(threading.Thread):
         super().__init__(name="watchdog", daemon=True)
         self._folder, self._run_dir = folder, run_dir
         self._bound = StepBound(fixed_sec)
-        self._heard: dict[Path, _Heard] = {}
-        self._resting, self._closed = threading.Event(), threading.Event()
+        self._workers: dict[Path, _WatchedWorker] = {}
+        self._paused, self._closed = threading.Event(), threading.Event()
         self._hung = False
         self._killed: dict[int, float] = {}
 
     @property
     def hangs(self) -> int:
-        """In a row, the run no further than ever between them."""
+        """Hangs in a row without progress between them."""
         return self._bound.hangs
 
-    def took_hang(self) -> bool:
-        """Whether the workers that have just ended were ended from here; asked once for each end."""
+    def consume_hang(self) -> bool:
+        """Whether the watchdog killed the workers that have just ended; resets it."""
         hung, self._hung = self._hung, False
         return hung
 
-    def rest(self) -> None:
-        """Lets workers that were told to leave take their time: whoever told them has a deadline."""
-        self._resting.set()
+    def pause(self) -> None:
+        """Stops killing: workers that were signalled to stop have another deadline."""
+        self._paused.set()
 
     def close(self) -> None:
         """Ends the thread."""
@@ -137,90 +134,89 @@ class Watchdog(threading.Thread):
         before = time.monotonic()
         while not self._closed.wait(_POLL_SEC):
             now = time.monotonic()
-            self._listen(min(now - before, _LONGEST_POLL_SEC))
+            self._read_beats(min(now - before, _LONGEST_POLL_SEC))
             before = now
-            self._tell_of_survivors(now)
-            for heard in self._heard.values():
-                if heard.beat.pid in self._killed:  # once is enough: SIGKILL stays with a process until it ends
+            self._report_survivors(now)
+            for worker in self._workers.values():
+                if worker.beat.pid in self._killed:  # once is enough: SIGKILL stays pending
                     continue
-                bound_sec, why = self._bound.of(heard.beat, _state(heard.beat.pid))
-                if heard.silent_sec > bound_sec and not self._resting.is_set():
-                    self._end(heard, bound_sec, why)
+                bound_sec, why = self._bound.get_bound(worker.beat, _state(worker.beat.pid))
+                if worker.silent_sec > bound_sec and not self._paused.is_set():
+                    self._kill_all(worker, bound_sec, why)
                     break
 
-    def _listen(self, awake_sec: float) -> None:
-        """Takes note of every live worker's beat, `awake_sec` after the last time; the bound learns."""
-        heard, self._heard = self._heard, {}
+    def _read_beats(self, awake_sec: float) -> None:
+        """Reads every live worker's beat, `awake_sec` after the last time, and updates the bound."""
+        previous, self._workers = self._workers, {}
         for path in sorted(self._folder.glob("beat-*")):
-            beat, last = Beat.read(path), heard.get(path)
-            if beat is None or not _lives(beat):
+            beat, last = Beat.read(path), previous.get(path)
+            if beat is None or not _is_alive(beat):
                 continue
             if last is None or last.beat.pid != beat.pid:
-                self._heard[path] = _Heard(beat)
+                self._workers[path] = _WatchedWorker(beat)
             elif beat == last.beat:
-                self._heard[path] = _Heard(beat, last.silent_sec + awake_sec)
+                self._workers[path] = _WatchedWorker(beat, last.silent_sec + awake_sec)
             else:
-                self._heard[path] = _Heard(beat)
+                self._workers[path] = _WatchedWorker(beat)
                 steps = beat.steps - last.beat.steps
                 if steps > 0 and last.beat.training:
                     took_sec = min(beat.at_sec - last.beat.at_sec, last.silent_sec + awake_sec)
                     self._bound = self._bound.after_steps(took_sec / steps, beat.steps, beat.images)
 
-    def _end(self, silent: _Heard, bound_sec: float, why: str) -> None:
-        beats = [heard.beat for heard in self._heard.values()]
+    def _kill_all(self, silent: _WatchedWorker, bound_sec: float, why: str) -> None:
+        beats = [worker.beat for worker in self._workers.values()]
         stopped = [beat.rank for beat in beats if _state(beat.pid) in _STOPPED]
         announce(
             f"no sign of life of worker {silent.beat.rank} for {silent.silent_sec:.0f} s; the bound is {bound_sec:.0f} "
             f"s ({why})" + (f"; stopped by a signal: worker {', '.join(map(str, stopped))}" if stopped else "")
         )
-        # Whatever ends a worker from here on, be it that its peers' launchers were faster, is the hang's.
+        # From here on every worker's end counts as the hang's, even where peers' launchers were faster.
         self._hung, self._bound = True, self._bound.after_hang()
-        self._keep_evidence(stopped, {"silent_rank": silent.beat.rank, "bound_sec": bound_sec, "bound": why})
+        self._save_evidence(stopped, {"silent_rank": silent.beat.rank, "bound_sec": bound_sec, "bound": why})
         announce("this node's workers are ended, and the job meets anew")
-        for beat in filter(_lives, beats):
+        for beat in filter(_is_alive, beats):
             with suppress(ProcessLookupError):
                 os.kill(beat.pid, signal.SIGKILL)
             self._killed[beat.pid] = time.monotonic()
         withdraw_request(self._folder)
 
-    def _tell_of_survivors(self, now: float) -> None:
-        """Once, of each that SIGKILL has not ended: the kernel, a driver most likely, holds it. Of those that are gone
-        nothing is kept, for their numbers may be others' one day.
-        """
-        here = {heard.beat.pid for heard in self._heard.values()}
+    def _report_survivors(self, now: float) -> None:
+        """Reports once each worker that SIGKILL has not ended; forgets ended ones, whose ids may be reused."""
+        here = {worker.beat.pid for worker in self._workers.values()}
         self._killed = {pid: at for pid, at in self._killed.items() if pid in here}
-        for heard in self._heard.values():
-            pid = heard.beat.pid
+        for worker in self._workers.values():
+            pid = worker.beat.pid
             if now - self._killed.get(pid, math.inf) > _SURVIVES_SEC:
                 self._killed[pid] = math.inf
                 announce(
-                    f"worker {heard.beat.rank} (process {pid}, state {_state(pid)}) is still there, {_SURVIVES_SEC:.0f}"
-                    " s after SIGKILL: the kernel holds it, as a stuck driver does; this machine has to start anew"
+                    f"worker {worker.beat.rank} (process {pid}, state {_state(pid)}) is still there, "
+                    f"{_SURVIVES_SEC:.0f} s after SIGKILL: the kernel holds it, as a stuck driver does; this machine "
+                    "has to start anew"
                 )
 
-    def _keep_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
-        """Stacks and last collectives of every worker that still answers, into a folder of their own."""
+    def _save_evidence(self, stopped: list[int], facts: dict[str, float | str | int]) -> None:
+        """Saves stacks and last collectives of every worker that still answers, in a folder per hang."""
         now = time.monotonic()
         facts = {**facts, "host": platform.node(), "time": datetime.now(UTC).isoformat(timespec="seconds")}
         workers: list[dict[str, Any]] = [
             {
-                "rank": heard.beat.rank,
-                "pid": heard.beat.pid,
-                "steps": heard.beat.steps,
-                "images": heard.beat.images,
-                "training": heard.beat.training,
-                "silent_sec": round(heard.silent_sec, 1),
-                "state": _state(heard.beat.pid),
+                "rank": worker.beat.rank,
+                "pid": worker.beat.pid,
+                "steps": worker.beat.steps,
+                "images": worker.beat.images,
+                "training": worker.beat.training,
+                "silent_sec": round(worker.silent_sec, 1),
+                "state": _state(worker.beat.pid),
             }
-            for heard in self._heard.values()
+            for worker in self._workers.values()
         ]
         ask_for_evidence(self._folder)
-        answering = [heard.beat for heard in self._heard.values() if heard.beat.rank not in stopped]
-        for beat in filter(_lives, answering):
+        answering = [worker.beat for worker in self._workers.values() if worker.beat.rank not in stopped]
+        for beat in filter(_is_alive, answering):
             with suppress(ProcessLookupError):
                 os.kill(beat.pid, STACKS_SIGNAL)
         while time.monotonic() < now + _EVIDENCE_SEC and any(
-            _lives(beat) and not (self._folder / f"collectives-{beat.rank}.json").exists() for beat in answering
+            _is_alive(beat) and not (self._folder / f"collectives-{beat.rank}.json").exists() for beat in answering
         ):
             time.sleep(_POLL_SEC / 5)
         if self._run_dir is None:
@@ -231,16 +227,14 @@ class Watchdog(threading.Thread):
             (target / "hang.json").write_text(json.dumps({**facts, "workers": workers}, indent=2) + "\n", "utf-8")
             for path in (*self._folder.glob("stacks-*.txt"), *self._folder.glob("collectives-*.json")):
                 shutil.move(path, target / path.name)
-        except OSError as error:  # a full disk, say: no reason to let the job hang
+        except OSError as error:  # such as a full disk: no reason to let the job hang
             announce(f"the evidence could not be kept: {error}")
         else:
             announce(f"its evidence is in {target}: hang.json, stacks and last collectives of each worker")
 
 
 def watch_workers(folder: Path, run_dir: Path | None, fixed_sec: float | None) -> Watchdog:
-    """A watchdog of the workers that are started from here on, which tell it how far they are and record what they last
-    said to each other.
-    """
+    """Starts a watchdog, and has the workers that start from now on write beats and record their collectives."""
     watchdog = Watchdog(folder, run_dir, fixed_sec)
     if fixed_sec != math.inf:
         os.environ[WATCH_VARIABLE] = str(folder)
@@ -250,7 +244,7 @@ def watch_workers(folder: Path, run_dir: Path | None, fixed_sec: float | None) -
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name, which may hold anything; empty for a process that is gone."""
+    """Returns the fields of /proc/PID/stat after the name, which may hold anything; empty for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
@@ -258,11 +252,11 @@ def _stat(pid: int) -> list[str]:
 
 
 def _state(pid: int) -> str:
-    """R, S, D, T (stopped), Z and so on; empty for a process that is gone."""
+    """Returns R, S, D, T (stopped), Z and so on; empty for an ended process."""
     return (_stat(pid) or [""])[0]
 
 
-def _lives(beat: Beat) -> bool:
-    """Whether its process lives and was started from here: the number may be another's by now."""
+def _is_alive(beat: Beat) -> bool:
+    """Whether its process lives and is this process's child, as the id may be reused."""
     fields = _stat(beat.pid)
     return len(fields) > 1 and fields[0] not in ("Z", "X") and fields[1] == str(os.getpid())

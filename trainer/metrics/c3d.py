@@ -74,8 +74,10 @@ class C3D(nn.Module):
 
 
 class C3DFeatures:
-    """FeatureExtractor whose features are the logits of UCF101's classes. `weights` has the mean clip beside it; None
-    for the environment's. TrainerError: a file is missing, or holds other arrays.
+    """FeatureExtractor whose features are logits of UCF101's classes.
+
+    `weights` has the mean clip in its folder; None for the environment's. Raises TrainerError: a file is missing, or
+    holds other arrays.
     """
 
     name = "video IS"
@@ -110,13 +112,13 @@ class C3DFeatures:
 
 
 def _crop(clips: Tensor) -> Tensor:
-    """The central 112x112 of [..., 128, 128]."""
+    """Returns the central 112x112 of [..., 128, 128]."""
     start = (_HEIGHT - _SIDE) // 2
     return clips[..., start : start + _SIDE, start : start + _SIDE]
 
 
 def _central_mean(path: Path) -> Tensor:
-    """The mean clip [3, 16, 112, 112], blue first."""
+    """Returns the mean clip [3, 16, 112, 112], blue first."""
     if not path.is_file():
         raise TrainerError(
             place=str(path),
@@ -139,7 +141,6 @@ def _central_mean(path: Path) -> Tensor:
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
-    """The arrays of an .npz file; nothing in it is unpickled."""
     try:
         with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
@@ -153,6 +154,5 @@ def _arrays(path: Path) -> Mapping[str, NDArray[np.float32]]:
 
 
 def _torch_name(name: str) -> str:
-    """Chainer's name of an array, as in conv1a/W, in torch's words."""
     layer, _, kind = name.partition("/")
     return f"{layer}.{ {'W': 'weight', 'b': 'bias'}.get(kind, kind) }"

@@ -1,6 +1,6 @@
-"""Work of the metrics over all workers: features of many images, and any other jobs that can be dealt out.
+"""Distributes the metrics' work over all workers: features of many images, and other jobs.
 
-A part is a few images with the same borders on any number of workers, so the features are the same bits and only the
+Images are divided into the same small parts for any number of workers, so the features are the same bits and only the
 order of the float64 sums differs.
 """
 
@@ -38,7 +38,7 @@ Ask = Callable[[], bool]
 
 
 class AbandonedError(Exception):
-    """A worker has asked for an end of the work: raised on every worker, after the same part."""
+    """A worker has requested an end: raised on every worker, after the same part."""
 
 
 def go_on() -> bool:
@@ -48,8 +48,10 @@ def go_on() -> bool:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """What is known of a set of images, the same on every worker: `stats` are sums over all their features, `rows` the
-    features [N, dim] in order, None where only the sums were asked for.
+    """Features of a set of images, the same on every worker.
+
+    `stats` are sums over all features; `rows` are the features [N, dim] in order, None where only the sums were
+    requested.
     """
 
     stats: FeatureStats
@@ -68,7 +70,7 @@ class FeatureSet:
 
     @classmethod
     def join(cls, sets: Iterable[Self]) -> Self:
-        """The union of disjoint sets."""
+        """Returns the union of disjoint sets."""
         members = list(sets)
         stats = members[0].stats
         for member in members[1:]:
@@ -78,7 +80,7 @@ class FeatureSet:
 
 
 def agree_to_go_on(world: World, ask: Ask) -> None:
-    """Raises AbandonedError on every worker, when one has asked for it."""
+    """Raises AbandonedError on every worker when one requests it."""
     if world.agree(ask()):
         raise AbandonedError
 
@@ -86,10 +88,10 @@ def agree_to_go_on(world: World, ask: Ask) -> None:
 def collect(
     of: Callable[[slice], Features], num: int, dim: int, world: World, *, keep: bool, ask: Ask = go_on
 ) -> FeatureSet:
-    """The features of images 0..num-1, computed once by all workers together; every one must call.
+    """Computes the features of images 0..num-1 on all workers together; every one must call.
 
-    `of` gives [rows, dim] of a range of images, as many rows per image everywhere; `keep` brings the features
-    themselves to every worker too; `ask` comes after each part. AbandonedError: a worker's answer was yes.
+    `of` returns [rows, dim] for a range of images, with equally many rows per image; `keep` brings the features to
+    every worker. `ask` is called after each part; AbandonedError: a worker answered yes.
     """
     size = _GPU_PART if world.own_device.type == "cuda" else _CPU_PART
     parts = [slice(start, min(start + size, num)) for start in range(0, num, size)]
@@ -98,7 +100,7 @@ def collect(
     kept: list[NDArray[np.float32]] = []
     waiting: list[Features] = []
     mine = parts[world.rank :: world.world_size]
-    for features in _agreed(of, mine, -(-len(parts) // world.world_size), world, ask):
+    for features in _compute_parts(of, mine, -(-len(parts) // world.world_size), world, ask):
         waiting.append(features)
         if sum(map(len, waiting)) >= _ADDED_AT_ONCE:
             stats.add(np.concatenate(waiting))
@@ -107,12 +109,13 @@ def collect(
             kept.append(features.astype(np.float32))
     stats.add(np.concatenate([np.empty((0, dim)), *waiting]))
     added = FeatureStats.from_sums(_sum(stats.sums(), world))
-    return FeatureSet(added, _bring_together(kept, len(parts), dim, world) if keep else None)
+    return FeatureSet(added, _gather_rows(kept, len(parts), dim, world) if keep else None)
 
 
 def shared(jobs: Sequence[Callable[[], T]], world: World, ask: Ask = go_on, kind: Any = float) -> list[T]:
-    """What all jobs give, in their order, each done by one worker; known to all; what they give travels, as `kind`.
-    All workers call; `ask` comes before each worker's next job. AbandonedError: a worker's answer was yes.
+    """Runs each job on one worker and returns all results, as `kind`, in order on every worker.
+
+    `ask` is called before each worker's next job. AbandonedError: a worker answered yes.
     """
     done: list[T] = []
     for first in range(0, len(jobs), world.world_size):
@@ -126,19 +129,20 @@ def _results(jobs: Sequence[Callable[[], T]]) -> list[T]:
     return [job() for job in jobs]
 
 
-def _agreed(
+def _compute_parts(
     of: Callable[[slice], Features], mine: list[slice], rounds: int, world: World, ask: Ask
 ) -> Iterator[Features]:
-    """This worker's features part by part, as long as no worker fails or asks for the end. `rounds` are the parts of
-    the worker that has the most: all workers agree as often.
+    """Yields this worker's features by part until a worker fails or requests an end.
+
+    `rounds` are the parts of the worker with the most, as all workers vote equally often.
     """
     failure: Exception | None = None
-    with closing(_in_threads(of, mine)) as computed:
+    with closing(_compute_in_threads(of, mine)) as computed:
         for _ in range(rounds):
             features = None
             try:
                 features = next(computed, None)
-            except Exception as error:  # told to all below: the others are waiting for this round's vote
+            except Exception as error:  # raised on all below: the others wait for this round's vote
                 failure = error
             vote = world.highest(_FAILED if failure is not None else _ABANDON if ask() else _GO_ON)
             if vote == _FAILED:
@@ -155,9 +159,10 @@ def _raise(failure: Exception | None) -> None:
         raise failure
 
 
-def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
-    """Part by part in as many threads as this worker has cores to itself; one where a GPU computes. Each thread
-    computes alone: on a busy machine threads that share one batch mostly wait for each other.
+def _compute_in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generator[Features]:
+    """Computes parts in one thread per core of this worker, or in one where a GPU computes.
+
+    Each thread computes alone: threads that share a batch on a busy machine mostly wait for each other.
     """
     if torch.cuda.is_available():
         yield from map(of, parts)
@@ -168,20 +173,19 @@ def _in_threads(of: Callable[[slice], Features], parts: list[slice]) -> Generato
     try:
         pool = ThreadPoolExecutor(max(1, cores))
         try:
-            # Not map, which takes all parts at once: when the others ask for the end, few should be under way.
-            coming = iter(parts)
-            under_way = deque(pool.submit(of, part) for part in itertools.islice(coming, 2 * max(1, cores)))
-            while under_way:
-                yield under_way.popleft().result()
-                under_way.extend(pool.submit(of, part) for part in itertools.islice(coming, 1))
+            # Not map, which takes all parts at once: few should be running when another worker requests an end.
+            remaining = iter(parts)
+            running = deque(pool.submit(of, part) for part in itertools.islice(remaining, 2 * max(1, cores)))
+            while running:
+                yield running.popleft().result()
+                running.extend(pool.submit(of, part) for part in itertools.islice(remaining, 1))
         finally:
-            pool.shutdown(cancel_futures=True)  # the parts under way are waited for: they use what is around them
+            pool.shutdown(cancel_futures=True)  # waits for running parts, which use local variables
     finally:
         torch.set_num_threads(threads_before)
 
 
 def _sum(values: NDArray[np.float64], world: World) -> NDArray[np.float64]:
-    """The sum over all workers, on every worker."""
     if world.control is None:
         return values
     total = torch.from_numpy(values)
@@ -189,8 +193,8 @@ def _sum(values: NDArray[np.float64], world: World) -> NDArray[np.float64]:
     return values
 
 
-def _bring_together(mine: list[NDArray[np.float32]], num_parts: int, dim: int, world: World) -> NDArray[np.float32]:
-    """All parts' features in order, [N, dim], on every worker. Parts go round the workers, as `collect` deals them."""
+def _gather_rows(mine: list[NDArray[np.float32]], num_parts: int, dim: int, world: World) -> NDArray[np.float32]:
+    """Returns all parts' features in order, [N, dim], on every worker; `collect` deals parts out in turn."""
     rows = [len(part) for part in mine]
     everyones = world.gather(rows)
     if world.control is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint import store
-from trainer.checkpoint.samples import check_makes_of_latents
+from trainer.checkpoint.samples import check_samples_latents
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.metric_names import parse
@@ -30,23 +30,20 @@ _DEFAULT, _DEFAULT_FOR_VIDEO = "fd-enl0", "fd-enl0-frames"
 
 
 class Moment:
-    """The metrics of one moment.
+    """The metrics of one state; None for `records` where they were abandoned.
 
-    Attributes:
-        records: a value each; None where they were abandoned.
-        cost_sec: that all workers waited for them.
-        share: of the session's time so far that went into metrics.
+    `cost_sec` is all workers' wait, `share` the metrics' share of the session's time.
     """
 
     def __init__(self, records: list[QualityRecord] | None, cost_sec: float, share: float) -> None:
         self._records, self.cost_sec, self._share = records, cost_sec, share
 
     def values(self) -> list[dict[str, Any]]:
-        """As the log has them; none where they were abandoned."""
+        """Returns the records as in the log; empty where abandoned."""
         return [record.model_dump(mode="json") for record in self._records or ()]
 
     def write(self, event: Callable[..., None], say: Callable[[str], None], images: int) -> None:
-        """Writes an event for each value, or that there are none, and a line for people."""
+        """Writes an event per value, or that they were abandoned, and prints a line."""
         cost = {"cost_sec": self.cost_sec, "share_of_wall": self._share}
         if self._records is None:
             why = "a worker has to stop; `python -m trainer evaluate` computes them from a checkpoint"
@@ -66,8 +63,9 @@ def _value_line(record: QualityRecord) -> str:
 
 
 class MetricsInTraining:
-    """Computes the configured metrics, if any, when they are due; every worker makes the same calls. `ask`: whether
-    this worker has to stop. TrainerError as Evaluator, before the first step.
+    """Computes the configured metrics when due; every worker makes the same calls.
+
+    `ask`: whether this worker has to stop. Raises TrainerError like Evaluator, before the first step.
     """
 
     def __init__(self, config: TrainConfig, data: ShardedImages, world: World, ask: Ask = go_on) -> None:
@@ -77,15 +75,15 @@ class MetricsInTraining:
         self._began, self._spent_sec = time.monotonic(), 0.0
 
     def due(self, state: TrainState) -> bool:
-        """Whether the last step reached a moment for metrics."""
+        """Whether metrics are due after the last step."""
         return self._evaluator is not None and state.passed(self._every_kimg)
 
     def moment(self, state: TrainState) -> Moment:
-        """The metrics of this state, saved before, since they may take long and may fail."""
+        """Computes the metrics of a state that is saved, since they may take long and may fail."""
         assert self._evaluator is not None, "they are due"
         began = time.monotonic()
         try:
-            # Workers judge images of their own, in threads of their own: each has the whole generator for as long.
+            # Workers judge separate images in separate threads, so each needs the whole generator.
             generator = state.ema_on(self._world.own_device, alone=True)
             records = self._evaluator.evaluate(generator, state.images, compared=False)
         except AbandonedError:
@@ -102,7 +100,7 @@ def evaluate(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> RunRecord:
-    """`evaluate_newest`, with its errors, and the run's record with it and with what was judged before."""
+    """Runs `evaluate_newest`, with its errors; returns the run's record with all evaluations."""
     evaluate_newest(run_dir, data_dir, samples, metrics, paths)
     return RunRecord.read(run_dir / "run.json")
 
@@ -114,12 +112,11 @@ def evaluate_newest(
     metrics: Sequence[str] = (),
     paths: WeightsPaths | None = None,
 ) -> list[QualityRecord]:
-    """Judges the newest valid checkpoint, notes each value in stats.jsonl and writes run.json anew; returns the new
-    values.
+    """Judges the newest valid checkpoint, writes each value to stats.jsonl and updates run.json.
 
     `samples` None takes the configuration's metrics_samples; no `metrics` its metrics, or FD-ENL0; `paths` None the
-    environment's. TrainerError on every rank: no run, checkpoint or data set, another than the run's, or a metric that
-    cannot be computed for it.
+    environment's. Returns the new values. Raises TrainerError on every rank: no run, checkpoint or data set, another
+    than the run's, or a metric that cannot be computed for it.
     """
     with start_world("auto") as world:
         found, config = world.run_on_all(lambda: _newest(run_dir, samples, world))
@@ -138,7 +135,7 @@ def evaluate_newest(
 
 
 def _require_shards(config: TrainConfig, sha256: str, data_dir: Path) -> None:
-    """TrainerError where nothing is: a run keeps its shards' hash, not their folder, and only the same will do."""
+    """Raises TrainerError without shards: a run records their hash, not their folder."""
     if not (data_dir / INDEX_FILE).exists():
         raise TrainerError(
             place="--data",
@@ -150,11 +147,10 @@ def _require_shards(config: TrainConfig, sha256: str, data_dir: Path) -> None:
 
 
 def _newest(run_dir: Path, samples: int | str | None, world: World) -> tuple[store.Checkpoint, TrainConfig]:
-    """The newest valid checkpoint, with its configuration but for the number of samples."""
     require_run(run_dir, ("checkpoints",))
-    summarise(run_dir)  # what cannot be summed up is told now, not after minutes of judging
+    summarise(run_dir)  # so that errors show now, not after minutes of evaluation
     found = store.newest_of_run(run_dir, " to judge", aloud=world.rank == 0)
-    check_makes_of_latents(found.manifest.config, "what metrics judge")
+    check_samples_latents(found.manifest.config, "what metrics judge")
     return found, found.manifest.config.replace({} if samples is None else {"metrics_samples": samples})
 
 

@@ -1,7 +1,7 @@
-"""All of a run's metrics, by one protocol: which reals, which fakes, in which order, over all workers.
+"""Computes all of a run's metrics by one protocol: which reals, which fakes, in which order, over all workers.
 
-Everything drawn is a function of the run's seed: a value depends neither on the number of workers nor on when it is
-asked for, and that of the training is the one of `python -m trainer evaluate` for the same state.
+All random numbers depend only on the run's seed, so a value does not depend on the number of workers or the time, and
+training and `python -m trainer evaluate` give the same value for the same state.
 """
 
 import time
@@ -41,14 +41,14 @@ from trainer.records.quality import PROXY_BELOW, QualityProtocol, QualityRecord
 from trainer.records.quantity import Quantity
 
 _REALS_PER_FAKE = 2
-"""A quick look with few fakes reads no more reals than this many times as many."""
+"""With few fakes, at most this many times as many reals are read."""
 
 _LABELS = "of images of the data set, drawn with replacement by the seed"
-"""`_classes_to_ask_for`, in the protocol."""
+"""`_draw_classes`, in the protocol."""
 
 
 class _Reals(NamedTuple):
-    """The real images of one space: all that are read, and two disjoint halves."""
+    """The real images of one space: all, and two disjoint halves."""
 
     all: FeatureSet
     first_half: FeatureSet
@@ -56,7 +56,7 @@ class _Reals(NamedTuple):
 
 
 class _Scored(NamedTuple):
-    """One metric's values for the trained generator and what they compare with; the latter empty in training."""
+    """One metric's values for the trained generator and for comparison, the latter empty in training."""
 
     trained: list[Value]
     untrained: list[Value]
@@ -64,11 +64,10 @@ class _Scored(NamedTuple):
 
 
 class Evaluator:
-    """Judges generators of one configuration; every worker must make the same calls. Features of reals are computed
-    once.
+    """Judges generators of one configuration; every worker must make the same calls.
 
-    The run's seed draws everything, its metrics_samples says how many fakes; `ask` comes between parts of seconds at
-    most. TrainerError: a metric means nothing for the data, needs missing weights, or more images.
+    The run's seed determines all draws, its metrics_samples the number of fakes; `ask` is called between parts of
+    seconds at most. Raises TrainerError: a metric does not apply to the data, or needs missing weights or more images.
     """
 
     @without_tf32()
@@ -95,15 +94,14 @@ class Evaluator:
         self._extractors = world.run_on_all(
             lambda: {space: FEATURE_SPACES[space](device, paths) for space in space_names}
         )
-        self._known: dict[str, _Reals] = {}
+        self._reals_by_space: dict[str, _Reals] = {}
 
     @without_tf32()  # the run may train with it, and convolutions have it unless told otherwise
     def evaluate(self, generator: Generator, images: int, *, compared: bool) -> list[QualityRecord]:
-        """A record for each value, equal on every worker but for the times.
+        """Returns a record per value, equal on every worker except for the times.
 
-        `generator` is averaged, in evaluation, on `world.own_device`, in the phase of `images`, which it was trained
-        for; `compared` adds the untrained generator and halves of the reals. AbandonedError on every worker, when one
-        asked for it.
+        `generator` is averaged, in evaluation mode, on `world.own_device`, in the phase of `images`; `compared` adds
+        the untrained generator and halves of the reals. AbandonedError on every worker, when one requested it.
         """
         records = []
         for space, extractor in self._extractors.items():
@@ -124,7 +122,7 @@ class Evaluator:
         return records
 
     def _known_reals(self, space: str, extractor: FeatureExtractor, *, keep: bool) -> _Reals:
-        if space not in self._known:
+        if space not in self._reals_by_space:
             rng = np.random.Generator(np.random.PCG64([self._config.seed, Purpose.METRIC]))
             order = rng.permutation(len(self._data))[: self._reals]
             parts = np.split(order, [self._half, 2 * self._half])
@@ -132,8 +130,8 @@ class Evaluator:
             together = [part for part in (first, second, rest) if part is not None]
             assert first is not None
             assert second is not None
-            self._known[space] = _Reals(FeatureSet.join(together), first, second)
-        return self._known[space]
+            self._reals_by_space[space] = _Reals(FeatureSet.join(together), first, second)
+        return self._reals_by_space[space]
 
     def _real_set(self, extractor: FeatureExtractor, order: NDArray[np.int64], *, keep: bool) -> FeatureSet | None:
         if not len(order):
@@ -145,7 +143,7 @@ class Evaluator:
     def _get_fakes(self, generator: Generator, extractor: FeatureExtractor, draws: int, *, keep: bool) -> FeatureSet:
         config, device, num = self._config, self._world.own_device, draws * self._fakes
         rng = latents(num, config, images=0, purpose=Purpose.METRIC)
-        classes = _classes_to_ask_for(config, self._data, num)
+        classes = _draw_classes(config, self._data, num)
 
         def make(part: slice) -> Tensor:
             chosen = None if classes is None else classes[part].to(device)
@@ -204,8 +202,8 @@ class Evaluator:
             QualityRecord(
                 name=trained.name,
                 trained=_quantity(trained, against),
-                untrained=_compared(scored.untrained, index, against),
-                real_vs_real=_compared(scored.halves, index, halves),
+                untrained=_get_comparison(scored.untrained, index, against),
+                real_vs_real=_get_comparison(scored.halves, index, halves),
                 protocol=protocol,
                 better=trained.better,
                 cost_sec=cost,
@@ -231,9 +229,10 @@ class Evaluator:
             )
 
 
-def _classes_to_ask_for(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
-    """The classes [num] of the fakes, those of images drawn at random from the data set, as in StyleGAN2-ADA's code:
-    drawn evenly, a perfect generator of uneven classes would score badly. None where the networks know no classes.
+def _draw_classes(config: TrainConfig, data: ShardedImages, num: int) -> Tensor | None:
+    """Draws the fakes' classes [num] from the data set, as StyleGAN2-ADA's code does; None without classes.
+
+    Drawn evenly, a perfect generator of uneven classes would score badly.
     """
     if not config.num_classes:
         return None
@@ -243,7 +242,6 @@ def _classes_to_ask_for(config: TrainConfig, data: ShardedImages, num: int) -> T
 
 
 def _full_size(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Images of a network that has not yet grown to its full size, enlarged pixel by pixel."""
     if images.shape[1:] == shape:
         return images
     return F.interpolate(images.float(), size=shape[1:], mode="nearest").to(torch.uint8)
@@ -254,7 +252,7 @@ def _quantity(value: Value, note: str) -> Quantity:
     return Quantity.measured(value.value, "", value.name, note=spread + note)
 
 
-def _compared(values: Sequence[Value], index: int, note: str) -> Quantity:
+def _get_comparison(values: Sequence[Value], index: int, note: str) -> Quantity:
     if not values:
         return Quantity.absent("", "not computed while training: `python -m trainer evaluate` does")
     return _quantity(values[index], note)

@@ -30,7 +30,7 @@ _STAGES = (
 
 
 class FeatureExtractor(Protocol):
-    """What a Fréchet distance needs of a network.
+    """A network that turns images into features.
 
     Attributes:
         name: of the metric computed with it.
@@ -74,7 +74,7 @@ def _relu6(features: Tensor) -> Tensor:
 
 
 def _fold_norms(module: nn.Module) -> None:
-    """Multiplies each BatchNorm of a network in evaluation into the convolution before it, for speed."""
+    """Folds each BatchNorm into the convolution before it, for speed."""
     pairs = (
         ("_conv_stem", "_bn0"),
         ("_conv_head", "_bn1"),
@@ -146,7 +146,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class EfficientNetLite0Features:
-    """FeatureExtractor for FD-ENL0; `input_size` is the side the images are resized to, pixels."""
+    """FeatureExtractor for FD-ENL0; `input_size` is the side that images are resized to, pixels."""
 
     name = FD_ENL0
     network = "EfficientNet-Lite0, ImageNet, 1280 pooled features"
@@ -181,7 +181,7 @@ def _weights_file() -> Path:
 
 
 class FrameFeatures:
-    """FeatureExtractor of clips: every frame is an image of its own."""
+    """FeatureExtractor of clips: every frame is a separate image."""
 
     def __init__(self, images: FeatureExtractor) -> None:
         self._images = images

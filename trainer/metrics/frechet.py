@@ -41,19 +41,19 @@ class FeatureStats:
         return self.from_sums(self.sums() + other.sums())
 
     def sums(self) -> Matrix:
-        """All sums as one vector, [1 + dim + dim * dim], to be added to those of other workers."""
+        """Returns all sums as one vector, [1 + dim + dim * dim], to be added over workers."""
         return np.concatenate([[self._num], self._sum, self._outer.ravel()])
 
     @classmethod
     def from_sums(cls, sums: Matrix) -> Self:
-        """The opposite of `sums`. A count is exact in float64 up to 2**53."""
+        """Inverts `sums`. A count is exact in float64 up to 2**53."""
         dim = math.isqrt(len(sums) - 1)  # dim * (dim + 1) numbers besides the count
         stats = cls(dim)
         stats._num, stats._sum, stats._outer = int(sums[0]), sums[1 : dim + 1], sums[dim + 1 :].reshape(dim, dim)
         return stats
 
     def moments(self) -> Moments:
-        """Mean and covariance so far; needs two vectors or more."""
+        """Returns mean and covariance; needs at least two vectors."""
         assert self._num >= 2, "TrainConfig and the command line ask for two images or more"
         mean = self._sum / self._num
         covariance = (self._outer - self._num * np.outer(mean, mean)) / (self._num - 1)

@@ -120,7 +120,7 @@ def reference_network(path: Path | None = None, features: Sequence[str] = ("2048
 
 
 def _fold_norm(module: nn.Module) -> None:
-    """Multiplies the BatchNorm of one of torch-fidelity's BasicConv2d into its convolution."""
+    """Folds the BatchNorm of one of torch-fidelity's BasicConv2d into its convolution."""
     if type(module).__name__ == "BasicConv2d":
         conv, norm = module.get_submodule("conv"), module.get_submodule("bn")
         assert isinstance(conv, nn.Conv2d)
@@ -137,7 +137,7 @@ def _resize_like_tensorflow(pixels: Tensor) -> Tensor:
 
 
 def _interpolation(length: int, device: torch.device) -> Tensor:
-    """What each of the 299 output positions takes of each input position, [299, length]."""
+    """Returns each of 299 output positions' weights of the input positions, [299, length]."""
     where = torch.arange(_SIDE, dtype=torch.float32) * torch.tensor(length / _SIDE, dtype=torch.float32)
     lower = where.long()
     share = (where - lower)[:, None]
@@ -146,6 +146,6 @@ def _interpolation(length: int, device: torch.device) -> Tensor:
 
 
 def _resize_clean(pixels: Tensor) -> Tensor:
-    """Pillow's antialiased bicubic in float, as Parmar et al. 2022 (arXiv:2104.11222) ask for."""
+    """Resizes with Pillow's antialiased bicubic in float, as Parmar et al. 2022 (arXiv:2104.11222) recommend."""
     resized = F.interpolate(pixels, size=(_SIDE, _SIDE), mode="bicubic", antialias=True)
     return resized.clamp(0, 255)

@@ -1,5 +1,6 @@
-"""What makes each metric: its features, and its score of fakes against reals. A new metric is a line here and a name in
-trainer.config.values.metric_names.
+"""Defines each metric: its features, and its score of fakes against reals.
+
+To add a metric, add a line here and a name in trainer.config.values.metric_names.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,21 +34,21 @@ _NEIGHBOURS: Parameters = {"k": manifold.NEIGHBOURS, "k_density_coverage": manif
 
 
 class WeightsPaths(NamedTuple):
-    """Files that the command line names; None for what the environment names."""
+    """Files from the command line; None for the environment's."""
 
     inception: Path | None = None
     video: Path | None = None
 
 
 class Team(NamedTuple):
-    """The workers, and whether this one has to stop: then what takes seconds is abandoned (AbandonedError)."""
+    """The workers, and whether this one has to stop, which abandons long work (AbandonedError)."""
 
     world: World
     ask: Ask
 
 
 class Value(NamedTuple):
-    """One number of a metric; `spread` is its standard deviation over splits or subsets, None where it has none."""
+    """One number of a metric; `spread` is its standard deviation over splits or subsets, if any."""
 
     name: str
     value: float
@@ -56,7 +57,7 @@ class Value(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Images of either side: `fakes` in a set, and reals in each half of the data set."""
+    """Images in a set of fakes, and reals in each half of the data set."""
 
     fakes: int
     half: int
@@ -83,15 +84,15 @@ class Metric:
     published: int = PROXY_BELOW
 
 
-def _first(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
-    """Computed by rank 0 alone, known to all: eight workers of a machine would only wait for each other."""
+def _on_rank0(team: Team, compute: Callable[[], list[Value]]) -> list[Value]:
+    """Computes on rank 0 alone, as workers of one machine would only wait for each other; returned on all."""
     return shared([compute], *team, kind=list[Value])[0]
 
 
 def _frechet(
     extractor: FeatureExtractor, reals: FeatureSet, fakes: FeatureSet, _: Parameters, team: Team
 ) -> list[Value]:
-    return _first(team, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
+    return _on_rank0(team, lambda: [Value(extractor.name, frechet_distance(reals.moments, fakes.moments), "lower")])
 
 
 def _kid(
@@ -110,12 +111,13 @@ def _inception_score(
         found = scores.inception_score(extractor.logits(fakes.kept))
         return [Value("IS", found.mean, "higher", found.std)]
 
-    return _first(team, compute)
+    return _on_rank0(team, compute)
 
 
 def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: Parameters, team: Team) -> list[Value]:
-    """As the scripts of TGAN2 (Saito et al. 2020, arXiv:1811.09245) do: the score of each draw of clips, undivided,
-    then their mean and deviation. Of reals there is one draw.
+    """As in TGAN2's scripts (Saito et al.
+
+    2020, arXiv:1811.09245): mean and deviation of each draw's undivided score. There is one draw of reals.
     """
 
     def compute() -> list[Value]:
@@ -123,7 +125,7 @@ def _video_score(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, given: 
         found = scores.inception_score(fakes.kept.astype("float64"), splits=draws, shuffle=False)
         return [Value("video IS", found.mean, "higher", found.std if draws > 1 else None)]
 
-    return _first(team, compute)
+    return _on_rank0(team, compute)
 
 
 def _manifolds(
@@ -139,7 +141,7 @@ def _digits(_: FeatureExtractor, __: FeatureSet, fakes: FeatureSet, ___: Paramet
         found = recognise(fakes)
         return [Value(DIGITS_RECOGNISED, found.share, "higher"), Value(DIGIT_CLASSES, found.classes, "higher")]
 
-    return _first(team, compute)
+    return _on_rank0(team, compute)
 
 
 _GATE: Parameters = {
@@ -151,7 +153,6 @@ _GATE: Parameters = {
 
 
 def _subsets(counts: Counts) -> Parameters:
-    """torch-fidelity's subsets of 1000, or all there is."""
     return {"subsets": scores.KID_SUBSETS, "subset_size": min(1000, *counts), "seed_of_subsets": scores.SEED}
 
 
@@ -194,12 +195,12 @@ FEATURE_SPACES: Mapping[str, Callable[[torch.device, WeightsPaths], FeatureExtra
 
 
 def metric(name: str) -> Metric:
-    """How the metric of that name is computed."""
+    """Returns the metric of that name."""
     return _METRICS[name]
 
 
 def check_applies(name: str, config: TrainConfig) -> None:
-    """TrainerError for a metric that means nothing for the data, with the reason and what to ask for instead."""
+    """Raises TrainerError for a metric that does not apply to the data, with an alternative."""
     if found := misfit(name, config):
         raise _refused(name, config, found.why, found.instead)
 

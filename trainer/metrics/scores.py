@@ -68,7 +68,7 @@ def kernel_distance(
     smaller of N and M. AbandonedError on every worker, when one has asked for it, before an estimate.
     """
     random = np.random.RandomState(SEED)
-    # Drawn here, all of them: which worker makes an estimate must not matter to the next draw.
+    # All drawn here, so that draws do not depend on which worker makes an estimate.
     draws = [[random.choice(len(x), subset_size, replace=False) for x in (first, second)] for _ in range(subsets)]
     estimates = shared([partial(_discrepancy, first, second, *rows) for rows in draws], world, ask)
     return Spread(float(np.mean(estimates)), float(np.std(estimates)))
@@ -77,7 +77,6 @@ def kernel_distance(
 def _discrepancy(
     first: NDArray[np.float32], second: NDArray[np.float32], firsts: NDArray[np.int64], seconds: NDArray[np.int64]
 ) -> float:
-    """One estimate of the squared maximum mean discrepancy, from equally many rows of each."""
     x, y = first[firsts], second[seconds]
     pairs = len(x) * (len(x) - 1)
     within = sum(kernel.sum() - kernel.trace() for kernel in (_cubic(x, x), _cubic(y, y)))
@@ -85,13 +84,13 @@ def _discrepancy(
 
 
 def _cubic(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The kernel of all pairs, [len(x), len(y)]; products in float32, as the features are, the rest in float64."""
+    """Computes the kernel of all pairs, [len(x), len(y)]; products in float32, as the features, the rest in float64."""
     kernel: NDArray[np.float64] = ((x @ y.T).astype(np.float64) / x.shape[1] + 1) ** 3
     return kernel
 
 
 class Manifolds(NamedTuple):
-    """How two sets lie to each other, each a share in 0..1; density can exceed 1."""
+    """Relation of two sets, each a share in 0..1; density can exceed 1."""
 
     precision: float
     recall: float
@@ -100,13 +99,12 @@ class Manifolds(NamedTuple):
 
 
 def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World, *, ask: Ask = go_on) -> Manifolds:
-    """All four, of features [N, dim] and [M, dim] (N more than COVERAGE_NEIGHBOURS), the rows shared over the workers.
+    """Computes all four from features [N, dim] and [M, dim], N above COVERAGE_NEIGHBOURS.
 
-    Features are the same on every worker, and so is what is returned; with XLA a worker computes on its CPU.
-    AbandonedError on every worker, when one has asked for it, before a block.
+    Rows are divided over workers, and the result is the same on every worker; with XLA a worker computes on its CPU.
+    AbandonedError on every worker, when one requested it, before a block.
     """
-    # In float64: as a difference of squares, the distance of two images that are nearly the same has few digits left.
-    # Fewer are lost near the origin, and distances do not change when both sets are moved.
+    # In float64 and near the origin: as a difference of squares, the distance of nearly equal images loses digits.
     centre = reals.mean(axis=0, dtype=np.float64)
     real, fake = (torch.from_numpy(features - centre).to(world.own_device) for features in (reals, fakes))
     real_near = _by_rows(real, lambda rows: _nearest(rows, real), world, ask)
@@ -133,19 +131,16 @@ def compare(reals: NDArray[np.float32], fakes: NDArray[np.float32], world: World
 
 
 def _nearest(rows: Tensor, among: Tensor) -> Tensor:
-    """Squared distances of each row to its neighbours from 0 (itself) to COVERAGE_NEIGHBOURS, ascending."""
+    """Returns squared distances of each row to its neighbours from 0 (itself) to COVERAGE_NEIGHBOURS, ascending."""
     return _distances(rows, among).topk(COVERAGE_NEIGHBOURS + 1, dim=1, largest=False).values
 
 
 def _distances(rows: Tensor, among: Tensor) -> Tensor:
-    """Squared distances [len(rows), len(among)]."""
     squares = rows.square().sum(1)[:, None] + among.square().sum(1)
     return torch.addmm(squares, rows, among.T, alpha=-2).clamp_min(0)
 
 
 def _by_rows(features: Tensor, of: Callable[[Tensor], Tensor], world: World, ask: Ask) -> Tensor:
-    """`of` for all rows in blocks, each computed by one worker; the whole on every worker."""
-
     def block(start: int) -> list[list[float]]:
         found: list[list[float]] = of(features[start : start + _BLOCK]).tolist()
         return found

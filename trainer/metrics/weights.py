@@ -1,7 +1,7 @@
-"""Weights that cannot ship with the trainer: where the file is, whether it is the published one, and loading it.
+"""Finds, verifies and loads weights that cannot ship with the trainer.
 
-Nothing is downloaded (a training node may have no way out, and a score must not depend on a server), nor unpickled but
-tensors.
+Nothing is downloaded (a training node may have no network access, and a score must not depend on a server), and only
+tensors are unpickled.
 """
 
 import os
@@ -40,9 +40,7 @@ class WeightsFile:
     instead: str
 
     def find(self, given: Path | None) -> Path:
-        """The file that the flag or the variable names. TrainerError: there is none; with where to get it and how to
-        put it into the image.
-        """
+        """Returns the file of the flag or variable (TrainerError without one, with where to get it)."""
         named = given or (Path(os.environ[self.variable]) if os.environ.get(self.variable) else None)
         if named is not None and named.is_file():
             return named
@@ -61,7 +59,7 @@ class WeightsFile:
         )
 
     def verify(self, path: Path) -> str:
-        """The SHA-256 of a file that `find` gave (TrainerError: not the published one's)."""
+        """Returns the SHA-256 of a file that `find` returned (TrainerError: not the published one's)."""
         found = sha256_of(path)
         if not found.startswith(self.sha256_prefix):
             raise TrainerError(
@@ -75,7 +73,7 @@ class WeightsFile:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """A state_dict of tensors, on the CPU (TrainerError: no such file)."""
+    """Loads a state_dict of tensors on the CPU (TrainerError: no such file)."""
     try:
         check_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -87,7 +85,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def check_shapes(path: Path, found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """TrainerError, naming the first tensor that is missing, too many or of another shape than a network's."""
+    """Raises TrainerError for the first tensor that is missing, unknown or of another shape."""
     for name in [*expected, *found]:
         shapes = [tuple(state[name].shape) if name in state else None for state in (found, expected)]
         if shapes[0] != shapes[1]:

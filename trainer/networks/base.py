@@ -1,4 +1,4 @@
-"""What a run asks of every family's networks, and how a network is conditioned on the class."""
+"""The base classes of all networks, and conditioning on the class."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,9 @@ from trainer.networks.progressive_schedule import ProgressiveStage
 
 
 class Network(nn.Module):
-    """Either of the two, without buffers; none looks across a batch, but for its groups (`TrainConfig.group`).
-    `precision` None: that of the inputs, float32.
+    """A network without buffers that treats images apart, except in groups (`TrainConfig.group`).
+
+    `precision` None is that of the inputs, float32.
     """
 
     precision: Precision | None = None
@@ -23,33 +24,35 @@ class Network(nn.Module):
     layout: torch.memory_format = torch.contiguous_format
     """Memory layout of its feature maps: that of its weights (trainer.networks.factory)."""
     gathered: GatheredWindow | None = None
-    """Through which a sharded network's weights are seen."""
+    """A sharded network's access to its whole weights."""
 
     def learn(self, *, on: bool) -> None:
-        """Has its parameters gather gradients from now on, or rest; those that are frozen always rest."""
+        """Turns its parameters' gradients on or off; frozen ones never have any."""
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(on and name not in self.frozen)
 
     def units(self) -> Sequence[nn.Module]:
-        """Its larger parts, none inside another, each called once in a pass at most. Sharded, one after the other is
-        gathered (trainer.steps.sharding), and for a whole pass what is in none of them. One with an attribute
-        `exact` that is True computes in float32 whatever the rest does.
+        """Returns its larger parts, none inside another, each called at most once in a pass.
+
+        Sharding gathers them one by one (trainer.steps.sharding), and the rest for a whole pass. A unit with a True
+        attribute `exact` always computes in float32.
         """
         return []
 
     def arrange(self, maps: Tensor) -> Tensor:
-        """Returns [N, C, H, W] in the network's layout, anything else as it is. Operations keep the layout that they
-        are given, and a convolution in the wrong one is slower, so `forward` calls this on every map that it makes out
-        of vectors. Inputs are arranged already.
+        """Returns [N, C, H, W] in the network's layout, anything else unchanged.
+
+        Operations keep their inputs' layout, and convolutions are slower in the wrong one, so `forward` calls this on
+        every map that it makes from vectors. Inputs are arranged already.
         """
         if maps.dim() != 4 or self.layout == torch.contiguous_format:
             return maps
-        if maps.shape[1] == 1:  # both layouts at once: only these strides have a convolution answer in NHWC
+        if maps.shape[1] == 1:  # both layouts at once: only with these strides does a convolution return NHWC
             return maps.squeeze(1).unsqueeze(3).movedim(3, 1)
         return maps.contiguous(memory_format=self.layout)
 
     def _run(self, *inputs: Any, twice: bool) -> Tensor:
-        """A forward pass on arranged inputs in the network's precision, its result in float32."""
+        """Runs a forward pass on arranged inputs in the network's precision; returns float32."""
         inputs = tuple(self.arrange(each) if isinstance(each, Tensor) else each for each in inputs)
         if self.precision is None:
             result: Tensor = super().__call__(*inputs)
@@ -59,36 +62,34 @@ class Network(nn.Module):
         return result.float()
 
     def enter(self, phase: ProgressiveStage) -> None:
-        """Goes on in that phase; networks of one size have but one."""
+        """Enters a phase; networks of one size have only one."""
 
     def idle(self) -> list[nn.Parameter]:
-        """Parameters that take no part in the present phase: none, unless the network grows."""
+        """Returns parameters without a part in this phase: none, unless the network grows."""
         return []
 
     def drop_idle_gradients(self) -> None:
-        """Keeps the optimiser off idle parameters: at zero gradients its moments would age before their first use."""
+        """Hides idle parameters from the optimiser: zero gradients would age its moments before first use."""
         for parameter in self.idle():
             parameter.grad = None
 
 
 class Generator(Network):
-    """Latents to images. One that can be divided over workers (trainer.networks.halves) says what comes before its
-    units and after: `finish` of its units, one after the other, of `begin`.
-    """
+    """Latents to images. One that can be divided over workers (trainer.networks.halves) is `begin`, units, `finish`."""
 
     finishing: ClassVar[tuple[str, ...]] = ()
-    """Names of the parts that `finish` computes with; what is neither in these nor in a unit is in `begin`."""
+    """Names of `finish`'s parts; parts outside of these and of units belong to `begin`."""
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """Images [N, C, H, W] or [N, C, T, H, W], about -1..1, of normal latents [N, z_dim], labels [N] int64."""
         raise NotImplementedError
 
     def begin(self, latents: Tensor, labels: Tensor | None) -> Tensor:
-        """What the first unit is given."""
+        """Returns the first unit's input."""
         raise NotImplementedError
 
     def finish(self, features: Tensor) -> Tensor:
-        """Images, of what the last unit has made."""
+        """Returns images from the last unit's output."""
         raise NotImplementedError
 
     # So that a call has forward's types.
@@ -110,9 +111,7 @@ class Discriminator(Network):
 
 
 class ClassEmbedding(nn.Module):
-    """Latents with a learnt vector of the same length for the class beside them; as they are without classes. `width`
-    is the length of what comes out.
-    """
+    """Appends a learnt vector of the class to the latents; without classes returns them. `width` is the result's."""
 
     def __init__(self, z_dim: int, num_classes: int) -> None:
         super().__init__()
@@ -128,7 +127,7 @@ class ClassEmbedding(nn.Module):
 
 
 class ProjectionHead(nn.Module):
-    """Logits, plus how well the features agree with a learnt vector of the class; as they are without classes."""
+    """Adds the features' agreement with a learnt vector of the class to the logits, if there are classes."""
 
     def __init__(self, num_features: int, num_classes: int) -> None:
         super().__init__()

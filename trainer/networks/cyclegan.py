@@ -1,8 +1,8 @@
 """CycleGAN's networks (Zhu et al. 2017, arXiv:1703.10593, section 7.2): images to images, and images to patches.
 
 The generator is Johnson et al.'s (2016, arXiv:1603.08155), the discriminator pix2pix's 70x70 PatchGAN (Isola et al.
-2017, arXiv:1611.07004). Instance normalisation keeps no statistics and looks at one image alone, so there are no
-buffers and no neighbours. A bias before it would be taken away again, so there is none.
+2017, arXiv:1611.07004). Instance normalisation keeps no statistics and treats images apart, so there are no buffers. It
+would cancel a bias before it, so there is none.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,9 @@ _DEVIATION = 0.02
 
 
 class Translator(Network):
-    """Images of one domain to images of the other, of the same size. `width` is of the first and last feature maps, in
-    the middle there are four times as many channels.
+    """Images of one domain to the other's, of the same size.
+
+    `width` is that of the first and last feature maps; in the middle there are four times as many channels.
     """
 
     def __init__(self, width: int, channels: int, resolution: int) -> None:
@@ -85,8 +86,6 @@ class PatchDiscriminator(Network):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
@@ -105,14 +104,15 @@ class _Block(nn.Module):
 
 
 def _instance_norm(width: int) -> nn.Module:
-    """Each image's channels to mean 0 and deviation 1: groups of one channel. torch 2.15's InstanceNorm2d gives other,
-    wrong gradients on a CPU where the batch is of one image and the gradient above comes in channels_last.
+    """Returns group normalisation with one channel per group.
+
+    torch 2.15's InstanceNorm2d gives wrong gradients on a CPU for one image with an incoming channels_last gradient.
     """
     return nn.GroupNorm(width, width, affine=False)
 
 
 def _initialise(module: Any) -> None:
-    """Normal numbers of deviation 0.02, as in the paper."""
+    """Draws normal numbers of deviation 0.02, as in the paper."""
     if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
         nn.init.normal_(module.weight, std=_DEVIATION)
         if module.bias is not None:

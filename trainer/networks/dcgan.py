@@ -2,8 +2,8 @@
 
 The discriminator has no normalisation, as batch statistics make the R1 penalty of one image depend on its neighbours
 and SyncBatchNorm has no double backward; the generator has PixelNorm (Karras et al. 2018, arXiv:1710.10196). So there
-are no buffers to synchronise, average or restore, and a step is the same however its batch is spread over workers. On
-the digits it does as well as BatchNorm.
+are no buffers to synchronise, average or restore, and a step does not depend on the number of workers. On the digits it
+is as good as BatchNorm.
 """
 
 import itertools
@@ -20,12 +20,13 @@ from trainer.networks.layers import Doubling, Halving, PixelNorm
 _SMALLEST = 4
 _SLOPE = 0.2
 _TO_FEATURES = -2
-"""Where the discriminator's last convolution begins."""
+"""Index of the discriminator's last convolution."""
 
 
 class _FromVector(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU. The pixels come in the
-    order of the weight, so that what follows does not have to turn them.
+    """A transposed convolution of one pixel as a matrix product, several times as fast on a CPU.
+
+    The result has the weight's layout, so that later layers need not convert it.
     """
 
     def forward(self, vectors: Tensor, output_size: list[int] | None = None) -> Tensor:
@@ -35,17 +36,17 @@ class _FromVector(nn.ConvTranspose2d):
         last = self.weight.is_contiguous(memory_format=torch.channels_last)
         weight = self.weight.movedim(1, -1) if last else self.weight
         pixels = (vectors @ weight.flatten(1)).reshape(-1, *weight.shape[1:])
-        # Autocast lowers a convolution's bias too; a float32 one would make the features float32 again.
+        # Autocast also casts a convolution's bias; a float32 one would make the features float32 again.
         bias = self.bias.to(pixels.dtype)
         return (pixels + bias).movedim(-1, 1) if last else pixels + bias[:, None, None]
 
 
 class _ToNumber(nn.Conv2d):
-    """A convolution whose kernel is as large as the feature maps is a matrix product too."""
+    """A convolution with a kernel as large as the feature maps, as a matrix product."""
 
     def forward(self, features: Tensor) -> Tensor:
         """[N, in_channels, *kernel_size] to [N, out_channels]."""
-        # In the order of channels_last, in which neither has to be copied.
+        # In channels_last order, in which neither is copied.
         vectors, weight = features.movedim(1, -1), self.weight.movedim(1, -1)
         return nn.functional.linear(vectors.flatten(1), weight.flatten(1), self.bias)
 
@@ -53,8 +54,8 @@ class _ToNumber(nn.Conv2d):
 class Generator(base.Generator):
     """Latents to images by transposed convolutions that double the size, from 4x4 up.
 
-    `width` is of the last feature map, each one before has twice as many channels; `resolution` is 16, 32, ...: 4 times
-    a power of two; `num_classes` 0 for none.
+    `width` is that of the last feature map, each earlier one has twice as many channels; `resolution` is 16, 32, ...: 4
+    times a power of two; `num_classes` 0 for none.
     """
 
     def __init__(self, z_dim: int, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
@@ -84,15 +85,16 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by convolutions that halve the size, down to 4x4. High means real. `width` is of the first
-    feature map, each one after has twice as many channels; otherwise as `Generator`.
+    """Images to logits by convolutions that halve the size, down to 4x4. High means real.
+
+    `width` is that of the first feature map, each later one has twice as many channels; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
         halvings = int(math.log2(resolution // _SMALLEST))
         widths = [width << step for step in range(halvings)]
-        # In place: nobody else needs a convolution's output, and a pass over the memory is saved.
+        # In place: nothing else needs a convolution's output, and it saves a pass over the memory.
         layers: list[nn.Module] = [Halving(channels, width), nn.LeakyReLU(_SLOPE, inplace=True)]
         for narrow, wide in itertools.pairwise(widths):
             layers += [Halving(narrow, wide), nn.LeakyReLU(_SLOPE, inplace=True)]

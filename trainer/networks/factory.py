@@ -1,4 +1,4 @@
-"""The networks, by configuration: one module for each architecture, `base` for what all have in common."""
+"""Builds networks by configuration; each architecture has its module, and `base` what all share."""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -11,21 +11,21 @@ from trainer.config.train_config import TrainConfig
 from trainer.networks import dcgan, progressive, r3gan, resnet
 from trainer.networks.base import Discriminator, Generator, Network
 
-__all__ = ["Discriminator", "Generator", "build", "initialised", "revision"]
+__all__ = ["Discriminator", "Generator", "build", "initialise", "revision"]
 
 
 T = TypeVar("T", bound=tuple[Network, ...])
 
 _FLAT = MappingProxyType({"dcgan": dcgan, "resnet": resnet})
-"""Families that make images alone, and are called alike."""
+"""Families that make images only, and have the same arguments."""
 _REVISIONS = MappingProxyType({"r3gan": 2})
-"""By architecture, from 1 on where it is missing. Raise it when networks of the same sizes begin to compute something
-else: checkpoints of another revision are refused. R3GAN 2: the filter [1, 2, 1], and the authors' conditioning.
+"""By architecture; 1 where missing. Raise it when networks of the same sizes compute something else, so that older
+checkpoints are refused. R3GAN 2: the filter [1, 2, 1], and the authors' conditioning.
 """
 
 
 def revision(config: TrainConfig) -> int:
-    """Which revision of its architecture this version of the trainer builds."""
+    """Returns the revision of the architecture that this version of the trainer builds."""
     return _REVISIONS.get(config.architecture, 1)
 
 
@@ -36,25 +36,24 @@ def _family(config: TrainConfig) -> tuple[Generator, Discriminator]:
         return generator, progressive.Discriminator(config.ndf, *clip, group=config.minibatch_std)
     size = (config.channels, config.resolution, config.num_classes)
     if config.architecture == "r3gan":
-        of_g, of_d = (
+        g_widths, d_widths = (
             r3gan.Widths(full, config.full_width_up_to, config.group_width) for full in (config.ngf, config.ndf)
         )
-        return r3gan.Generator(config.z_dim, of_g, *size), r3gan.Discriminator(of_d, *size)
+        return r3gan.Generator(config.z_dim, g_widths, *size), r3gan.Discriminator(d_widths, *size)
     family = _FLAT[config.architecture]
     return family.Generator(config.z_dim, config.ngf, *size), family.Discriminator(config.ndf, *size)
 
 
 def build(config: TrainConfig) -> tuple[Generator, Discriminator]:
-    """Both networks with the initial weights of `config.seed`, on the CPU, so that every device starts alike; of any
-    architecture whose generator makes images of latents.
+    """Builds both networks on the CPU with the initial weights of `config.seed`, equal for every device.
+
+    For any architecture whose generator makes images from latents.
     """
-    return initialised(config, lambda: _family(config))
+    return initialise(config, lambda: _family(config))
 
 
-def initialised(config: TrainConfig, make: Callable[[], T]) -> T:
-    """The networks that `make` makes on the CPU, with the initial weights of `config.seed`, in the layout that the
-    configuration has.
-    """
+def initialise(config: TrainConfig, make: Callable[[], T]) -> T:
+    """Calls `make` with the seed for initial weights; returns its networks in the configuration's memory layout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         networks = make()
@@ -65,10 +64,10 @@ def initialised(config: TrainConfig, make: Callable[[], T]) -> T:
 
 
 def _to_channels_last(network: Network) -> None:
-    """Lays weights and feature maps out as NHWC. Weights keep their strides where both layouts are the same memory.
+    """Sets weights and feature maps to NHWC, except weights whose memory is the same in both layouts.
 
-    That is so for grey images, single channels and single pixels: autograd returns the plain one, and
-    DistributedDataParallel would warn of the difference and copy.
+    For those (grey images, single channels or pixels) autograd returns contiguous strides, and DistributedDataParallel
+    would warn of the difference and copy.
     """
     network.layout = torch.channels_last
     for module in network.modules():

@@ -1,4 +1,4 @@
-"""One generator as two networks, each for a worker of its own: which weights are whose, and what passes between."""
+"""Divides a generator into two networks, one per worker."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,7 @@ from trainer.networks.precision import Precision
 
 
 def first_units(generator: Generator) -> int:
-    """How many units the first half has: so many that the halves' weights come nearest to each other. It has one at
-    least, and so has the second.
-    """
+    """Returns the first half's number of units that balances the halves' weights; each half has at least one."""
     units = generator.units()
     outside = _count(generator) - sum(map(_count, units))
     ending = sum(_count(getattr(generator, name)) for name in generator.finishing)
@@ -25,16 +23,17 @@ def first_units(generator: Generator) -> int:
 
 
 def parts_of_half(generator: Generator, half: int) -> list[nn.Parameter]:
-    """The weights that the first half (0) or the second (1) computes with."""
+    """Returns the weights of the first half (0) or the second (1)."""
     units, cut = generator.units(), first_units(generator)
     ending = [getattr(generator, name) for name in generator.finishing]
-    of_second = {id(each) for part in (*units[cut:], *ending) for each in part.parameters()}
-    return [each for each in generator.parameters() if (id(each) in of_second) == bool(half)]
+    second_ids = {id(each) for part in (*units[cut:], *ending) for each in part.parameters()}
+    return [each for each in generator.parameters() if (id(each) in second_ids) == bool(half)]
 
 
 class _Half(Generator):
-    """Part of a whole generator, whose weights it uses and whose precision it has. Numbers pass between the halves in
-    rows, float32: a row's memory is in one order, whatever the layout of feature maps and of their gradients.
+    """Part of a generator, with its weights and precision.
+
+    Halves exchange float32 rows, whose memory order does not depend on the layout of feature maps and gradients.
     """
 
     def __init__(self, whole: Generator, half: int) -> None:
@@ -48,7 +47,7 @@ class _Half(Generator):
 
 
 class FirstHalf(_Half):
-    """Latents and labels to rows of the features that the second half goes on with."""
+    """Latents and labels to rows of features, the second half's input."""
 
     def __init__(self, whole: Generator) -> None:
         super().__init__(whole, 0)
@@ -59,7 +58,7 @@ class FirstHalf(_Half):
         return self.features(latents, labels).flatten(1)
 
     def features(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The same as maps."""
+        """Returns the features as maps."""
         features = self._whole[0].begin(latents, labels)
         for unit in self._units:
             features = unit(features)
@@ -67,7 +66,7 @@ class FirstHalf(_Half):
 
 
 class SecondHalf(_Half):
-    """Rows of features of that shape to images."""
+    """Rows of features of the given shape to images."""
 
     def __init__(self, whole: Generator, shape: Sequence[int]) -> None:
         super().__init__(whole, 1)
@@ -75,7 +74,7 @@ class SecondHalf(_Half):
         self._shape = tuple(shape)
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
-        """`latents` are the rows."""
+        """Returns images; `latents` are the rows."""
         features = self._whole[0].arrange(latents.reshape(len(latents), *self._shape))
         for unit in self._units:
             features = unit(features)
@@ -83,7 +82,7 @@ class SecondHalf(_Half):
 
 
 def feature_shape(generator: Generator, z_dim: int, num_classes: int) -> tuple[int, ...]:
-    """Of one image, between the halves of a generator that is on the meta device."""
+    """Returns one image's shape between the halves of a generator on meta."""
     labels = torch.zeros(1, dtype=torch.int64, device="meta") if num_classes else None
     return tuple(FirstHalf(generator).features(torch.empty(1, z_dim, device="meta"), labels).shape[1:])
 

@@ -1,5 +1,6 @@
-"""Layers that families share: PixelNorm with a gradient written by hand; layers that halve and double an image's
-size, as convolutions or as matrix products, whichever the device is faster in.
+"""Shared layers: PixelNorm with a manual gradient; layers that halve or double an image's size.
+
+The latter are convolutions or matrix products, whichever is faster on the device.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,11 @@ from trainer.networks.precision import Products
 _TINY = 1e-8
 _KERNEL_SIDE, _HALF = 4, 2
 _AT_ONCE = 1 << 22
-"""Numbers in a matrix of windows: what a cache holds, and what the allocator keeps instead of fetching it anew."""
+"""Numbers in a matrix of windows, which fits into a cache and into memory that the allocator keeps."""
 _KERNEL, _STRIDE, _PADDING = 4, 2, 1
 _FEW_CHANNELS = 4
 _SMALL_WIDTH = 4
-"""Of feature maps. The library gives a row of them to a matrix unit at a time, which has room for 16 pixels."""
+"""Of feature maps. The library gives a matrix unit, which takes 16 pixels, one row of them at a time."""
 
 
 class PixelNorm(nn.Module):
@@ -36,7 +37,7 @@ class _Scale(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor) -> Tensor:
-        # At least in float32: fp16 has neither the squares of large features nor so small a constant.
+        # At least in float32: fp16 cannot hold squares of large features, nor so small a constant.
         exact = features.to(torch.promote_types(features.dtype, torch.float32))
         scale = torch.rsqrt(exact.square().mean(dim=1, keepdim=True) + _TINY).to(features.dtype)
         normed = features * scale
@@ -51,19 +52,20 @@ class _Scale(torch.autograd.Function):
         return torch.addcmul(gradient, normed, shared, value=-1).mul_(scale)
 
 
-def halved(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The convolution: [N, C, 2 H, 2 W] by [O, C, 4, 4], bias [O], to [N, O, H, W], channels last."""
+def halve(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Computes the convolution: [N, C, 2 H, 2 W] by [O, C, 4, 4], bias [O], to [N, O, H, W], channels last."""
     num, _, high, wide = images.shape
     features = _empty(images, (num, len(weight), high // 2, wide // 2))
-    made = features.movedim(1, -1).view(-1, len(weight))
+    rows_out = features.movedim(1, -1).view(-1, len(weight))
     columns = weight.movedim(1, -1).reshape(len(weight), -1).t()
     for rows, windows in _windows(images, _KERNEL_SIDE, 2):
-        made[rows] = _product(windows, columns, bias)
+        rows_out[rows] = _product(windows, columns, bias)
     return features
 
 
 def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
-    """Derivative of sum(convolution(images) * features) by the convolution's weight, [O, C, 4, 4], channels last.
+    """Returns the derivative of sum(convolution(images) * features) by the weight [O, C, 4, 4], channels last.
+
     `images` are [N, C, 2 H, 2 W], `features` [N, O, H, W].
     """
     width, channels = features.shape[1], images.shape[1]
@@ -76,8 +78,8 @@ def weight_gradient(images: Tensor, features: Tensor) -> Tensor:
     return total.to(images.dtype).reshape(width, _KERNEL_SIDE, _KERNEL_SIDE, channels).movedim(-1, 1)
 
 
-def doubled(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The transposed convolution: [N, O, H, W] by [O, C, 4, 4], bias [C], to [N, C, 2 H, 2 W], channels last."""
+def double(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Computes the transposed convolution: [N, O, H, W] by [O, C, 4, 4] to [N, C, 2 H, 2 W], channels last."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
     columns = as_kernel_two(weight).movedim(1, -1).reshape(4 * channels, -1).t()
@@ -92,9 +94,7 @@ def doubled(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 def interleave(pixels: Tensor, images: Tensor) -> None:
-    """Puts the four pixels of each window of `as_kernel_two`, [N, 2, 2, C, H + 1, W + 1] (the pixel's row and column
-    before the channel), where they belong in `images`, [N, C, 2 H, 2 W].
-    """
+    """Writes `as_kernel_two`'s four pixels per window, [N, 2, 2, C, H + 1, W + 1], to `images` [N, C, 2 H, 2 W]."""
     high, wide = (side - 1 for side in pixels.shape[-2:])
     for row in (0, 1):
         for column in (0, 1):
@@ -103,9 +103,9 @@ def interleave(pixels: Tensor, images: Tensor) -> None:
 
 
 def as_kernel_two(weight: Tensor) -> Tensor:
-    """The transposed convolution's weight [O, C, 4, 4] as that of a convolution of kernel 2 that makes four pixels of
-    each window, [4 C, O, 2, 2], the pixel's row and column before the channel.
+    """Converts a transposed convolution's weight [O, C, 4, 4] to a kernel of 2 with four pixels per window.
 
+    The result is [4 C, O, 2, 2], the pixel's row and column before the channel.
     Row 2 i + p of an image sums rows i + p - 1 and i + p of the features, by the kernel's rows 3 - p and 1 - p.
     """
     width, channels = weight.shape[:2]
@@ -122,7 +122,7 @@ def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _windows(tensor: Tensor, kernel: int, stride: int) -> Iterator[tuple[slice, Tensor]]:
-    """Windows of a tensor with a frame of zeros, as rows [kernel x kernel x C], and which of all rows they are."""
+    """Yields windows of a zero-padded tensor as rows [kernel x kernel x C], with their slice of all rows."""
     _, channels, high, wide = tensor.shape
     down, across = ((side + 2 - kernel) // stride + 1 for side in (high, wide))
     length = kernel**2 * channels
@@ -137,9 +137,7 @@ def _windows(tensor: Tensor, kernel: int, stride: int) -> Iterator[tuple[slice, 
 
 
 class Halving(nn.Conv2d):
-    """Images, or features, to features of half their height and width. `products`: what of bfloat16 on small maps is
-    computed as matrix products.
-    """
+    """Halves height and width. `products`: what is computed as matrix products in bfloat16 on small maps."""
 
     products = Products.NONE
 
@@ -151,12 +149,12 @@ class Halving(nn.Conv2d):
         products = self.products if _is_small_bf16(images, images.shape[-1] // 2) else Products.NONE
         if not _is_ours(images, self.in_channels, products):
             return super().forward(images)
-        features: Tensor = _Halve.apply(*_lowered(images, self.weight, self.bias), products)
+        features: Tensor = _Halve.apply(*_cast(images, self.weight, self.bias), products)
         return features
 
 
 class Doubling(nn.ConvTranspose2d):
-    """Features to images, or features, of twice their height and width; `products` as of `Halving`."""
+    """Doubles height and width; `products` as for `Halving`."""
 
     products = Products.NONE
 
@@ -168,12 +166,12 @@ class Doubling(nn.ConvTranspose2d):
         products = self.products if _is_small_bf16(features, features.shape[-1]) else Products.NONE
         if not _is_ours(features, self.out_channels, products):
             return super().forward(features, output_size)
-        images: Tensor = _Double.apply(*_lowered(features, self.weight, self.bias), products)
+        images: Tensor = _Double.apply(*_cast(features, self.weight, self.bias), products)
         return images
 
 
 def use_matrix_products(network: nn.Module, products: Products) -> int:
-    """Has every layer of these compute bfloat16 on small maps like that on a CPU; returns how many there are."""
+    """Sets `products` of every halving and doubling layer; returns their number."""
     layers = [module for module in network.modules() if isinstance(module, Halving | Doubling)]
     for layer in layers:
         layer.products = products
@@ -181,7 +179,7 @@ def use_matrix_products(network: nn.Module, products: Products) -> int:
 
 
 def small_maps(products: Products) -> str:
-    """What `use_matrix_products` does, and why, for the record."""
+    """Describes `use_matrix_products` for the record."""
     layers = f"layers with maps {_SMALL_WIDTH} pixels wide"
     return f"{layers} compute {products.value} as matrix products, the faster way on this CPU, unless compiled"
 
@@ -192,31 +190,30 @@ def _is_ours(tensor: Tensor, channels: int, products: Products) -> bool:
 
 
 def _kind(tensor: Tensor) -> torch.dtype:
-    """In which autocast would have a convolution compute."""
+    """Returns the type in which autocast would compute a convolution."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else tensor.dtype
 
 
 def _is_small_bf16(tensor: Tensor, wide: int) -> bool:
-    """Whether a layer computes in bfloat16 on features of so small a width that matrix products are faster."""
     return wide <= _SMALL_WIDTH and _kind(tensor) == torch.bfloat16
 
 
-def _lowered(tensor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """As autocast gives them to a convolution; it does not see into a function with a gradient of its own."""
+def _cast(tensor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Casts as autocast does for a convolution, since it does not see into custom autograd functions."""
     assert bias is not None, "made with one"
     kind = _kind(tensor)
     return tensor.to(kind), weight.to(kind), bias.to(kind)
 
 
 class _Double(torch.autograd.Function):
-    """The transposed convolution. As a gradient it has no bias."""
+    """The transposed convolution; without a bias where it is a gradient."""
 
     @staticmethod
     def forward(features: Tensor, weight: Tensor, bias: Tensor | None, products: Products) -> Tensor:
         if products is Products.ALL:
-            return doubled(features, weight, bias)
+            return double(features, weight, bias)
         if weight.shape[1] <= _FEW_CHANNELS:
-            return _doubled(features, weight, bias)
+            return _double_by_convolution(features, weight, bias)
         return F.conv_transpose2d(features, weight, bias, _STRIDE, _PADDING)
 
     @staticmethod
@@ -231,20 +228,20 @@ class _Double(torch.autograd.Function):
         if not _by_products(ctx):
             return *_gradients(gradient, features, weight, True, (by_features, by_weight, by_bias)), None
         if ctx.products is Products.ALL:
-            of_features = halved(gradient, weight) if by_features else None
+            feature_gradient = halve(gradient, weight) if by_features else None
         else:
-            of_features = _gradients(gradient, features, weight, True, (by_features, False, False))[0]
-        of_weight = weight_gradient(gradient, features) if by_weight else None
-        return of_features, of_weight, _of_bias(gradient) if by_bias else None, None
+            feature_gradient = _gradients(gradient, features, weight, True, (by_features, False, False))[0]
+        kernel_gradient = weight_gradient(gradient, features) if by_weight else None
+        return feature_gradient, kernel_gradient, _bias_gradient(gradient) if by_bias else None, None
 
 
 class _Halve(torch.autograd.Function):
-    """The convolution. Its gradients can be differentiated once more, as a penalty wants."""
+    """The convolution, whose gradients can be differentiated again for a penalty."""
 
     @staticmethod
     def forward(images: Tensor, weight: Tensor, bias: Tensor, products: Products) -> Tensor:
         if products is Products.ALL:
-            return halved(images, weight, bias)
+            return halve(images, weight, bias)
         return F.conv2d(images, weight, bias, _STRIDE, _PADDING)
 
     @staticmethod
@@ -256,26 +253,25 @@ class _Halve(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         images, weight = ctx.saved_tensors
         by_images, by_weight, by_bias, _ = ctx.needs_input_grad
-        of_images = _Double.apply(gradient, weight, None, ctx.products) if by_images else None
+        image_gradient = _Double.apply(gradient, weight, None, ctx.products) if by_images else None
         if not _by_products(ctx):
-            return of_images, *_gradients(gradient, images, weight, False, (False, by_weight, by_bias))[1:], None
-        of_weight = weight_gradient(images, gradient) if by_weight else None
-        return of_images, of_weight, _of_bias(gradient) if by_bias else None, None
+            return image_gradient, *_gradients(gradient, images, weight, False, (False, by_weight, by_bias))[1:], None
+        kernel_gradient = weight_gradient(images, gradient) if by_weight else None
+        return image_gradient, kernel_gradient, _bias_gradient(gradient) if by_bias else None, None
 
 
 def _by_products(ctx: Any) -> bool:
-    """Whether a backward uses products; one that is differentiated itself, as for a penalty, is left to the library."""
+    """Whether a backward uses products; one that is differentiated itself uses the library."""
     return ctx.products is not Products.NONE and not torch.is_grad_enabled()
 
 
-def _of_bias(gradient: Tensor) -> Tensor:
+def _bias_gradient(gradient: Tensor) -> Tensor:
     return gradient.sum((0, 2, 3))
 
 
 def _gradients(
     gradient: Tensor, inputs: Tensor, weight: Tensor, transposed: bool, wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    """The library's own gradients of either convolution by its inputs, weight and bias, as far as they are wanted."""
     if not any(wanted):
         return None, None, None
     sizes = [weight.shape[1] if transposed else weight.shape[0]]
@@ -286,10 +282,8 @@ def _gradients(
     return found
 
 
-def _doubled(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The transposed convolution [N, width, H, W] by [width, channels, 4, 4] as one of kernel 2, whose outputs are the
-    four pixels' channels.
-    """
+def _double_by_convolution(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Computes the transposed convolution as one of kernel 2, whose outputs are the four pixels' channels."""
     num, _, high, wide = features.shape
     channels = weight.shape[1]
     biases = None if bias is None else bias.repeat(4)

@@ -1,4 +1,4 @@
-"""In which precision a step computes, with which matrix products, and the loss scale without which fp16 underflows."""
+"""A step's precision, its matrix products, and the loss scale that keeps fp16 from underflowing."""
 
 import contextlib
 import enum
@@ -17,11 +17,11 @@ from trainer.distributed.world import World
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 _CPUINFO = Path("/proc/cpuinfo")
 _FIRST_SCALE = 2.0**12
-"""Torch's 65536 would overflow in the first steps of most runs; growth finds the way up."""
+"""torch's 65536 would overflow in the first steps of most runs; the scale grows from here."""
 
 
 class Products(enum.Enum):
-    """What of a layer with small maps is computed as matrix products (trainer.networks.layers), in words."""
+    """What a layer with small maps computes as matrix products (trainer.networks.layers)."""
 
     NONE = "nothing"
     OF_WEIGHT = "the weight's gradient"
@@ -30,14 +30,14 @@ class Products(enum.Enum):
 
 @dataclass(frozen=True)
 class Precision:
-    """What one network computes in, frozen.
+    """One network's precision.
 
     Attributes:
-        name: as the configuration has it.
-        dtype: of the forward passes; None for float32, in which case autocast stays out of the way altogether.
-        exact_penalty: whether passes that are differentiated twice are float32 all the same.
-        reason: why this, for the record.
-        products: what this CPU computes faster that way in this dtype, as far as that was measured.
+        name: in the configuration.
+        dtype: of the forward passes; None for float32, without autocast.
+        exact_penalty: whether passes that are differentiated twice are float32 anyway.
+        reason: for the record.
+        products: what this CPU was measured to compute faster as matrix products in this dtype.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Precision:
     products: Products = Products.NONE
 
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
-        """For one forward pass; `twice`: the result is differentiated twice, by a penalty."""
+        """Returns the context for one forward pass; `twice`: a penalty differentiates the result twice."""
         enabled = self.dtype is not None and not (twice and self.exact_penalty)
         return torch.autocast(self.device_type, self.dtype or torch.bfloat16, enabled=enabled)
 
 
 def choose(name: str, device: torch.device) -> Precision:
-    """What fp32, bf16 or fp16 means on a device (TrainerError, with what it can: it cannot do that)."""
+    """Returns fp32, bf16 or fp16 for a device (TrainerError: the device cannot do it)."""
     kind = device.type
     if name == "fp32":
         return Precision(name, kind, None, False, "fp32: asked for, or nothing else was")
@@ -83,7 +83,7 @@ def choose(name: str, device: torch.device) -> Precision:
 
 
 def slower_here(name: str, device: torch.device) -> str:
-    """Why a format that a device computes in is no faster there than fp32; empty where nobody can tell before."""
+    """Returns why a format is no faster than fp32 on a device; empty where unknown."""
     if device.type != "cpu" or name == "fp32":
         return ""
     if name == "fp16":
@@ -92,27 +92,26 @@ def slower_here(name: str, device: torch.device) -> str:
 
 
 def _has_bf16(device: torch.device) -> bool:
-    """AMD's GPUs have it, and call themselves cuda too."""
+    """AMD's GPUs have it, and are cuda devices too."""
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def set_tf32(*, enabled: bool) -> None:
-    """Lets CUDA's matrix units round float32 inputs to TF32 (10 bits of mantissa), or not. Elsewhere without effect."""
+    """Lets CUDA's matrix units round float32 inputs to TF32 (10 bits of mantissa); no effect elsewhere."""
     torch.backends.cuda.matmul.allow_tf32 = enabled
     torch.backends.cudnn.allow_tf32 = enabled
 
 
 def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: bool) -> dict[str, str]:
-    """Lets cuDNN try out which convolution is fastest, or keeps to kernels that give the same bits each time.
+    """Lets cuDNN benchmark convolutions, or restricts it to deterministic kernels.
 
-    Returns what was done, and why, for the record; nothing elsewhere than on CUDA. `deterministic` refuses kernels that
-    add up in the order in which threads finish; torch raises where an operation has no other. With `channels_last`
-    cuDNN has the most to choose from.
+    Returns the choice with its reason; empty without CUDA. torch raises where an operation has no deterministic kernel.
+    With `channels_last` cuDNN has the most kernels to choose from.
     """
     if device.type != "cuda":
         return {}
     if deterministic:
-        # Read by cuBLAS when it is first used.
+        # cuBLAS reads it at its first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False
@@ -124,10 +123,9 @@ def choose_kernels(device: torch.device, *, deterministic: bool, channels_last: 
 
 @contextlib.contextmanager
 def without_tf32() -> Iterator[None]:
-    """A block, or as `@without_tf32()` a function, in which float32 is float32 on CUDA too; then it is as before.
+    """A block, or as `@without_tf32()` a function, with real float32 on CUDA.
 
-    For what is measured: a value must not depend on how a run trains, nor on which GPU judges it. So cuDNN does not try
-    convolutions out either.
+    For metrics, whose values must depend neither on training options nor on the GPU, so cuDNN does not benchmark.
     """
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     tried = torch.backends.cudnn.benchmark
@@ -141,7 +139,7 @@ def without_tf32() -> Iterator[None]:
 
 
 def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
-    """The instruction sets that the kernel lists for this CPU; none where it lists none."""
+    """Returns the instruction sets that the kernel lists for this CPU."""
     if not cpuinfo.exists():
         return frozenset()
     rows = (line.partition(":") for line in cpuinfo.read_text().splitlines())
@@ -149,7 +147,7 @@ def cpu_flags(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
 
 
 def _products(flags: frozenset[str]) -> Products:
-    """Measured where a CPU has matrix units for bfloat16, and where it has vectors of it alone."""
+    """By measurements on CPUs with matrix units for bfloat16, and on those with vector units only."""
     if "amx_bf16" in flags:
         return Products.ALL
     return Products.OF_WEIGHT if "avx512_bf16" in flags else Products.NONE
@@ -174,8 +172,8 @@ class LossScale:
         """Whether losses are scaled."""
         return self._scaler is not None
 
-    def renewed(self) -> "LossScale":
-        """The same scale, without what a step that failed half way has left in this one."""
+    def copy_scale(self) -> "LossScale":
+        """Returns the same scale without the state of a step that failed halfway."""
         if self._scaler is None:
             return self
         scale = LossScale(self._device_type, enabled=True)
@@ -183,12 +181,13 @@ class LossScale:
         return scale
 
     def backward(self, loss: Tensor) -> None:
-        """Adds the gradients of the loss, scaled up until `step`."""
+        """Adds the gradients of the scaled loss; `step` unscales them."""
         torch.autograd.backward(loss if self._scaler is None else self._scaler.scale(loss))
 
     def step(self, world: World, *optimizers: torch.optim.Optimizer) -> None:
-        """The optimisers' step on gradients that are scaled back. Where one of them is not finite the step is skipped
-        and the scale halved; that is decided on the device, and nobody waits for it.
+        """Makes the optimisers' step on unscaled gradients.
+
+        With a gradient that is not finite it skips the step and halves the scale, on the device without a wait.
         """
         if self._scaler is None:
             for optimizer in optimizers:
@@ -200,10 +199,10 @@ class LossScale:
         self._scaler.update()
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, and steps since it last changed."""
+        """Returns the scale and the steps since its last change."""
         return {} if self._scaler is None else self._scaler.state_dict()
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """The opposite of `state_dict`."""
+        """Loads what `state_dict` returned."""
         if self._scaler is not None and saved:
             self._scaler.load_state_dict(saved)

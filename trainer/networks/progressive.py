@@ -1,11 +1,10 @@
-"""Networks that grow, for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018,
-arXiv:1810.02419): trained at 4x4 first, then at twice the size, each new resolution fading in.
+"""Growing networks for images (Karras et al. 2018, arXiv:1710.10196) and clips (Acharya et al. 2018, arXiv:1810.02419).
 
-With equalised learning rate, PixelNorm and leaky ReLUs. Clips: every convolution is three-dimensional, and time grows
-with height and width (trainer.networks.progressive_schedule). The minibatch deviation is of groups of images that
-follow each other in the global batch and are never divided (`TrainConfig.group`), so that a step does not depend on
-how the batch is spread over workers. All layers exist from the start. In evaluation images are enlarged to full size
-by repeating pixels, as in the paper.
+They train at 4x4 first, then at twice the size, each new resolution fading in, with equalised learning rate, PixelNorm
+and leaky ReLUs. For clips every convolution is three-dimensional, and time grows with height and width
+(trainer.networks.progressive_schedule). The minibatch deviation is over groups of successive images in the global batch
+that are never divided (`TrainConfig.group`), so that a step does not depend on the number of workers. All layers exist
+from the start. In evaluation images are enlarged to full size by repeating pixels, as in the paper.
 """
 
 import itertools
@@ -25,16 +24,14 @@ from trainer.networks.progressive_schedule import ProgressiveStage, enlarge, poo
 _SLOPE = 0.2
 _GAIN = math.sqrt(2)
 _TINY = 1e-8
-"""Of the paper's code; keeps the root differentiable where a group's images are alike."""
+"""From the paper's code; keeps the root differentiable where a group's images are equal."""
 
 
 class EqualConv(nn.Module):
-    """A convolution whose weights are standard normal and scaled when used: all learn at the same speed under Adam.
+    """A convolution whose weights are standard normal and scaled when used, so that all learn equally fast with Adam.
 
-    Attributes:
-        kernel: edge; the size stays.
-        dims: 2 for images, 3 for clips.
-        gain: deviation of the outputs for inputs of deviation 1.
+    `kernel` is the edge, padded to keep the size; `dims` is 2 for images and 3 for clips; `gain` is the outputs'
+    deviation for inputs of deviation 1.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dims: int, gain: float = _GAIN) -> None:
@@ -51,7 +48,7 @@ class EqualConv(nn.Module):
 
 
 class _EqualLinear(nn.Module):
-    """The same for vectors."""
+    """A linear layer scaled like `EqualConv`."""
 
     def __init__(self, inputs: int, outputs: int, gain: float = _GAIN) -> None:
         super().__init__()
@@ -64,8 +61,9 @@ class _EqualLinear(nn.Module):
 
 
 class _Growing:
-    """What both networks know of their sizes: `width` channels at the full resolution, twice as many at each half of
-    it, up to 512; `frames` is 1 for images.
+    """Sizes of both networks: `width` channels at full resolution, doubled at each half of it up to 512.
+
+    `frames` is 1 for images.
     """
 
     def __init__(self, width: int, resolution: int, frames: int) -> None:
@@ -76,11 +74,10 @@ class _Growing:
         self.full_size = size_at(resolution, frames)
 
     def in_use(self, phase: ProgressiveStage) -> list[int]:
-        """Resolutions with layers in this phase, smallest first."""
         return [each for each in self.resolutions if each <= phase.resolution]
 
     def idle(self, phase: ProgressiveStage, blocks: nn.ModuleDict, ports: nn.ModuleDict) -> list[nn.Parameter]:
-        """Parameters of blocks that are not reached, and of ports (to or from images) at other sizes."""
+        """Returns parameters of unreached blocks, and of ports (to or from images) at other sizes."""
         open_ports = {phase.resolution} | ({phase.resolution // 2} if phase.fade is not None else set())
         idle = [blocks[name] for name in blocks if int(name) > phase.resolution]
         idle += [ports[name] for name in ports if int(name) not in open_ports]
@@ -88,12 +85,13 @@ class _Growing:
 
 
 def with_group_deviation(features: Tensor, group: int) -> Tensor:
-    """[N, C, ...] to [N, C + 1, ...]: a last channel with the deviation over each `group` images in a row, averaged
-    over channels and pixels (section 3 of the paper; its code takes every N/group-th image together). N is a multiple
-    of the group, or all is one group where N is smaller.
+    """Adds a channel with the deviation over each `group` successive images: [N, C, ...] to [N, C + 1, ...].
+
+    It is averaged over channels and pixels (section 3 of the paper, whose code groups every N/group-th image). N is a
+    multiple of the group, or smaller and one group.
     """
     num = features.shape[0]
-    # At least in float32, as the paper's code: squares of small differences are below what 16 bits can tell.
+    # At least in float32, as in the paper's code: 16 bits cannot represent squares of small differences.
     apart = features.to(torch.promote_types(features.dtype, torch.float32)).reshape(
         -1, min(group, num), *features.shape[1:]
     )
@@ -105,7 +103,7 @@ def with_group_deviation(features: Tensor, group: int) -> Tensor:
 
 
 class Generator(base.Generator):
-    """Latents to images or clips. `width` is of the last feature map, `resolution` 4 times a power of two, from 16."""
+    """Latents to images or clips. `width` is the last feature map's, `resolution` 4 times a power of two, from 16."""
 
     def __init__(
         self, z_dim: int, width: int, channels: int, resolution: int, frames: int = 1, num_classes: int = 0
@@ -129,11 +127,11 @@ class Generator(base.Generator):
         self._phase = ProgressiveStage(resolution)
 
     def enter(self, phase: ProgressiveStage) -> None:
-        """Makes images of that resolution from now on."""
+        """Sets the resolution of its images."""
         self._phase = phase
 
     def idle(self) -> list[nn.Parameter]:
-        """Parameters of the layers that are not in yet, or out again."""
+        """Returns parameters of layers that are not used yet, or no more."""
         return self._sizes.idle(self._phase, self.blocks, self.to_image)
 
     def units(self) -> Sequence[nn.Module]:
@@ -160,8 +158,9 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images or clips to logits, the generator's mirror: `width` is of the first feature map. High means real. `group`
-    images each see their deviation beside the last feature maps; 0 for none.
+    """Images or clips to logits, the generator's mirror; `width` is the first feature map's. High means real.
+
+    The deviation over `group` images is added to the last feature maps; 0 for none.
     """
 
     def __init__(
@@ -174,8 +173,8 @@ class Discriminator(base.Discriminator):
         for smaller, each in itertools.pairwise([SMALLEST, *sizes.resolutions]):
             inputs, outputs = sizes.widths[each], sizes.widths[smaller]
             self.from_image[str(each)] = EqualConv(channels, inputs, 1, sizes.dims)
-            seen = inputs + (each == SMALLEST and group > 0)
-            layers: list[nn.Module] = [EqualConv(seen, inputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
+            num_inputs = inputs + (each == SMALLEST and group > 0)
+            layers: list[nn.Module] = [EqualConv(num_inputs, inputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
             if each > SMALLEST:
                 layers += [EqualConv(inputs, outputs, 3, sizes.dims), nn.LeakyReLU(_SLOPE)]
             self.blocks[str(each)] = nn.Sequential(*layers)
@@ -186,11 +185,11 @@ class Discriminator(base.Discriminator):
         self._phase = ProgressiveStage(resolution)
 
     def enter(self, phase: ProgressiveStage) -> None:
-        """Judges images of that resolution from now on."""
+        """Sets the resolution of the images to judge."""
         self._phase = phase
 
     def idle(self) -> list[nn.Parameter]:
-        """Parameters of the layers that are not in yet, or out again."""
+        """Returns parameters of layers that are not used yet, or no more."""
         return self._sizes.idle(self._phase, self.blocks, self.from_image)
 
     def units(self) -> Sequence[nn.Module]:

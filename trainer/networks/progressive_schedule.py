@@ -1,4 +1,4 @@
-"""What progressive networks make at a moment of the run (Karras et al. 2018, arXiv:1710.10196), by images seen alone.
+"""The phases of progressive networks (Karras et al. 2018, arXiv:1710.10196), a function of images seen.
 
 Each resolution from 4x4 lasts `stable_kimg`; each but the first fades in over `fade_kimg` before. A clip grows in time
 with its height and width, from 4 frames (Acharya et al. 2018, arXiv:1810.02419). Any other network has one phase.
@@ -16,23 +16,21 @@ from trainer.data.pinned_batch import to_device
 
 
 class ProgressiveStage(NamedTuple):
-    """A moment: the `resolution` that is being learnt, and `fade`, the share of the newest layers, a scalar tensor in
-    0..1 on the networks' device; None when they are all in.
-    """
+    """The resolution, and the newest layers' share, a scalar tensor in 0..1 on the device; None after the fade."""
 
     resolution: int
     fade: Tensor | None = None
 
 
 def phase_at(config: TrainConfig, images: int, device: torch.device) -> ProgressiveStage:
-    """The phase of the step that begins after so many images."""
+    """Returns the phase of the step that begins after `images`."""
     resolution, fade = fade_at(config, images)
-    # A tensor: as a Python number it would be a constant of the compiled program, and new in every step.
+    # A tensor, as a number would be a constant of the compiled program, and new in every step.
     return ProgressiveStage(resolution, None if fade == 1 else to_device(torch.tensor(fade), device))
 
 
 def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:
-    """Resolution, and share of its layers in 0..1, of the step that begins after so many images."""
+    """Returns resolution and its layers' share in 0..1 in the step that begins after `images`."""
     if config.architecture != "progressive":
         return config.resolution, 1.0
     kimg, resolution = images / 1000, SMALLEST
@@ -50,7 +48,7 @@ def fade_at(config: TrainConfig, images: int) -> tuple[int, float]:
 
 
 def shrink(images: Tensor, phase: ProgressiveStage) -> Tensor:
-    """Full-size reals [N, C, H, W] or [N, C, T, H, W] as the phase shows them: averaged down, faded as the networks."""
+    """Averages full-size reals [N, C, H, W] or [N, C, T, H, W] to the phase's size, faded like the networks."""
     frames = images.shape[2] if images.dim() == 5 else 1
     small = pool(images, size_at(phase.resolution, frames))
     if phase.fade is None:

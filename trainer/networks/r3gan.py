@@ -1,6 +1,7 @@
-"""The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper. Sizes of filters and
-initial scales are those of the authors' code (github.com/brownvc/R3GAN, R3GAN/Networks.py and R3GAN/Resamplers.py at
-commit 19a7ddf).
+"""The networks of R3GAN (Huang et al. 2024, arXiv:2501.05441, section 4), written from the paper.
+
+Sizes of filters and initial scales are those of the authors' code (github.com/brownvc/R3GAN, R3GAN/Networks.py and
+R3GAN/Resamplers.py at commit 19a7ddf).
 
 Generator and discriminator mirror each other: at each resolution a change of size (filtered with [1, 2, 1]) and width
 (1x1), then two residual blocks, each 1x1 to twice the width, 3x3 in groups of channels, 1x1 back, with leaky ReLUs. No
@@ -27,15 +28,16 @@ _BLOCKS = 2
 _EXPANSION = 2
 _SLOPE = 0.2
 _LOW_PRECISION_STAGES = 4
-"""Of the largest maps, which are all that a 16-bit precision is for, and never the first at 4x4: as the authors' code
-has it, for 32x32 up to 256x256.
+"""Number of stages with the largest maps that use a 16-bit precision, never the first at 4x4, as in the authors' code
+for 32x32 up to 256x256.
 """
 _GAIN = math.sqrt(2 / (1 + _SLOPE**2))
 
 
 class Widths(NamedTuple):
-    """Channels of feature maps: `full` up to the size `full_up_to`, half as many with each doubling above; `group` in a
-    group of the 3x3 convolutions.
+    """Channels of feature maps: `full` up to the size `full_up_to`, then halved with each doubling.
+
+    `group` is a 3x3 convolution's group.
     """
 
     full: int
@@ -43,7 +45,7 @@ class Widths(NamedTuple):
     group: int
 
     def from_smallest(self, resolution: int) -> list[int]:
-        """Of each resolution from 4x4 up."""
+        """Returns the channels at each resolution from 4x4 up."""
         sizes = (_SMALLEST << doubling for doubling in range(int(math.log2(resolution // _SMALLEST)) + 1))
         return [self.full // max(1, size // self.full_up_to) for size in sizes]
 
@@ -58,18 +60,18 @@ class Generator(base.Generator):
         self.with_class = ClassEmbedding(z_dim, num_classes)
         if self.with_class.embedding is not None:
             nn.init.normal_(self.with_class.embedding.weight, std=1 / math.sqrt(num_classes))
-        of_sizes = widths.from_smallest(resolution)
-        depth = _BLOCKS * len(of_sizes)
-        self.basis = nn.Parameter(torch.randn(of_sizes[0], _SMALLEST, _SMALLEST))
-        self.scale = nn.Linear(self.with_class.width, of_sizes[0], bias=False)
+        channels_by_size = widths.from_smallest(resolution)
+        depth = _BLOCKS * len(channels_by_size)
+        self.basis = nn.Parameter(torch.randn(channels_by_size[0], _SMALLEST, _SMALLEST))
+        self.scale = nn.Linear(self.with_class.width, channels_by_size[0], bias=False)
         nn.init.normal_(self.scale.weight, std=1 / math.sqrt(self.with_class.width))
-        before = [None, *of_sizes]
-        exact = max(1, len(of_sizes) - _LOW_PRECISION_STAGES)
+        before = [None, *channels_by_size]
+        exact = max(1, len(channels_by_size) - _LOW_PRECISION_STAGES)
         self.stages = nn.ModuleList(
             _Stage(old, new, depth, 2.0, group_width=widths.group, exact=number < exact)
-            for number, (old, new) in enumerate(zip(before, of_sizes, strict=False))
+            for number, (old, new) in enumerate(zip(before, channels_by_size, strict=False))
         )
-        self.to_image = _conv(of_sizes[-1], channels, 1, gain=1.0)
+        self.to_image = _conv(channels_by_size[-1], channels, 1, gain=1.0)
 
     def forward(self, latents: Tensor, labels: Tensor | None = None) -> Tensor:
         """[N, z_dim] standard normal to [N, channels, resolution, resolution], about -1..1."""
@@ -98,14 +100,14 @@ class Discriminator(base.Discriminator):
 
     def __init__(self, widths: Widths, channels: int, resolution: int, num_classes: int = 0) -> None:
         super().__init__()
-        of_sizes = widths.from_smallest(resolution)[::-1]
-        depth, last = _BLOCKS * len(of_sizes), of_sizes[-1]
-        self.from_image = _conv(channels, of_sizes[0], 1, gain=1.0)
-        before = [None, *of_sizes]
-        low = len(of_sizes) - max(1, len(of_sizes) - _LOW_PRECISION_STAGES)
+        channels_by_size = widths.from_smallest(resolution)[::-1]
+        depth, last = _BLOCKS * len(channels_by_size), channels_by_size[-1]
+        self.from_image = _conv(channels, channels_by_size[0], 1, gain=1.0)
+        before = [None, *channels_by_size]
+        low = len(channels_by_size) - max(1, len(channels_by_size) - _LOW_PRECISION_STAGES)
         self.stages = nn.ModuleList(
             _Stage(old, new, depth, 0.5, group_width=widths.group, exact=number >= low)
-            for number, (old, new) in enumerate(zip(before, of_sizes, strict=False))
+            for number, (old, new) in enumerate(zip(before, channels_by_size, strict=False))
         )
         self.window = _conv(last, last, _SMALLEST, gain=1.0, groups=last)
         self.last = nn.Linear(last, last if num_classes else 1, bias=False)
@@ -132,8 +134,9 @@ class Discriminator(base.Discriminator):
 
 
 class _Stage(nn.Module):
-    """What happens at one resolution: a change of size by `scale` and of width, but at the start; then the blocks. An
-    `exact` one is in float32 whatever the rest is in.
+    """One resolution: a change of size by `scale` and of width, except in the first, then the blocks.
+
+    An `exact` stage is always in float32.
     """
 
     def __init__(
@@ -180,8 +183,9 @@ class _Block(nn.Module):
 
 
 def _blur(features: Tensor) -> Tensor:
-    """Filters rows and columns of [N, C, H, W] with [1, 2, 1] / 4, zeros around them. With the doubling before it, or
-    the halving after it, that is the authors' [1, 3, 3, 1].
+    """Filters rows and columns of [N, C, H, W], padded with zeros, with [1, 2, 1] / 4.
+
+    With the doubling before it or the halving after it, that is the authors' [1, 3, 3, 1].
     """
     return F.avg_pool2d(F.avg_pool2d(features, 2, stride=1, padding=1), 2, stride=1)
 
@@ -189,7 +193,7 @@ def _blur(features: Tensor) -> Tensor:
 def _conv(
     inputs: int, outputs: int, kernel: int, *, gain: float, bias: bool = False, groups: int = 1, padding: int = 0
 ) -> nn.Conv2d:
-    """A convolution whose outputs have `gain` times the deviation of its inputs."""
+    """Returns a convolution whose outputs have `gain` times the deviation of its inputs."""
     conv = nn.Conv2d(inputs, outputs, kernel, padding=padding, groups=groups, bias=bias)
     nn.init.normal_(conv.weight, std=gain / math.sqrt(inputs // groups * kernel**2))
     if bias and conv.bias is not None:

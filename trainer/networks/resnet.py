@@ -57,8 +57,9 @@ class Generator(base.Generator):
 
 
 class Discriminator(base.Discriminator):
-    """Images to logits by residual blocks that halve the size, down to 8x8. High means real. `resolution` is 16, 32,
-    ...: 8 times a power of two; otherwise as `Generator`.
+    """Images to logits by residual blocks that halve the size, down to 8x8. High means real.
+
+    `resolution` is 16, 32, ...: 8 times a power of two; otherwise as `Generator`.
     """
 
     def __init__(self, width: int, channels: int, resolution: int, num_classes: int = 0) -> None:
@@ -84,7 +85,7 @@ class Discriminator(base.Discriminator):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions after a non-linearity each, beside a shortcut; the generator's are normalised."""
+    """Two 3x3 convolutions, each after a non-linearity, with a shortcut; the generator's are normalised."""
 
     def __init__(self, inputs: int, outputs: int, resample: Literal["up", "down", "same"]) -> None:
         super().__init__()
@@ -96,9 +97,9 @@ class _Block(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         hidden = self._normed(0, features)
-        hidden = self.first(_doubled(hidden) if self._resample == "up" else hidden)
+        hidden = self.first(_double(hidden) if self._resample == "up" else hidden)
         hidden = self.second(self._normed(1, hidden))
-        shortcut = self.shortcut(_doubled(features) if self._resample == "up" else features)
+        shortcut = self.shortcut(_double(features) if self._resample == "up" else features)
         combined: Tensor = hidden + shortcut
         return F.avg_pool2d(combined, 2) if self._resample == "down" else combined
 
@@ -107,7 +108,7 @@ class _Block(nn.Module):
 
 
 class _FirstBlock(nn.Module):
-    """The discriminator's first: an image has no non-linearity before it, and is shrunk before its shortcut."""
+    """The discriminator's first block: no non-linearity before it, and pooling before its shortcut."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -121,7 +122,7 @@ class _FirstBlock(nn.Module):
         return F.avg_pool2d(hidden, 2) + shortcut
 
 
-def _doubled(features: Tensor) -> Tensor:
+def _double(features: Tensor) -> Tensor:
     return F.interpolate(features, scale_factor=2, mode="nearest")
 
 

@@ -1,5 +1,6 @@
-"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738), differentiable augmentation of what the discriminator sees, and
-its adaptive probability (ADA, Karras et al. 2020, arXiv:2006.06676).
+"""DiffAugment (Zhao et al. 2020, arXiv:2006.10738), differentiable augmentation of the discriminator's inputs.
+
+Its probability may adapt (ADA, Karras et al. 2020, arXiv:2006.06676).
 """
 
 import torch
@@ -12,17 +13,16 @@ UNIFORMS = 7
 """Uniform numbers in [0, 1) consumed for each image: 3 colour, 2 translation, 2 cutout."""
 
 GATES = 3
-"""Further columns where not every image is augmented: 1 for each part that this image gets, 0 for each that it does
-not get."""
+"""Further columns where not every image is augmented: 1 for each part that this image gets, else 0."""
 
 _SHIFT = 1 / 8
 _HOLE = 1 / 2
 EVERY_STEPS = 4
-"""Steps from one adjustment to the next, over which the signs are averaged, as in the paper."""
+"""Steps between two adjustments, over which the signs are averaged, as in the paper."""
 
 
 def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
-    """Augments each image [N, C, H, W] in -1..1, or clip [N, C, T, H, W], on its own, differentiably.
+    """Augments each image [N, C, H, W] in -1..1, or clip [N, C, T, H, W], differentiably.
 
     `policy` is comma-separated parts of color, translation, cutout, applied in this order; or "none". `uniforms` are
     [N, UNIFORMS] in [0, 1), on the images' device; or [N, UNIFORMS + GATES] to leave parts out; None for "none".
@@ -46,12 +46,12 @@ def diffaugment(images: Tensor, policy: str, uniforms: Tensor | None) -> Tensor:
 
 
 def _per_image(values: Tensor, images: Tensor) -> Tensor:
-    """[N] to [N, 1, 1, ...], to be broadcast over the images."""
+    """Reshapes [N] to [N, 1, 1, ...] for broadcasting."""
     return values.reshape(-1, *[1] * (images.dim() - 1))
 
 
 def _color(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3]."""
+    """Changes brightness by -0.5..0.5, saturation by 0..2, contrast by 0.5..1.5; `uniforms` is [N, 3]."""
     brightness, saturation, contrast = (_per_image(column, images) for column in uniforms.unbind(1))
     images = images + (brightness - 0.5)
     grey = images.mean(dim=1, keepdim=True)
@@ -62,8 +62,9 @@ def _color(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
-    """Shifts by up to an eighth of the side, whole pixels; the edge that comes in repeats the border's value. The paper
-    pads with zero, mid-grey in -1..1; digits stand on black, so a grey band would be a new object.
+    """Shifts by up to an eighth of the side in whole pixels, repeating the border.
+
+    The paper pads with zero, mid-grey in -1..1; digits are on black, so a grey band would be a new object.
     """
     if images.dim() == 5:
         return _translation(images.flatten(1, 2), uniforms).reshape(images.shape)
@@ -80,11 +81,11 @@ def _translation(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _with_border(images: Tensor, reach_y: int, reach_x: int) -> Tensor:
-    """The images [N, C, H, W] with their border repeated, so many pixels up and down, and to both sides."""
+    """Repeats the border of images [N, C, H, W] by `reach_y` and `reach_x` pixels on each side."""
     if not torch.compiler.is_compiling():
         return F.pad(images, (reach_x, reach_x, reach_y, reach_y), mode="replicate")
-    # The same pixels by their places. Of the pad's gradient the compiler expects another layout than that operation
-    # gives on a CPU (images whose channels are last): its own assertion fails, when the backward runs.
+    # The same pixels by index. The compiler expects another layout of the pad's gradient than a CPU gives for
+    # channels_last images, and its assertion fails in the backward.
     rows, columns = (
         torch.arange(-reach, length + reach, device=images.device).clamp(0, length - 1)
         for reach, length in zip((reach_y, reach_x), images.shape[2:], strict=True)
@@ -102,7 +103,7 @@ def _cutout(images: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _near(uniforms: Tensor, length: int) -> Tensor:
-    """Which of `length` positions lie in a stretch of half of it around a drawn centre, [N, length] bool."""
+    """Marks positions within a quarter of `length` around a drawn centre, [N, length] bool."""
     reach = int(length * _HOLE) // 2
     centre = (uniforms * length).long()[:, None]
     positions = torch.arange(length, device=uniforms.device)
@@ -110,19 +111,20 @@ def _near(uniforms: Tensor, length: int) -> Tensor:
 
 
 def first_p(config: TrainConfig) -> float:
-    """Probability of each part at the run's start: 1 where it does not adapt."""
+    """Returns the probability of each part at the run's start: 1 where it does not adapt."""
     return 0.0 if config.ada_target else 1.0
 
 
 def is_due(config: TrainConfig, step: int) -> bool:
-    """Whether p is adjusted after that many steps."""
+    """Whether to adjust p after `step`."""
     return config.ada_target > 0 and step % EVERY_STEPS == 0
 
 
-def adapted(p: Tensor, sum_of_signs: Tensor, images: int, config: TrainConfig) -> Tensor:
-    """The next p, a float64 scalar where `p` is, equal on every worker; `sum_of_signs`, an integer there, is of the
-    logits of all `images`, the reals since the adjustment before, over all workers: their mean is the paper's r_t.
-    Nothing waits for the device.
+def adapt_p(p: Tensor, sum_of_signs: Tensor, images: int, config: TrainConfig) -> Tensor:
+    """Returns the next p, a float64 scalar on p's device, equal on every worker, without a wait for the device.
+
+    `sum_of_signs` is over the logits of all workers' reals since the last adjustment, `images` of them: their mean is
+    the paper's r_t.
     """
     mean_sign = sum_of_signs.double() / images
     change = images / (config.ada_kimg * 1000)

@@ -1,6 +1,6 @@
-"""One worker's share of a step: its slice of the global batch in micro-batches, and what each counts for.
+"""One worker's share of a step: its slice of the global batch in weighted micro-batches.
 
-The global batch is a function of configuration and images seen alone, on however many workers and in any pieces.
+The global batch depends only on configuration and images seen, with any number of workers and micro-batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ from trainer.phases.losses import Inputs
 from trainer.phases.rng import FreshRng, StepRng
 
 _STREAM_OF_G = 1
-"""Of real images that the generator's step has for itself, in an order of their own."""
+"""The generator's separate real images, in another order."""
 _STREAM_OF_B = 2
-"""Of the second domain's images, likewise."""
+"""The second domain's images, likewise."""
 
 
 class Unpaired(NamedTuple):
-    """Real images of two domains, each [n, C, H, W] in -1..1; the n-th of one has nothing to do with the other's."""
+    """Real images of two domains, each [n, C, H, W] in -1..1, without correspondence."""
 
     a: Tensor
     b: Tensor
@@ -39,9 +39,7 @@ S = TypeVar("S", Inputs, Unpaired)
 
 
 class Moment(Protocol):
-    """What a batch has to know of the run when a step begins: images shown so far, the augmentation's share, and what
-    networks that grow make now (trainer.steps.state).
-    """
+    """The run's state at the start of a step, as far as a batch needs it (trainer.steps.state)."""
 
     images: int
     augment_p: Tensor | float
@@ -50,9 +48,7 @@ class Moment(Protocol):
 
 @dataclass(frozen=True)
 class Micro(Generic[T]):
-    """One micro-batch of so many `images`. `weight` is of its means, see `World.weight`; a worker's micro-batches add
-    up to that.
-    """
+    """One micro-batch. A worker's micro-batches' weights add up to `World.weight`."""
 
     inputs: T
     weight: float
@@ -60,16 +56,15 @@ class Micro(Generic[T]):
     last: bool
 
 
-class _Shown(NamedTuple):
+class _Share(NamedTuple):
     """This worker's share of one batch, on its device.
 
     Attributes:
         images: shown before it.
         reals: in -1..1.
-        labels: None for a run without.
-        order: digest of which images these are.
+        order: digest of the images' numbers.
         drawn: see `Draws`.
-        others: `reals` of the second domain; None where there is one.
+        others: `reals` of the second domain; None without one.
     """
 
     images: int
@@ -81,43 +76,42 @@ class _Shown(NamedTuple):
 
 
 class Batch:
-    """This worker's slice of everything a step of the global batch needs, on its device. A step begins after `first`
-    images, and every `step_images` from there; `reading` is how its loaders read.
+    """This worker's slice of a step's inputs, on its device.
+
+    A step begins after `first` images, and every `step_images` from there.
     """
 
     def __init__(
         self, config: TrainConfig, world: World, data: ImageSource, first: int = 0, reading: Reading = AS_SUITS
     ) -> None:
-        self._config, self._world, self._mine = config, world, world.slice(config.batch_size, config.group)
+        self._config, self._world, self._slice = config, world, world.slice(config.batch_size, config.group)
         self._begin = first
         on_gpu = world.device.type == "cuda"
         shown: ImageSource = data.mirrored() if config.mirror else data
-        loader = partial(Loader, shown, config.seed, config.batch_size, self._mine, pin=on_gpu, reading=reading)
+        loader = partial(Loader, shown, config.seed, config.batch_size, self._slice, pin=on_gpu, reading=reading)
         self._second: Loader | None = None
-        among = None
+        own_numbers = None
         if config.translates:
-            among, others = numbers_by_domain(shown)
+            own_numbers, others = numbers_by_domain(shown)
             self._second = loader(stream=_STREAM_OF_B, among=others)
-        draw_step = no_draws if config.translates else StepRng(config, self._mine, first)
-        self._loader = loader(draw=draw_step, among=among)
+        draw_step = no_draws if config.translates else StepRng(config, self._slice, first)
+        self._loader = loader(draw=draw_step, among=own_numbers)
         self._fresh: Loader | None = None
         if config.g_reals == "fresh":
-            self._fresh = loader(draw=FreshRng(config, self._mine), stream=_STREAM_OF_G)
-        share = self._mine.stop - self._mine.start
+            self._fresh = loader(draw=FreshRng(config, self._slice), stream=_STREAM_OF_G)
+        share = self._slice.stop - self._slice.start
         size = config.batch_gpu or share
         self._parts = [slice(start, min(start + size, share)) for start in range(0, share, size)]
-        self._repeated = 0
+        self._num_repeats = 0
         if config.shard != "ddp" and config.batch_gpu:  # each pass gathers weights, which all workers do together
             largest = -(-config.batch_size // (config.group * world.dp_size)) * config.group
-            self._repeated = -(-largest // size) - len(self._parts)
-        self._shown: _Shown | None = None
+            self._num_repeats = -(-largest // size) - len(self._parts)
+        self._shown: _Share | None = None
         self._first: tuple[int, dict[str, Tensor]] | None = None
         self._layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
 
     def for_discriminator(self, state: Moment, images: int) -> Iterator[Micro[Inputs]]:
-        """Micro-batches of one of the discriminator's steps. `images` were seen before this very step: the
-        discriminator may make several in one of the run's.
-        """
+        """Yields micro-batches of the discriminator's update after `images`; a step may have several."""
         drawn = self._show(images).drawn
         yield from self._micros(
             Inputs(
@@ -131,7 +125,7 @@ class Batch:
         )
 
     def for_generator(self, state: Moment) -> Iterator[Micro[Inputs]]:
-        """Micro-batches of the generator's step; with real images where its loss looks at them."""
+        """Yields micro-batches of the generator's update, with real images where its loss needs them."""
         seen = state.images + self._config.step_images - self._config.batch_size  # what the discriminator saw last
         pairs, drawn = self._config.loss == "relativistic", self._of_step(state.images)
         reals, labels, last = self._reals_of_generator(state.images, seen)
@@ -146,13 +140,13 @@ class Batch:
         )
 
     def for_translation(self, images: int) -> Iterator[Micro[Unpaired]]:
-        """Micro-batches of both domains' images, of the batch after `images`."""
+        """Yields micro-batches of both domains' images, of the batch after `images`."""
         shown = self._show(images)
         assert shown.others is not None, "a run of two domains"
         yield from self._micros(Unpaired(shown.reals, shown.others))
 
     def _reals_of_generator(self, images: int, seen: int) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """Real images, labels and what was drawn with them: of a stream of its own where they are fresh."""
+        """Returns real images, labels and random numbers, from a separate stream where they are fresh."""
         if self._fresh is None:
             return self.reals(seen), self.labels(seen), self._show(seen).drawn
         here = self._fresh.take(images, images + self._config.step_images).pinned.to(self._world.device)
@@ -160,15 +154,13 @@ class Batch:
 
     @contextmanager
     def in_parts(self, parts: Sequence[slice]) -> Iterator[None]:
-        """A block in which micro-batches are these parts of this worker's share, and what they count for means
-        nothing.
-        """
-        before = self._parts, self._repeated
-        self._parts, self._repeated = list(parts), 0
+        """A block in which the micro-batches are these parts of the share; their weights are meaningless."""
+        before = self._parts, self._num_repeats
+        self._parts, self._num_repeats = list(parts), 0
         try:
             yield
         finally:
-            self._parts, self._repeated = before
+            self._parts, self._num_repeats = before
 
     @property
     def stall_sec(self) -> float:
@@ -177,11 +169,11 @@ class Batch:
 
     @property
     def device(self) -> torch.device:
-        """Where what it gives lies."""
+        """The device of its tensors."""
         return self._world.device
 
     def read_with(self, reading: Reading) -> None:
-        """Reads so from now on."""
+        """Changes how its loaders read."""
         for loader in self._loaders:
             loader.read_with(reading)
 
@@ -195,19 +187,19 @@ class Batch:
         return [loader for loader in (self._loader, self._second, self._fresh) if loader is not None]
 
     def order(self, images: int) -> int:
-        """Digest of which images, of each domain, this worker has in the batch after `images` (trainer.data.loader)."""
+        """Returns a digest of this worker's images in the batch after `images` (trainer.data.loader)."""
         return self._show(images).order
 
     def reals(self, images: int) -> Tensor:
-        """Real images in -1..1, [share, C, H, W] or [share, C, T, H, W]."""
+        """Returns real images in -1..1, [share, C, H, W] or [share, C, T, H, W]."""
         return self._show(images).reals
 
     def labels(self, images: int) -> Tensor | None:
-        """Classes of `reals`, [share] int64, which the fakes take over; None for a run without classes."""
+        """Returns the classes of `reals`, [share] int64, also used for fakes; None without classes."""
         return self._show(images).labels
 
-    def _show(self, images: int) -> _Shown:
-        if self._shown is None or self._shown.images != images:  # both networks may ask for the same
+    def _show(self, images: int) -> _Share:
+        if self._shown is None or self._shown.images != images:  # both networks may need the same
             taken = self._loader.take(images)
             here = taken.pinned.to(self._world.device)
             assert not self._config.num_classes or "labels" in here, "open_matching has asked for them"
@@ -217,7 +209,7 @@ class Batch:
                 second = self._second.take(images)
                 order = (order + second.order) & MASK
                 others = self._scaled(second.pinned.to(self._world.device))
-            self._shown = _Shown(images, self._scaled(here), labels, order, here, others)
+            self._shown = _Share(images, self._scaled(here), labels, order, here, others)
             if (images - self._begin) % self._config.step_images == 0:
                 self._first = images, here
         return self._shown
@@ -226,16 +218,15 @@ class Batch:
         return to_floats(here["pixels"], here.get("noise")).contiguous(memory_format=self._layout)
 
     def _of_step(self, images: int) -> dict[str, Tensor]:
-        """What was drawn with the first batch of the step after so many images."""
         if self._first is None or self._first[0] != images:
             self._show(images)
         assert self._first is not None, "a step begins at a multiple of its images"
         return self._first[1]
 
     def _micros(self, share: S) -> Iterator[Micro[S]]:
-        """Where another worker makes more, the last one again and again, which then counts nothing."""
+        """Yields micro-batches; repeats the last one with weight 0 where another worker has more."""
         batch_size, dp_size = self._config.batch_size, self._world.dp_size
-        passes = len(self._parts) + self._repeated
+        passes = len(self._parts) + self._num_repeats
         for number in range(passes):
             part = self._parts[min(number, len(self._parts) - 1)]
             here = {name: tensor[part] for name, tensor in share._asdict().items() if tensor is not None}
@@ -243,17 +234,19 @@ class Batch:
             yield Micro(type(share)(**here), images * dp_size / batch_size, images, number == passes - 1)
 
     def _uniforms(self, drawn: dict[str, Tensor], name: str, augment_p: Tensor | float) -> Tensor | None:
-        """For `diffaugment`; with gates where the augmentation adapts."""
+        """Returns the numbers for `diffaugment`, with gates where the augmentation adapts."""
         if not self._config.is_gated:
             return drawn.get(name)
-        # Decided here: p as a number in the networks' program would be a new constant at each adjustment.
+        # Outside the networks' program, where p as a number would be a new constant at each adjustment.
         limit = torch.tensor(float(augment_p)).to(self._world.device) if self._world.on_xla else augment_p
         return torch.cat([drawn[name], (drawn[f"{name}_gates"] < limit).float()], dim=1)
 
 
 def to_floats(pixels: Tensor, noise: Tensor | None = None) -> Tensor:
-    """uint8 in -1..1, of the same shape. With `noise` [N, pixels] in 0..1 each value is spread over the 256th of the
-    range that it stands for, as in WGAN-GP's code (gan_cifar_resnet.py): no gap between values tells a real image.
+    """Converts uint8 to -1..1.
+
+    `noise` [N, pixels] in 0..1 spreads each value over its 256th of the range, as in WGAN-GP's code
+    (gan_cifar_resnet.py), so that gaps between values do not give away real images.
     """
     if noise is None:
         return pixels.float() / 127.5 - 1

@@ -1,4 +1,4 @@
-"""The two losses, each a module that is wrapped for data parallelism as a whole.
+"""The losses of both networks, each a module that is wrapped for data parallelism as a whole.
 
 - nonsaturating: logistic loss (Goodfellow et al. 2014, arXiv:1406.2661), its generator's half non-saturating;
 - wgan-gp: Wasserstein loss, its critic kept 1-Lipschitz by a penalty between reals and fakes (Gulrajani et al. 2017,
@@ -7,9 +7,9 @@ arXiv:1704.00028), and near zero by the drift term (Karras et al. 2018, arXiv:17
 Huang et al. 2024, arXiv:2501.05441).
 
 R1 (Mescheder et al. 2018, arXiv:1801.04406) and R2, the same on fakes, are applied lazily (Karras et al. 2020,
-arXiv:1912.04958), at what the discriminator sees: after the augmentation. Loss and penalties go through one backward:
-DistributedDataParallel cannot reduce a penalty's alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1
-as in that paper, which scales its step size and decays by k / (k + 1) for the one more.
+arXiv:1912.04958), after the augmentation. Loss and penalties share one backward: DistributedDataParallel cannot reduce
+a penalty alone (pytorch#47562). So Adam makes k updates in k steps, not k + 1 as in that paper, which scales its step
+size and decays by k / (k + 1) for the additional one.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,21 @@ from trainer.networks.base import Discriminator, Generator, Network
 from trainer.phases.augment import diffaugment
 
 MEANS = ("loss_d", "r1", "r2", "gp", "real_sign")
-"""Of the discriminator's loss, in `DTerms.means`."""
+"""Names of `DTerms.means`."""
 _TINY = 1e-12
 """Under the root of a squared norm, whose derivative at zero would be infinite."""
 
 
 class Inputs(NamedTuple):
-    """What one micro-batch of n images feeds into a loss, as tensors on the device.
+    """A loss's inputs for one micro-batch of n images, on the device.
 
     Attributes:
         latents: [n, z_dim].
         fake_uniforms: [n, UNIFORMS], or with GATES, for the fakes' augmentation; None without it.
-        real: [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does without.
+        real: [n, C, H, W] or [n, C, T, H, W] in -1..1; None where a loss of G does not need it.
         real_uniforms: like `fake_uniforms`, for the reals'; None without them.
         labels: [n] int64 of the reals, which the fakes share; None without classes.
-        mix: [n, 1] in 0..1, where between real and fake the gradient penalty looks; None without it.
+        mix: [n, 1] in 0..1, the gradient penalty's point between fake and real; None without it.
     """
 
     latents: Tensor
@@ -50,8 +50,10 @@ class Inputs(NamedTuple):
 
 
 class DTerms(NamedTuple):
-    """A discriminator step's `total`, to call backward on, and `means`, [5] of `MEANS`, detached: the loss without
-    penalties, each penalty without its weight (zero in steps without it), and the mean sign of the reals' logits.
+    """A discriminator's loss: `total`, for backward, and `means`, [5] named by `MEANS`, detached.
+
+    The means are the loss without penalties, each unweighted penalty (zero in steps without it), and the mean sign of
+    the reals' logits.
     """
 
     total: Tensor
@@ -64,9 +66,7 @@ class DTerms(NamedTuple):
 
 
 class DLoss(nn.Module):
-    """The discriminator's loss. `functional`: penalties are differentiated by torch.func, which a compiled graph takes
-    in whole.
-    """
+    """The discriminator's loss. `functional`: torch.func differentiates the penalties, for a single compiled graph."""
 
     def __init__(self, discriminator: Discriminator, config: TrainConfig) -> None:
         super().__init__()
@@ -77,9 +77,9 @@ class DLoss(nn.Module):
         self._r2_weight = config.r2_gamma / 2 * config.r1_interval
 
     def forward(self, inputs: Inputs, fake: Tensor, penalised: bool, gammas: Tensor | None = None) -> DTerms:
-        """Judges real images and `fake`, of the reals' shape and detached; `penalised`: this step carries the penalties
-        that the configuration has. `gammas` [2]: weights of R1 and R2 now, where they have a schedule: as numbers they
-        would be constants of a compiled program.
+        """Judges real images and `fake`, of the reals' shape and detached; `penalised` adds the penalties.
+
+        `gammas` [2] are scheduled weights of R1 and R2, as numbers would be constants of a compiled program.
         """
         config, labels = self._config, inputs.labels
         assert inputs.real is not None, "only G does without"
@@ -116,7 +116,7 @@ class DLoss(nn.Module):
 
 
 class DLossOnFakes(nn.Module):
-    """`judge`, on fakes that are made for it: a compiled graph has both. The generator is no registered part."""
+    """`judge` on fakes made for it, both in a compiled graph. The generator is not a submodule."""
 
     def __init__(self, generator: Generator, judge: DLoss) -> None:
         super().__init__()
@@ -133,8 +133,9 @@ class DLossOnFakes(nn.Module):
 
 
 class GLoss(nn.Module):
-    """The generator's loss. The generator is the only registered part, so only its gradients travel between workers;
-    the discriminator's weights must not require gradients during this step.
+    """The generator's loss. Only the generator is a submodule, so only its gradients travel between workers.
+
+    The discriminator's weights must not require gradients during this step.
     """
 
     def __init__(self, generator: Generator, discriminator: Discriminator, config: TrainConfig) -> None:
@@ -144,9 +145,7 @@ class GLoss(nn.Module):
         self._config = config
 
     def forward(self, inputs: Inputs, before_judging: Callable[[], object] | None = None) -> Tensor:
-        """Scalar loss; `inputs` have real images where it is relativistic. `before_judging` is called when the fakes
-        are made, for what the discriminator still lacks.
-        """
+        """Returns the scalar loss. `before_judging` is called after the fakes, for pending discriminator updates."""
         (discriminator,), config, labels = self._discriminator, self._config, inputs.labels
         fake = self.generator(inputs.latents, labels)
         if before_judging is not None:
@@ -173,16 +172,15 @@ def _d_loss(config: TrainConfig, real_logits: Tensor, fake_logits: Tensor) -> Te
 
 
 def _with_idle(loss: Tensor, network: Network) -> Tensor:
-    """The loss, unchanged, with every parameter in its graph: DistributedDataParallel waits for each one's gradient.
-    Progressive networks have parameters that take no part yet, or no more.
-    """
+    """Adds idle parameters to the loss's graph, as DistributedDataParallel waits for all gradients."""
     idle = network.idle()
     return loss + 0 * torch.stack([parameter.sum() for parameter in idle]).sum() if idle else loss
 
 
 def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
-    """Squared norm of d logit / d image for each image, [N], differentiable once more. R1 and R2 are its mean. `logits`
-    [N] come from `images` [N, ...], which require gradients, with no dependence between images.
+    """Returns the squared norm of d logit / d image for each image, [N], differentiable again; R1 and R2 are its mean.
+
+    `logits` [N] come from `images` [N, ...], which require gradients, with no dependence between images.
     """
     (gradients,) = torch.autograd.grad(logits.sum(), images, create_graph=True)
     return gradients.square().flatten(1).sum(dim=1)
@@ -191,7 +189,8 @@ def squared_gradients(logits: Tensor, images: Tensor) -> Tensor:
 def logits_and_squared_gradients(
     discriminator: Discriminator, images: Tensor, labels: Tensor | None, *, functional: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Logits and `squared_gradients`, each [N], of detached images [N, ...] that nothing has been computed from yet.
+    """Returns logits and `squared_gradients`, each [N], of detached images [N, ...].
+
     `functional` differentiates by torch.func: the same numbers, in one graph for torch.compile.
     """
     if not functional:
@@ -217,8 +216,9 @@ def gradient_penalty(
     *,
     functional: bool = False,
 ) -> Tensor:
-    """Mean squared difference of the gradient's norm from 1, at a point between each real image and its fake. `fake` is
-    detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as `logits_and_squared_gradients`.
+    """Returns the mean squared difference of the gradient's norm from 1, at a point between each real and its fake.
+
+    `fake` is detached; `mix` [N, 1] in 0..1 is the real's share; `functional` as in `logits_and_squared_gradients`.
     """
     share = mix.reshape(-1, *[1] * (real.dim() - 1))
     between = (fake + (real - fake) * share).detach()

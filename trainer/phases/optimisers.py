@@ -1,4 +1,4 @@
-"""Adam over the parameters of a role: which are frozen, which have a step size of their own, how moments are loaded."""
+"""Adam for a role's parameters: frozen ones, step sizes by layer, loading of moments."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,24 @@ from trainer.core.errors import TrainerError, nearest
 from trainer.phases.roles import Role, RoleSpec
 
 FACTOR = "lr_factor"
-"""Of a group of an optimiser's, where layers have step sizes of their own."""
+"""Key of an optimiser's group, where layers have different step sizes."""
 
 
 def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[str, frozenset[str]]:
-    """Names of the parameters that the configuration freezes, of each role that has such.
+    """Returns the names of the parameters that the configuration freezes, for roles with any.
 
-    TrainerError: a pattern of `freeze` or `layer_rates` that no parameter has the name of, a rate of frozen ones alone,
-    or a network that learns and would have nothing left to learn.
+    Raises TrainerError: a pattern of `freeze` or `layer_rates` that matches nothing, a rate for frozen parameters only,
+    or a learning network that is frozen whole.
     """
     names = {spec.name: [name for name, _ in spec.network.named_parameters()] for spec in specs}
-    every = [f"{role}.{name}" for role, those in names.items() for name in those]
+    every = [f"{role}.{name}" for role, own in names.items() for name in own]
     for pattern in config.freeze:
         _check_pattern("freeze", pattern, every)
     found = {
-        role: frozenset(n for n in those if any(fnmatch.fnmatchcase(f"{role}.{n}", each) for each in config.freeze))
-        for role, those in names.items()
+        role: frozenset(n for n in own if any(fnmatch.fnmatchcase(f"{role}.{n}", each) for each in config.freeze))
+        for role, own in names.items()
     }
-    learning = [f"{role}.{name}" for role, those in names.items() for name in those if name not in found[role]]
+    learning = [f"{role}.{name}" for role, own in names.items() for name in own if name not in found[role]]
     for number, rate in enumerate(config.layer_rates):
         _check_pattern("layer_rates", rate.layers, every)
         if not any(fnmatch.fnmatchcase(name, rate.layers) for name in learning):
@@ -53,7 +53,6 @@ def frozen_by_role(config: TrainConfig, specs: Sequence[RoleSpec]) -> Mapping[st
 
 
 def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
-    """TrainerError where none of the names fits."""
     if any(fnmatch.fnmatchcase(name, pattern) for name in every):
         return
     layers = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in every)
@@ -68,7 +67,7 @@ def _check_pattern(field: str, pattern: str, every: Sequence[str]) -> None:
 
 
 def get_groups(role: Role | RoleSpec, config: TrainConfig) -> list[dict[str, Any]]:
-    """A role's parameters as its optimiser takes them: in one group, or in one for each step size."""
+    """Returns a role's parameters for its optimiser, in one group per step size."""
     if not config.layer_rates:
         return [{"params": list(role.network.parameters())}]
     groups: dict[float, list[nn.Parameter]] = {}
@@ -82,7 +81,7 @@ def get_groups(role: Role | RoleSpec, config: TrainConfig) -> list[dict[str, Any
 def adam(
     groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], *, scheduled: bool
 ) -> torch.optim.Optimizer:
-    """Adam in the form that is fast on the parameters' device; `scheduled`: step size or decay will change."""
+    """Returns Adam in its fast form for the device; `scheduled`: step size or decay will change."""
     # Without fused kernels the number of steps must be a tensor (capturable): as a Python number it would be a new
     # constant, and on XLA a new program, in every step.
     device = next((each.device for group in groups for each in group["params"]), torch.device("cpu"))
@@ -98,8 +97,10 @@ def adam(
 
 
 def adam_of_stage(role: Role, config: TrainConfig) -> torch.optim.Optimizer:
-    """A pipeline's: over the parameters that are here, in groups that have the others too, by whose numbers moments are
-    saved. All have their first moments already, as Adam would begin with: those elsewhere of the meta device.
+    """Returns Adam for this pipeline stage's parameters.
+
+    Its groups include the other stage's parameters, so that moments are saved by the same numbers. All have initial
+    moments, the other stage's on meta.
     """
     groups = get_groups(role, config)
     whole = [group["params"] for group in groups]
@@ -116,16 +117,16 @@ def adam_of_stage(role: Role, config: TrainConfig) -> torch.optim.Optimizer:
 
 
 def saved_moments(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Moments and counts of steps, by parameter; all else is of the configuration, and of how this device computes."""
+    """Returns moments and step counts by parameter; the rest follows from configuration and device."""
     state = optimiser.state_dict()
     return {"state": state["state"], "param_groups": [{"params": each["params"]} for each in state["param_groups"]]}
 
 
 def load_moments(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """The opposite of `saved_moments`, also of older checkpoints, which have more.
+    """Loads what `saved_moments` returned, and older checkpoints, which have more.
 
-    Moments take their parameters' memory layout: a checkpoint from XLA has only the usual one, and the fused kernels
-    pair numbers by place in memory, so another layout would silently mix them up.
+    Moments take their parameters' memory layout: a checkpoint from XLA has only the default one, and fused kernels pair
+    numbers by place in memory, so another layout would silently mix them up.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {
@@ -140,9 +141,9 @@ def _laid_out_like(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor
     return torch.empty_like(parameter, device=value.device).copy_(value) if same_shape else value
 
 
-def as_before(before: float | torch.Tensor, value: float) -> float | torch.Tensor:
-    """The value as the optimiser had the one before: in a tensor that stays where it is, or as a number."""
-    if not isinstance(before, torch.Tensor):
+def like_current(current: float | torch.Tensor, value: float) -> float | torch.Tensor:
+    """Returns the value like the optimiser's current one: in the same tensor, or as a number."""
+    if not isinstance(current, torch.Tensor):
         return value
-    # Nobody waits for a number that goes with the kernel; on XLA each would be a program of its own.
-    return before.copy_(torch.tensor(value)) if before.device.type == "xla" else before.fill_(value)
+    # A number passed to a kernel needs no wait; on XLA each number would be another program.
+    return current.copy_(torch.tensor(value)) if current.device.type == "xla" else current.fill_(value)

@@ -1,4 +1,4 @@
-"""A step's phases: which roles learn, from what loss, with what data, how often. A family declares them in order."""
+"""A phase of a step: its learning roles, loss, data and updates. A family declares its phases in order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,33 +13,30 @@ from trainer.phases.batch import Batch, Micro, Moment
 
 T = TypeVar("T")
 Update = Callable[[], None]
-"""Does something at its first call alone."""
+"""Acts only at its first call."""
 
 
 class Terms(NamedTuple):
-    """What a phase's loss gives for one micro-batch: `total`, to call backward on, and `means`, [n] detached, of the
-    phase's own `means`.
-    """
+    """A phase's loss on one micro-batch: `total`, for backward, and detached `means` [n], named by the phase."""
 
     total: Tensor
     means: Tensor
 
 
 class Phase(ABC, Generic[T]):
-    """One phase; T is what a micro-batch of it is fed with.
+    """One phase; T is the type of a micro-batch's inputs.
 
     Attributes:
         key: in statistics, such as d.
         label: of its loss, in sentences.
         roles: names of those that learn in it.
-        resting: of those that are used without gathering gradients of their own.
-        means: names of what `Terms.means` holds, the loss first; `real_sign` is what ADA goes by.
-        overlaps: whether `run` may begin before the updates of the phase before are made; it then calls `settle` when
-            it needs them.
-        variants: what `penalised` may be, for whoever tries each pass.
-        loss: one module that holds exactly what learns, which is wrapped for data parallelism.
-        batches: updates in a step, each on a batch of real images of its own; else one, on the batch shown last.
-        penalties: weights of those means that are computed in penalised steps alone.
+        resting: names of those that are used without gradients.
+        means: names of `Terms.means`, the loss first; ADA uses `real_sign`.
+        overlaps: whether `run` may start before the previous phase's updates; it then calls `settle` for them.
+        variants: possible values of `penalised`, with words for each.
+        loss: a module with exactly the learning parameters, wrapped for data parallelism.
+        batches: updates in a step, each on its own batch of real images; 0 for one update on the last batch.
+        penalties: weights of the means that are computed only in penalised steps.
     """
 
     key: ClassVar[str]
@@ -54,20 +51,18 @@ class Phase(ABC, Generic[T]):
     penalties: Mapping[str, float] = MappingProxyType({})
 
     def positions(self, config: TrainConfig, images: int) -> Sequence[int]:
-        """Images shown before each of its batches, in the step that begins after `images`."""
+        """Returns the images shown before each of its batches, in the step that begins after `images`."""
         if not self.batches:
             return (images + config.step_images - config.batch_size,)
         return range(images, images + self.batches * config.batch_size, config.batch_size)
 
     @abstractmethod
     def inputs(self, batch: Batch, moment: Moment, images: int) -> Iterator[Micro[T]]:
-        """This worker's micro-batches of the batch at one of `positions`; `moment` is the step's beginning."""
+        """Yields this worker's micro-batches of the batch at one of `positions`; `moment` is the step's start."""
 
     @abstractmethod
     def run(self, loss: Callable[..., Any], inputs: T, *, penalised: bool, settle: Update | None) -> Terms:
-        """The loss of one micro-batch. `loss` is the phase's own, wrapped; `settle`, where there is one, makes the
-        updates that are still missing.
-        """
+        """Returns the loss of one micro-batch; `loss` is the wrapped module, `settle` makes deferred updates."""
 
     def passes(
         self,
@@ -79,7 +74,7 @@ class Phase(ABC, Generic[T]):
         penalised: bool,
         settle: Update | None,
     ) -> Iterator[tuple[Micro[T], Terms]]:
-        """Makes `run` and backward for each micro-batch of one batch, and gives what each came to."""
+        """Runs forward and backward for each micro-batch of one batch, and yields its terms."""
         for micro in micros:
             with world.accumulating(loss, last=micro.last):
                 terms = self.run(loss, micro.inputs, penalised=penalised, settle=settle)
@@ -87,4 +82,4 @@ class Phase(ABC, Generic[T]):
             yield micro, terms
 
     def differentiate_inside(self, *, on: bool) -> None:
-        """Has the loss differentiate its penalties in a way that a compiled graph takes in, or as ever."""
+        """Makes the loss differentiate its penalties inside a compiled graph, or not."""

@@ -1,7 +1,7 @@
-"""How long each phase of a step takes: by the processor's clock on a CPU, by events of some steps on a GPU.
+"""Times each phase of a step: by the CPU's clock, or by events of some steps on a GPU.
 
-A GPU's events are read when a line is made, which waits for the device anyhow, so no step waits for them. XLA runs a
-step as one program and a CUDA graph replays it as one: they have no phases to time.
+A GPU's events are read with a line of statistics, which waits for the device anyway, so no step waits for them. XLA and
+CUDA graphs run a step as one program, without phases to time.
 """
 
 import itertools
@@ -10,16 +10,16 @@ import time
 import torch
 
 _EVERY = 16
-"""One step of so many is timed on a GPU, the first one too."""
+"""On a GPU one step of so many is timed, including the first."""
 _MOST = 64
-"""Steps of one clock that are timed on a GPU, so that a line of many steps keeps few events."""
+"""Most timed steps of one clock on a GPU, to limit the number of events."""
 
 
 class PhaseClock:
-    """Times the phases of the steps since it was made; of another device than these, or of none, it stands still.
+    """Times phases of steps on a CPU or GPU; without effect on other devices.
 
-    A phase lasts until the next begins, the last until `leave`: waits for images and for other workers are in it, and
-    an update that is made while the next phase computes counts for that one.
+    A phase lasts until the next begins, the last until `leave`. It includes waits for images and other workers; an
+    update made while the next phase computes counts for that one.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -31,7 +31,7 @@ class PhaseClock:
         self._events: list[list[tuple[str, torch.cuda.Event]]] = []
 
     def enter(self, key: str) -> None:
-        """A phase begins, and the one before it ends."""
+        """Starts a phase and ends the one before it."""
         if self._on_cpu:
             now = time.perf_counter()
             self._close(now)
@@ -43,7 +43,7 @@ class PhaseClock:
             self._mark(key)
 
     def leave(self) -> None:
-        """The step's last phase ends."""
+        """Ends the step's last phase."""
         if self._on_cpu:
             self._close(time.perf_counter())
         elif self._on_gpu and self._open:
@@ -52,9 +52,7 @@ class PhaseClock:
         self._steps += 1
 
     def means(self) -> dict[str, float]:
-        """Seconds per step by phase, over the steps that were timed; empty without any. On a GPU it waits for the last
-        of them.
-        """
+        """Returns seconds per step by phase over the timed steps; on a GPU it waits for the last of them."""
         if not self._on_gpu:
             return {key: sec / self._steps for key, sec in self._sec.items()} if self._steps else {}
         whole = [marks for marks in self._events if not marks[-1][0]]

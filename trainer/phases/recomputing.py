@@ -1,7 +1,7 @@
-"""Activation checkpointing: a unit of a network keeps its inputs alone, and is computed once more in the backward.
+"""Activation checkpointing: a unit of a network keeps only its inputs, and is recomputed in the backward.
 
-A penalty's double backward keeps what its first backward has recomputed: there the gain is smaller. Of a sharded
-network the weights are there by then: FSDP2 gathers a unit before its backward.
+A penalty's double backward keeps what its first backward recomputed, so it gains less. FSDP2 gathers a unit's weights
+before its backward.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,13 @@ from trainer.networks.base import Network
 
 
 def recompute(network: Network) -> None:
-    """Has the network's units recomputed from now on, wherever gradients are gathered. Copies of it made later would
-    compute by this one's weights.
-    """
+    """Makes the network recompute its units in the backward; later copies would use this one's weights."""
     for unit in network.units():
-        unit.forward = partial(_recomputed, unit.forward)
+        unit.forward = partial(_run_checkpointed, unit.forward)
 
 
-def _recomputed(forward: Callable[..., Any], *inputs: Any) -> Any:
+def _run_checkpointed(forward: Callable[..., Any], *inputs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*inputs)
-    # Nothing in a network is drawn, so no generator has to be set back; reentrant ones have no double backward.
+    # Networks draw nothing, so no random state is restored; reentrant checkpoints have no double backward.
     return checkpoint(forward, *inputs, use_reentrant=False, preserve_rng_state=False)

@@ -1,7 +1,7 @@
 """Every random number of a training step, as a pure function of (seed, purpose, number of the image in the run).
 
 The generator is counter-based (Philox, Salmon et al. 2011): the image's number is its counter. So there is no state to
-save, the numbers are the same on any number of workers and any device, and a worker draws no more than its share.
+save, the numbers are the same for any number of workers and any device, and a worker draws only its share.
 """
 
 import enum
@@ -17,7 +17,7 @@ from trainer.config.train_config import TrainConfig
 from trainer.phases.augment import GATES, UNIFORMS
 
 _NUMBERS = 8
-"""That one value of the counter gives: four words of 64 bits, of which a number takes half a one."""
+"""Numbers per counter value: four words of 64 bits, two numbers each."""
 
 
 class Purpose(enum.IntEnum):
@@ -49,23 +49,21 @@ def _key(seed: int, purpose: Purpose) -> NDArray[np.uint64]:
     return key
 
 
-def _drawn(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
-    """Multiples of 2^-24 in [0, 1), [num, columns]."""
+def _draw(num: int, columns: int, *, seed: int, images: int, purpose: Purpose) -> NDArray[np.float32]:
+    """Draws multiples of 2^-24 in [0, 1), [num, columns]."""
     blocks = -(-columns // _NUMBERS)
     generator = np.random.Generator(np.random.Philox(key=_key(seed, purpose), counter=images * blocks))
     return np.ascontiguousarray(generator.random((num, blocks * _NUMBERS), dtype=np.float32)[:, :columns])
 
 
 def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, seed: int | None = None) -> Tensor:
-    """Latents as the configuration has them, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU, of
-    as many images from `images` on. `seed` None takes the run's.
-    """
+    """Draws latents, standard normal or uniform in -1..1, [num, z_dim] float32 on the CPU, from image `images` on."""
     seed = config.seed if seed is None else seed
     if config.latents == "uniform":
         return uniforms(num, seed=seed, images=images, purpose=purpose, columns=config.z_dim) * 2 - 1
-    # Two of a pair of uniform numbers (Box and Muller 1958); the first is moved off zero, which has no logarithm.
+    # Two from a pair of uniform numbers (Box and Muller 1958); the first is kept above zero for the logarithm.
     half = -(-config.z_dim // 2)
-    drawn = _drawn(num, 2 * half, seed=seed, images=images, purpose=purpose)
+    drawn = _draw(num, 2 * half, seed=seed, images=images, purpose=purpose)
     radius = np.sqrt(-2 * np.log(drawn[:, :half] + np.float32(2**-25)))
     angle = np.float32(2 * math.pi) * drawn[:, half:]
     normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
@@ -73,33 +71,31 @@ def latents(num: int, config: TrainConfig, *, images: int, purpose: Purpose, see
 
 
 def uniforms(num: int, *, seed: int, images: int, purpose: Purpose, columns: int = UNIFORMS) -> Tensor:
-    """Uniform numbers in [0, 1), for the augmentation unless told otherwise, [num, columns] float32 on the CPU, of as
-    many images from `images` on.
-    """
-    return torch.from_numpy(_drawn(num, columns, seed=seed, images=images, purpose=purpose))
+    """Draws uniform numbers in [0, 1), [num, columns] float32 on the CPU, from image `images` on."""
+    return torch.from_numpy(_draw(num, columns, seed=seed, images=images, purpose=purpose))
 
 
 def labels(num: int, num_classes: int, *, seed: int, images: int, purpose: Purpose) -> Tensor | None:
-    """Classes, all equally likely, [num] int64 on the CPU; None without classes."""
+    """Draws equally likely classes, [num] int64 on the CPU; None without classes."""
     if not num_classes:
         return None
-    return torch.from_numpy(_drawn(num, 1, seed=seed, images=images, purpose=purpose)[:, 0] * num_classes).long()
+    return torch.from_numpy(_draw(num, 1, seed=seed, images=images, purpose=purpose)[:, 0] * num_classes).long()
 
 
 class FreshRng:
-    """What the fresh real images of the generator's step need at random; see `StepRng`. Its names are the same."""
+    """Random numbers for the generator's fresh real images; names as in `StepRng`."""
 
     def __init__(self, config: TrainConfig, mine: slice) -> None:
         self._rng = StepRng(config, mine)
 
     def __call__(self, images: int) -> dict[str, Tensor]:
-        """As `StepRng`, `real` and `noise` alone."""
+        """Returns `real` and `noise` only."""
         drawn = self._rng.augmentation("real", images, Purpose.G_REAL_AUGMENT, Purpose.G_REAL_GATE)
         return drawn | self._rng.noise(images, Purpose.G_REAL_DEQUANTISE)
 
 
 class StepRng:
-    """All that a worker's share of the step's losses needs at random, by the batch that it goes with.
+    """Random numbers of a worker's share of a step's losses, by batch.
 
     Names are `latents`, `real`, `fake` and `mix` for the discriminator; `g_latents` and `g` for the generator, in the
     first batch of a step; `noise` where real images are dequantised; `real_gates` and so on where the augmentation
@@ -111,7 +107,7 @@ class StepRng:
         self._share = mine.stop - mine.start
 
     def __call__(self, images: int) -> dict[str, Tensor]:
-        """Of the batch after so many images, each [share, columns] float32 on the CPU."""
+        """Returns the batch's numbers after `images`, each [share, columns] float32 on the CPU."""
         config = self._config
         drawn = {"latents": self._latents(images, Purpose.D_LATENTS)}
         drawn |= self.augmentation("real", images, Purpose.REAL_AUGMENT, Purpose.REAL_GATE)
@@ -125,13 +121,13 @@ class StepRng:
         return drawn
 
     def noise(self, images: int, purpose: Purpose) -> dict[str, Tensor]:
-        """For the pixels of a batch's real images, where they are dequantised."""
+        """Returns the noise for a batch's real pixels, where they are dequantised."""
         if not self._config.dequantise:
             return {}
         return {"noise": self._uniforms(images, purpose, math.prod(self._config.image_shape))}
 
     def augmentation(self, name: str, images: int, purpose: Purpose, gate: Purpose) -> dict[str, Tensor]:
-        """What one side's augmentation needs at random, under its name."""
+        """Returns one side's numbers for the augmentation, under its name."""
         if self._config.augment == "none":
             return {}
         drawn = {name: self._uniforms(images, purpose, UNIFORMS)}

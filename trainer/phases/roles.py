@@ -1,6 +1,6 @@
-"""What a run trains, by role: a network, its optimiser, its average and its loss scale under one name.
+"""A run's roles: a network, its optimiser, its average and its loss scale under one name.
 
-A family declares its roles (`RoleSpec`); checkpoints, sums, meters and agreement go through them, however many.
+A family declares its roles (`RoleSpec`); checkpoints, sums, meters and replica checks iterate over them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ from trainer.networks.precision import LossScale
 
 
 class RoleSpec(NamedTuple):
-    """One role, as its family declares it.
+    """A family's declaration of a role.
 
     Attributes:
         name: in messages and configurations, such as generator.
         key: in checkpoints and statistics, such as g.
         network: with its initial weights, on the CPU.
         lr: field of TrainConfig that has its step size; None for a network that does not learn.
-        averaged: whether an average over time is kept. The first that is averaged is what is judged and shown.
+        averaged: whether an average over time is kept. Metrics and samples use the first averaged role.
     """
 
     name: str
@@ -33,9 +33,7 @@ class RoleSpec(NamedTuple):
 
 @dataclass
 class Role:
-    """One role of a run in being; see `RoleSpec`. `optimizer` is None where nothing learns, `ema` without an average.
-    Roles that learn in the same phase use the scale of the first.
-    """
+    """One role of a run; see `RoleSpec`. Roles that learn in the same phase use the scale of the first."""
 
     name: str
     key: str
@@ -47,7 +45,7 @@ class Role:
 
     @property
     def learner(self) -> torch.optim.Optimizer:
-        """Its optimiser, of a role that a phase teaches."""
+        """The optimiser of a learning role."""
         assert self.optimizer is not None, f"a phase teaches the {self.name}, which its family says does not learn"
         return self.optimizer
 
@@ -56,11 +54,11 @@ T = TypeVar("T", "Role", RoleSpec)
 
 
 def ema_keys(averaged: Sequence[T]) -> dict[str, T]:
-    """Roles that have an average by its name in a checkpoint: `ema` is the first one's, as when there was but one."""
+    """Returns averaged roles by their average's name in a checkpoint: `ema` for the first, for old checkpoints."""
     return {"ema" if number == 0 else f"ema_{role.key}": role for number, role in enumerate(averaged)}
 
 
 def ema_parts(roles: Iterable[Role]) -> dict[str, Network]:
-    """Averages by their names in a checkpoint."""
+    """Returns averages by their names in a checkpoint."""
     averaged = ema_keys([role for role in roles if role.ema is not None])
     return {part: role.ema for part, role in averaged.items() if role.ema is not None}

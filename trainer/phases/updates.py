@@ -16,8 +16,9 @@ from trainer.phases.roles import Role
 
 
 class Accumulator:
-    """Sums since the last line, over a step's `phases`. `order` is the digest of the images' order, of this worker
-    (trainer.data.loader). `clock` is told when phases begin; without one nobody times them.
+    """Sums since the last line, over a step's `phases`.
+
+    `order` is the digest of this worker's order of images (trainer.data.loader); `clock` times the phases.
     """
 
     def __init__(self, phases: Sequence[Phase[Any]], device: torch.device, clock: PhaseClock | None = None) -> None:
@@ -28,40 +29,40 @@ class Accumulator:
         self._steps, self._penalised, self.order = 0, 0, 0
 
     def add(self, phase: Phase[Any], weight: float, terms: Terms) -> None:
-        """Adds what a phase's loss gave for one micro-batch."""
+        """Adds a phase's terms for one micro-batch."""
         self._sums[phase.key] += weight / max(1, phase.batches) * terms.means
 
     def clear(self) -> None:
-        """Sets the terms to zero, where they are."""
+        """Sets the sums to zero in place."""
         for sums in self._sums.values():
             sums.zero_()
 
     def add_all(self, other: "Accumulator") -> None:
-        """Adds the terms of another, of the same phases."""
+        """Adds the sums of another one with the same phases."""
         for key, sums in self._sums.items():
             sums += other._sums[key]
 
     def saw(self, order: int) -> None:
-        """Adds a batch's digest of the order of its images."""
+        """Adds a batch's digest of its images' order."""
         self.order = (self.order + order) & MASK
 
     def close_step(self, *, penalised: bool) -> None:
-        """Counts a step, and whether its loss carried the penalties."""
+        """Counts a step, and whether it had penalties."""
         self._steps += 1
         self._penalised += penalised
 
     def cpu(self) -> Self:
-        """Waits until the device has finished the steps."""
+        """Waits for the device and moves the sums to the CPU."""
         self._sums = {key: sums.cpu() for key, sums in self._sums.items()}
         return self
 
     def tolist(self) -> list[float]:
-        """This worker's sums, as plain numbers."""
+        """Returns this worker's sums as plain numbers."""
         numbers: list[float] = torch.cat(list(self._sums.values())).tolist()
         return numbers
 
     def means(self, rows: Sequence[Sequence[float]]) -> dict[str, float | None]:
-        """Means per step over every worker's `tolist`; a penalty's over the steps that had it, None without any."""
+        """Returns means per step over all workers' `tolist`; a penalty's over its steps, None without any."""
         totals = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
         named = dict(zip(self._names, totals, strict=True))
         counts = {name: self._penalised if weight else 0 for name, weight in self._weights.items()}
@@ -71,9 +72,7 @@ class Accumulator:
 
 
 def get_update(world: World, loss: nn.Module, roles: Sequence[Role]) -> Update:
-    """The update of the roles that learn in one phase, on the gradients that the last backward has left; layers that
-    are idle now take no part. `loss` is the phase's, wrapped.
-    """
+    """Returns the update of a phase's learning roles by the last backward's gradients, without idle layers."""
     for role in roles:
         role.network.drop_idle_gradients()
 

@@ -1,11 +1,11 @@
-"""The training loop: one step shows one global batch of real images, on however many workers there are."""
+"""The training loop: one step trains on one global batch of real images, with any number of workers."""
 
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 
-from trainer.config.segment_plan import Plan
+from trainer.config.segment_plan import Plan, Stretch
 from trainer.config.train_config import TrainConfig
 from trainer.control.actuators import Actuators
 from trainer.control.checks import check_control
@@ -27,11 +27,10 @@ from trainer.run.reporter import Reporter
 from trainer.run.run_lock import run_lock
 from trainer.run.runtime_decisions import RuntimeDecisions
 from trainer.run.session_setup import PLAIN, Ready, RunOptions, setup_session
-from trainer.run.steering import get_steering, past_of
+from trainer.run.steering import get_past, get_steering
 from trainer.steps import replica_check
 from trainer.steps.compilation import compile_losses
 from trainer.steps.noise_scale import NoiseProbe
-from trainer.steps.state import TrainState
 from trainer.steps.step import Game, get_phases
 from trainer.steps.step_graph import step_graph
 from trainer.telemetry.devices import find_gpu
@@ -46,23 +45,24 @@ def train(
     interruption: Interruption,
     options: RunOptions = PLAIN,
 ) -> int:
-    """Trains to the end (exit code 0) or to an interruption (75); shards are prepared in `data_dir` when missing.
-    `interruption` is installed already. TrainerError on every rank; UnhealthyError for a fabric that is too slow.
+    """Trains to the end (exit code 0) or to an interruption (75); prepares missing shards in `data_dir`.
+
+    `interruption` must be installed. Raises TrainerError on every rank; UnhealthyError for a fabric that is too slow.
     """
     with (
         start_world(config.backend, config.shard, config.pipeline_stages) as world,
         beating(world.rank, world.local_rank) as heartbeat,
-        run_lock(run_dir, world, lambda: interruption.requested) as here,
+        run_lock(run_dir, world, lambda: interruption.requested) as is_locked,
         serving(world, options.metrics_port) as endpoint,
         Reporter(run_dir, config, world, context, endpoint, options) as reporter,
         limiting(world, options.power, find_gpu(world)) as limiter,
     ):
-        if not here:  # stopped before the directory was free
+        if not is_locked:  # stopped before the directory was free
             if world.rank == 0:
                 options.say(f"interrupted by {interruption.cause} before it began; nothing is lost")
             return EXIT_INTERRUPTED
 
-        # Set-up: data, networks, the newest valid checkpoint; a run that has come to its end has no more to do.
+        # Set-up: data, networks, the newest valid checkpoint. A complete run ends here.
         if options.control is not None:
             check_control(options.control, config, context, world.world_size)
         ready = setup_session(config, run_dir, data_dir, world, resume=options.resume)
@@ -73,7 +73,7 @@ def train(
             return 0
         metrics = MetricsInTraining(config, ready.data, world, lambda: _request(interruption, reporter) >= Request.STOP)
 
-        # The session's first outputs, once the fabric between the nodes is known.
+        # The session's first outputs, once the fabric between the nodes is measured.
         fabric = check_fabric(world, options.fabric_min_gbps, context.fabric_gbps)
         reporter.begin(ready, fabric)
         if fabric.verdict == "below":
@@ -81,153 +81,194 @@ def train(
             raise unhealthy(fabric)
         if limiter is not None:
             limiter.begin(partial(reporter.note, state))
-        with ready.verification, enough_memory(config, world), ExitStack() as end:
-            interrupted = _run(ready, run_dir, options, world, metrics, reporter, interruption, limiter, heartbeat, end)
-            # What is called done was trained on data that is known to be intact.
-            interrupted = interrupted or ready.verification.finish(lambda: interruption.requested)
 
-        # The end, for now or for good: the state is on disk before anything else is said.
+        # Training. A run is done only if its data was verified.
+        with (
+            ready.verification,
+            enough_memory(config, world),
+            closing(_Loop(ready, run_dir, options, world, metrics, reporter, interruption, limiter, heartbeat)) as loop,
+        ):
+            interrupted = loop.run() or ready.verification.finish(lambda: interruption.requested)
+
+        # The end of the session: save the state, then write the last event.
         reporter.checkpoint(state)
         causes, waited = world.gather(interruption.cause), max(world.gather(interruption.waited_sec))
         reporter.end(state, next(filter(None, causes), "segment") if interrupted else "", waited)
         return EXIT_INTERRUPTED if interrupted else 0
 
 
-def _run(
-    ready: Ready,
-    run_dir: Path,
-    options: RunOptions,
-    world: World,
-    metrics: MetricsInTraining,
-    reporter: Reporter,
-    interruption: Interruption,
-    limiter: Limiter | None,
-    heartbeat: Heartbeat,
-    end: ExitStack,
-) -> bool:
-    """Steps until the last image, an agreed interruption, or a segment for other workers; returns whether it was one of
-    the latter two. What has to be freed is left to `end`.
-    """
-    state = ready.state
-    past = past_of(options.control, ready.config, world, reporter, run_dir, state)
-    plan = Plan(past.config, state.images)
-    first, config = plan.now, plan.now.config
-    knobs = Actuators(config, options.reading, world, limiter)
-    batch, phases = Batch(config, world, ready.data, state.images, knobs.reading), get_phases(state)
-    leaving = Leaving(interruption)
+class _Loop:
+    """One session's steps. Its configuration, batch, step graph and noise probe change with each segment."""
 
-    def farewell() -> None:
-        reporter.leave(interruption.cause, interruption.waited_sec)
+    def __init__(
+        self,
+        ready: Ready,
+        run_dir: Path,
+        options: RunOptions,
+        world: World,
+        metrics: MetricsInTraining,
+        reporter: Reporter,
+        interruption: Interruption,
+        limiter: Limiter | None,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self._state, self._data, self._options, self._world = ready.state, ready.data, options, world
+        self._metrics, self._reporter, self._heartbeat = metrics, reporter, heartbeat
+        self._interruption, self._early_exit = interruption, Leaving(interruption)
+        state, control = ready.state, options.control
 
-    # What has been trained is on disk, and a first step is still to come.
-    with leaving.at_any_moment(farewell):
-        compiled = compile_losses(phases, state, batch, config, world, [stretch.config for stretch in plan.ahead])
-    knobs.compiles_with(compiled)
-    graph = step_graph(config, world)
-    steering = get_steering(options.control, plan, knobs, compiled, world, reporter, run_dir, past, state, batch)
-    decisions = RuntimeDecisions(
-        {**ready.choices, **past.choices, **steering.choice}, compiled, graph, limiter, world, reporter
-    )
-    end.callback(decisions.close)
-    game = Game(config, world, phases, compiled.losses, at_once=lambda: compiled.on)
-    accumulator, probe = Accumulator(phases, world.device, PhaseClock(world.device)), NoiseProbe(config, world, phases)
-    votes, stall_sec = list[Callable[[], int]](), 0.0
+        # The plan, without changes that ended an earlier session.
+        past = get_past(control, ready.config, world, reporter, run_dir, state)
+        self._plan = plan = Plan(past.config, state.images)
+        self._first, self._config = plan.now, plan.now.config
+        self._actuators = Actuators(self._config, options.reading, world, limiter)
+        self._batch, self._phases = self._open_batch(), get_phases(state)
 
-    def vote() -> None:
-        """Its messages travel while the step's last phase computes."""
-        if decisions.votes(state):
-            votes.append(world.highest_later(_request(interruption, reporter)))
+        # Compilation: nothing is lost if the process exits here.
+        with self._exit_on_signal():
+            compiled = compile_losses(
+                self._phases, state, self._batch, self._config, world, [stretch.config for stretch in plan.ahead]
+            )
+        self._compiled = compiled
+        self._actuators.compiles_with(compiled)
 
-    for stretch in plan:
-        # Another segment: its batch, precision and step sizes. Another number of workers takes another session.
-        if stretch.workers not in (None, world.world_size):
-            reporter.ends_before(stretch)
-            return True
-        if stretch is not first:
-            config, stall_sec = stretch.config, stall_sec + batch.stall_sec
-            batch.close()
-            batch, game = Batch(config, world, ready.data, state.images, knobs.reading), game._replace(config=config)
-            if config.precision != state.config.precision:
-                decisions.changed(precision=state.use(choose(config.precision, world.device)))
-            state.enter(config)
-            decisions.close()
-            decisions.graph = graph = step_graph(config, world)
-            probe = NoiseProbe(config, world, phases)
-        if plan.config.segments or options.control is not None:
-            reporter.segment(state, stretch)
-        decisions.note(state)
-        while state.images < plan.end:
-            heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
+        # What decides while training, and what a step needs.
+        graph = step_graph(self._config, world)
+        self._steering = get_steering(
+            control, plan, self._actuators, compiled, world, reporter, run_dir, past, state, self._batch
+        )
+        choices = {**ready.choices, **past.choices, **self._steering.choice}
+        self._decisions = RuntimeDecisions(choices, compiled, graph, limiter, world, reporter)
+        self._game = Game(self._config, world, self._phases, compiled.losses, at_once=lambda: compiled.on)
+        self._accumulator, self._probe = self._new_accumulator(), NoiseProbe(self._config, world, self._phases)
+        self._past_stall_sec = 0.0
 
-            # Now and then: how much gradients of parts of the batch differ.
-            if probe.is_due(state):
-                probe.look(state, batch)
+    def close(self) -> None:
+        self._decisions.close()
 
-            # A step of a new shape compiles for minutes, and looks at no signal: what it could lose is saved before.
-            compiles = compiled.compiles(state)
-            if compiles:
-                reporter.save(state)
+    def run(self) -> bool:
+        state, plan = self._state, self._plan
+        for stretch in plan:
+            # A segment for another number of workers needs another session.
+            if stretch.workers not in (None, self._world.world_size):
+                self._reporter.announce_resize(stretch)
+                return True
+            if stretch is not self._first:
+                self._enter(stretch)
+            if plan.config.segments or self._options.control is not None:
+                self._reporter.segment(state, stretch)
+            self._decisions.note(state)
 
-            # What a worker asks for counts for all: a checkpoint, a stop, or the end because one could not be written.
-            with leaving.at_any_moment(farewell) if compiles else nullcontext():
-                graph.step(state, batch, game, accumulator, meanwhile=vote)
+            while state.images < plan.end:
+                self._heartbeat.step(state.images, (stretch.place, state.phase.resolution, state.phase.fade is None))
 
-            # Most steps end here: whatever looks at the state comes below, where it is whole.
-            request = votes.pop()() if votes else Request.NOTHING
-            if not (request or state.images >= plan.end or _is_due(config, state, metrics)):
-                continue
-            if request == Request.FAIL:
-                reporter.fail()
+                # Gradient noise, when due.
+                if self._probe.is_due(state):
+                    self._probe.look(state, self._batch)
 
-            # Every worker must have the same networks, or what they average means nothing.
-            if replica_check.is_due(config, state.step):
-                replica_check.check_same(world, state)
+                # Most steps need nothing more: what reads the state does so below, where it is whole.
+                request = self._step()
+                if not (request or state.images >= plan.end or self._is_due()):
+                    continue
+                self._report(request)
+                if request == Request.STOP:
+                    return state.images < plan.config.total_images
+        return False
 
-            # A line of statistics, when it is time or the run stops.
-            interrupted = request == Request.STOP
-            if state.passed(config.stats_kimg) or interrupted or state.images >= plan.end:
-                waits = stall_sec + batch.stall_sec, world.settled_sec(compiled.losses.values())
-                line = reporter.tick(
-                    state,
-                    accumulator,
-                    *waits,
-                    knobs=knobs.knobs(config),
-                    looks=probe.read(),
-                    controller_sec=steering.sec,
-                )
-                accumulator = Accumulator(phases, world.device, PhaseClock(world.device))
-                probe.after(line)
-                decisions.after(line, state)
-                if not interrupted:  # what is changed with the last step would be tried by nobody
-                    steering.after(line, state, batch)
+    def _enter(self, stretch: Stretch) -> None:
+        self._config = stretch.config
+        self._past_stall_sec += self._batch.stall_sec
+        self._batch.close()
+        self._batch, self._game = self._open_batch(), self._game._replace(config=self._config)
+        if self._config.precision != self._state.config.precision:
+            self._decisions.update(precision=self._state.use(choose(self._config.precision, self._world.device)))
+        self._state.enter(self._config)
+        self._decisions.close()
+        self._decisions.graph = step_graph(self._config, self._world)
+        self._probe = NoiseProbe(self._config, self._world, self._phases)
 
-            # Samples and checkpoint; nobody knows how long these take.
-            heartbeat.busy()
-            if state.passed(config.sample_kimg):
-                reporter.samples(state)
-            if state.passed(config.checkpoint_kimg):
-                reporter.checkpoint(state)
-            if request == Request.SAVE:
-                reporter.checkpoint(state, world.gather(interruption.notice, Notice | None))
-                interruption.saved()
+    def _step(self) -> int:
+        state, votes = self._state, list[Callable[[], int]]()
 
-            # Quality metrics, when they are due: of a state that is saved, and no longer than until a worker has to
-            # stop.
-            if metrics.due(state):
-                reporter.checkpoint(state)
-                moment = metrics.moment(state)
-                reporter.quality(state, moment)
-                steering.quality(moment)
+        # A step of a new shape compiles for minutes and checks no signal, so what it could lose is saved first.
+        compiles = self._compiled.compiles(state)
+        if compiles:
+            self._reporter.save(state)
 
-            # Interruption, agreed by all workers within this step.
-            if interrupted:
-                return state.images < plan.config.total_images
-    return False
+        # One worker's request counts for all: a checkpoint, a stop, or a failed write. Votes travel during the last
+        # phase.
+        def vote() -> None:
+            if self._decisions.is_vote_due(state):
+                votes.append(self._world.highest_later(_request(self._interruption, self._reporter)))
 
+        with self._exit_on_signal() if compiles else nullcontext():
+            self._decisions.graph.step(state, self._batch, self._game, self._accumulator, meanwhile=vote)
+        return votes.pop()() if votes else Request.NOTHING
 
-def _is_due(config: TrainConfig, state: TrainState, metrics: MetricsInTraining) -> bool:
-    intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
-    return replica_check.is_due(config, state.step) or metrics.due(state) or any(map(state.passed, intervals))
+    def _is_due(self) -> bool:
+        config, state = self._config, self._state
+        intervals = (config.stats_kimg, config.sample_kimg, config.checkpoint_kimg)
+        return replica_check.is_due(config, state.step) or self._metrics.due(state) or any(map(state.passed, intervals))
+
+    def _report(self, request: int) -> None:
+        config, state, reporter = self._config, self._state, self._reporter
+        if request == Request.FAIL:
+            reporter.fail()
+
+        # Every worker must have the same networks, or their average means nothing.
+        if replica_check.is_due(config, state.step):
+            replica_check.check_same(self._world, state)
+
+        # A line of statistics, when due and at a stop.
+        if state.passed(config.stats_kimg) or request == Request.STOP or state.images >= self._plan.end:
+            self._write_line(can_change=request != Request.STOP)
+
+        # Samples and checkpoint, which have no time limit.
+        self._heartbeat.busy()
+        if state.passed(config.sample_kimg):
+            reporter.samples(state)
+        if state.passed(config.checkpoint_kimg):
+            reporter.checkpoint(state)
+        if request == Request.SAVE:
+            reporter.checkpoint(state, self._world.gather(self._interruption.notice, Notice | None))
+            self._interruption.saved()
+
+        # Quality metrics, when due: of a saved state, and only until a worker has to stop.
+        if self._metrics.due(state):
+            reporter.checkpoint(state)
+            moment = self._metrics.moment(state)
+            reporter.quality(state, moment)
+            self._steering.quality(moment)
+
+    def _write_line(self, *, can_change: bool) -> None:
+        """Writes a line of statistics; `can_change` lets the controller act on it, which at a stop has no effect."""
+        state, world = self._state, self._world
+        line = self._reporter.tick(
+            state,
+            self._accumulator,
+            self._past_stall_sec + self._batch.stall_sec,
+            world.settled_sec(self._compiled.losses.values()),
+            knobs=self._actuators.knobs(self._config),
+            looks=self._probe.read(),
+            controller_sec=self._steering.sec,
+        )
+        self._accumulator = self._new_accumulator()
+        self._probe.after(line)
+        self._decisions.after(line, state)
+        if can_change:
+            self._steering.after(line, state, self._batch)
+
+    def _open_batch(self) -> Batch:
+        return Batch(self._config, self._world, self._data, self._state.images, self._actuators.reading)
+
+    def _new_accumulator(self) -> Accumulator:
+        return Accumulator(self._phases, self._world.device, PhaseClock(self._world.device))
+
+    def _exit_on_signal(self) -> AbstractContextManager[None]:
+        """A block in which a signal ends the process, once its last event is written."""
+        return self._early_exit.at_any_moment(
+            lambda: self._reporter.write_exit(self._interruption.cause, self._interruption.waited_sec)
+        )
 
 
 def _request(interruption: Interruption, reporter: Reporter) -> Request:

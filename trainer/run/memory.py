@@ -1,9 +1,9 @@
-"""Memory: one setting of the C library's allocator, for training on a CPU; and too little of it, in words.
+"""Memory: an allocator setting for training on a CPU, and errors where memory is too small.
 
-Networks that cannot fit are refused before they are made: the kernel would promise their memory, and kill the process
-when it is used. What a step's own tensors take is an estimate (trainer.config.step_memory), and refuses nothing. glibc
-returns every large freed block to the kernel, and a step takes the same again: a quarter of the CPU time went into
-mapping pages anew (1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
+Networks that cannot fit are refused before they are built: the kernel would promise the memory, then kill the process
+that uses it. A step's tensors are only estimated (trainer.config.step_memory), so they refuse nothing. glibc returns
+every large freed block to the kernel, and the next step takes it again: mapping pages took a quarter of the CPU time
+(1.2-1.4 to 0.9 CPU seconds per thousand images, dcgan-digits).
 """
 
 import ctypes
@@ -27,11 +27,11 @@ _M_MMAP_THRESHOLD = -3
 _KEEP_BYTES = 1 << 30
 _GIB = 1 << 30
 _CPU_REFUSED = re.compile(r"DefaultCPUAllocator: .*allocate (\d+) bytes")
-"""In torch's message, which is a plain RuntimeError's."""
+"""torch raises a plain RuntimeError with this message."""
 
 
 def keep_freed_memory() -> str:
-    """Lets this process keep what it frees, up to 1 GiB, for its next allocations; returns what was done."""
+    """Lets this process reuse up to 1 GiB of freed memory; returns a description of the setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return "unchanged: the C library has no mallopt"
@@ -40,12 +40,10 @@ def keep_freed_memory() -> str:
 
 
 def check_networks_fit(config: TrainConfig, world: World, span: Span | None = None) -> None:
-    """TrainerError, with the field to blame, where this node's memory has no room for the networks, or a GPU's none for
-    them and a step, or a TPU's none for what stays between steps. `span` is the part of the run that is looked at, with
-    the sizes that networks which grow have in it; None for all of it.
+    """Raises TrainerError where the networks exceed the memory of this node, GPU (with a step) or TPU (between steps).
 
-    Each worker makes both on the CPU, and the generator's average. What trains there whole has gradients and Adam's two
-    moments besides.
+    `span` limits the check to a part of the run, for networks that grow; None for all of it. Each worker builds both
+    networks and the generator's average on the CPU; training there adds gradients and Adam's two moments.
     """
     trains_here = world.device.type == "cpu" and config.shard == "ddp"
     workers = world.world_size // world.num_nodes
@@ -78,10 +76,10 @@ def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None
         return
     field = smaller_networks(config, needed_gib, lambda each: needed_gib(each) <= free_gib).field
     parts = "weights, gradients, moments and average" if trains_here else "weights and average"
-    of_whom = f"{workers} workers" if workers > 1 else "a worker"
+    owners = f"{workers} workers" if workers > 1 else "a worker"
     raise TrainerError(
         place=f"TrainConfig.{field}",
-        problem=f"the networks' {parts} need {needed_gib(config):,.1f} GiB for {of_whom} on a node",
+        problem=f"the networks' {parts} need {needed_gib(config):,.1f} GiB for {owners} on a node",
         value=getattr(config, field),
         allowed=f"what fits into the {free_gib:,.1f} GiB that are free here",
         fix=f"a smaller --{field.replace('_', '-')}{', fewer workers on a node' if workers > 1 else ''}, "
@@ -91,11 +89,11 @@ def _check_host(config: TrainConfig, workers: int, *, trains_here: bool) -> None
 
 @contextmanager
 def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
-    """LoneError, naming batch_gpu with the next smaller size, where a GPU or CPU runs out of memory in this block."""
+    """Turns running out of memory into a LoneError that names batch_gpu and the next smaller size."""
     try:
         yield
     except RuntimeError as error:
-        found = _too_little(error)
+        found = _allocator_message(error)
         if not found or is_shared_failure(error):  # of metrics, or samples: no batch_gpu makes them smaller
             raise
         share = world.slice(config.batch_size, config.group)
@@ -112,8 +110,8 @@ def enough_memory(config: TrainConfig, world: World) -> Iterator[None]:
         ) from error
 
 
-def _too_little(error: RuntimeError) -> str:
-    """What an allocator says that has no more; nothing where the error is another."""
+def _allocator_message(error: RuntimeError) -> str:
+    """Returns the allocator's message; empty for any other error."""
     if isinstance(error, torch.OutOfMemoryError):
         return str(error).split(". ", maxsplit=1)[0]
     refused = _CPU_REFUSED.search(str(error))

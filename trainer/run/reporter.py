@@ -1,7 +1,7 @@
-"""Everything a run leaves behind, as the loop tells it: the run directory and, behind a flag, the metrics endpoint.
+"""A run's outputs: the run directory and, behind a flag, the metrics endpoint.
 
 run_dir/ config.json, stats.jsonl, run.json, checkpoints/, samples/, samples.png, reals.png. The loop calls on every
-rank, only rank 0 writes, and its error (a full disk) is raised on all. What it finds damaged it says.
+rank, only rank 0 writes, and its error (a full disk) is raised on all. Damaged files are reported.
 """
 
 import contextlib
@@ -39,21 +39,21 @@ from trainer.records.stats_log import Line
 from trainer.records.summary import summarise
 from trainer.run.run_writer import RunWriter
 from trainer.run.session_setup import Ready, RunOptions
-from trainer.steps.noise_scale import NOTHING_SEEN, Looks
+from trainer.steps.noise_scale import NO_LOOKS, Looks
 from trainer.steps.state import TrainState
 from trainer.telemetry.collapse import EVENT, CollapseWatch, Hint
 from trainer.telemetry.devices import device_name
 from trainer.telemetry.flops import step_flops
-from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
+from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 from trainer.telemetry.prometheus import MetricsEndpoint
 from trainer.telemetry.tracking import check_targets
 
-_WORTH_SAYING_SEC = 10.0
-_PLAIN = ("fp32:", "ddp: whole", "off: not asked for")
+_SLOW_VERIFICATION_SEC = 10.0
+_DEFAULT_REASONS = ("fp32:", "ddp: whole", "off: not asked for")
 
 
 class Reporter:
-    """One session's outputs. Use it as a context, `begin` first, then the rest. `endpoint` None for no Prometheus."""
+    """One session's outputs. Use it as a context and call `begin` first. Without `endpoint` there is no Prometheus."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class Reporter:
         self._endpoint, self._options = endpoint, options
         self._opened: RunWriter | None = None
         self._saver: Saver | None = None
-        self._begun: TrainState | None = None
+        self._start_state: TrainState | None = None
         self._verification: Verification | None = None
-        self._told_verified = False
+        self._is_verification_noted = False
         self._data_flag: tuple[str, ...] = ()  # for commands that look for the data in the run's directory
         self._status, self._starved = "failed", False
         self._saved_images = -1
-        self._said: Mapping[str, str] = {}
+        self._printed_choices: Mapping[str, str] = {}
         self._telemetry_sec = self._metrics_sec = 0.0
         world.run_on_all(lambda: check_targets(options.track))
 
@@ -82,20 +82,21 @@ class Reporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Lets what is being written end, whatever has ended the run; an error's first line goes to stats.jsonl."""
+        """Lets writes finish, however the run ended; writes an error's first line to stats.jsonl."""
         if self._opened is None:
             if self._saver is not None:
-                with contextlib.suppress(*SAVE_FAILURES):  # rank 0 tells of it
+                with contextlib.suppress(*SAVE_FAILURES):  # rank 0 reports it
                     self._saver.wait()
             return
-        if self._begun is not None and error is not None and self._status == "failed" and self._is_ours(error):
+        is_unfinished = self._status == "failed"
+        if self._start_state is not None and error is not None and is_unfinished and self._is_own_error(error):
             why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
             with contextlib.suppress(TrainerError):  # which may be that the disk is full
-                self._writer.event("failed", self._begun.images, why=why)
+                self._writer.event("failed", self._start_state.images, why=why)
         self._opened.close(self._status)
 
-    def _is_ours(self, error: BaseException) -> bool:
-        """Whether the session failed by the error; a broken connection alone tells of a worker that was killed."""
+    def _is_own_error(self, error: BaseException) -> bool:
+        """Whether this session failed by itself: a broken connection alone means that another worker was killed."""
         return (
             self._world.world_size == 1
             or isinstance(error, TrainerError | WorkerFailedError)
@@ -103,8 +104,9 @@ class Reporter:
         )
 
     def begin(self, ready: Ready, fabric: FabricRecord) -> None:
-        """Writes the first event, the real images and the first samples; the clock starts after that. `fabric` is its
-        acceptance test. TrainerError on every rank: not writable, or parts of two runs are there.
+        """Writes the first event, the real images and the first samples; then the clock starts.
+
+        Raises TrainerError on every rank: not writable, or parts of two runs are there.
         """
         world, state = self._world, ready.state
         self._config, self._verification = ready.config, ready.verification
@@ -122,11 +124,10 @@ class Reporter:
             self._saver = self._part_saver()
         elif self._opened is not None:
             self._saver = self._opened.saver
-        self._begun = state
+        self._start_state = state
         self._meters = Meters(self._config, world, self._context, state.images, flops, facts["capacity"])
 
     def _part_saver(self) -> PartSaver:
-        """This worker's, of networks in parts."""
         folder, world, writer = self._dir / "checkpoints", self._world.for_thread(), self._opened
         if writer is None:
             return PartSaver(folder, self._config, None, lambda _: None, world)
@@ -134,7 +135,6 @@ class Reporter:
         return writer.saver
 
     def _open(self, ready: Ready, facts: Mapping[str, Any], grid: Callable[[], Tensor] | None) -> None:
-        """On rank 0: opens the session's files and says what it is."""
         state, data, world = ready.state, ready.data, self._world
         if data.folder.resolve() != (self._dir / "data").resolve():
             self._data_flag = ("--data", str(data.folder))
@@ -148,10 +148,10 @@ class Reporter:
             ready.restored,
             state.images,
         )
-        shown = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
-        reals = torch.from_numpy(shown)
-        write_samples(self._dir / "reals.png", reals)
-        self._watch = CollapseWatch(self._config, reals, writer.told)
+        images = data.take(Sampler(len(data), self._config.seed).indices(0, num_shown(self._config)))
+        real_images = torch.from_numpy(images)
+        write_samples(self._dir / "reals.png", real_images)
+        self._watch = CollapseWatch(self._config, real_images, writer.past_hints)
         if grid is not None:
             self._write_samples(grid, state, self._sample_path(0))
         nccl = nccl_versions(world.backend)
@@ -190,20 +190,16 @@ class Reporter:
         loader_stall_sec: float = 0.0,
         allreduce_sec: float | None = None,
         knobs: Knobs | None = None,
-        looks: Looks = NOTHING_SEEN,
+        looks: Looks = NO_LOOKS,
         controller_sec: float | None = None,
     ) -> Line:
-        """Writes a statistics line of the state after a step, and returns it: it is equal on every worker.
+        """Writes a statistics line and returns it, equal on every worker.
 
-        `accumulator` has this worker's sums since the last line; the networks' gradients are those of the last step;
-        `loader_stall_sec` and `allreduce_sec`, that steps waited for images and for other workers' gradients, count
-        since the session began, as does `controller_sec`, None without one; `knobs` are what it was trained with;
-        `looks` are at its gradients' noise.
-        TrainerError on every rank: a loss is no longer finite, or the disk is full.
+        `accumulator` has this worker's sums since the last line, the gradients those of the last step. The waits for
+        images, gradients and the controller (`_sec`) count since the session began; `looks` measure gradient noise.
+        Raises TrainerError on every rank: a loss is no longer finite, or the disk is full.
         """
-        accumulator = (
-            accumulator.cpu()
-        )  # waits for the steps that are still under way, which are no part of telemetry's time
+        accumulator = accumulator.cpu()  # waits for running steps, whose time is not telemetry's
         self._telemetry_sec += looks.sec
         with self._timed():
             checkpoint_sec = 0.0 if self._saver is None else self._saver.stall_sec
@@ -219,35 +215,35 @@ class Reporter:
             if knobs is not None:
                 line["knobs"] = knobs._asdict()
             if not is_finite(line):
-                self._settle()  # a state that went bad earlier was noticed earlier
+                self._settle()  # a save that failed before is reported first
             check_finite(line)
             self._world.run_on_rank0(lambda: self._show(line))
-            self._tell_verified(state)
+            self._note_verification(state)
         return line
 
-    def _tell_verified(self, state: TrainState) -> None:
-        """Writes, once, when each node's data was compared with its hashes, and by whom."""
-        if self._verification is None or self._told_verified:
+    def _note_verification(self, state: TrainState) -> None:
+        """Writes once when, and by whom, each node's data was compared with its hashes."""
+        if self._verification is None or self._is_verification_noted:
             return
         own = self._world.local_rank == 0, self._world.node_rank, self._verification.outcome
         found = self._world.gather(own, tuple[bool, int, Verified | None])
         nodes = {node: outcome for reads, node, outcome in found if reads}
         if any(outcome is None for outcome in nodes.values()):
             return
-        self._told_verified = True
-        told = [{"node": node, **each.model_dump(exclude={"key"})} for node, each in sorted(nodes.items()) if each]
+        self._is_verification_noted = True
+        records = [{"node": node, **each.model_dump(exclude={"key"})} for node, each in sorted(nodes.items()) if each]
 
         def write() -> None:
-            self._writer.event("data-verified", state.images, nodes=told)
-            slowest = max(0.0 if each["remembered"] else each["sec"] for each in told)
-            if slowest >= _WORTH_SAYING_SEC:
+            self._writer.event("data-verified", state.images, nodes=records)
+            slowest = max(0.0 if each["remembered"] else each["sec"] for each in records)
+            if slowest >= _SLOW_VERIFICATION_SEC:
                 self._writer.say(f"data: every file compared with its hash beside the training, in {slowest:.0f} s")
 
         self._world.run_on_rank0(write)
 
     def _show(self, line: Line) -> None:
         self._writer.line(line)
-        if not self._starved and (sentence := starved(line)):
+        if not self._starved and (sentence := starvation_note(line)):
             self._starved = True
             self._writer.say(sentence)
         self._hint(self._watch.line(line), line["images"])
@@ -266,13 +262,14 @@ class Reporter:
             self._world.run_on_rank0(lambda: self._write_samples(grid, state, self._sample_path(state.images)))
 
     def quality(self, state: TrainState, moment: Moment) -> None:
-        """Writes the values of metrics computed while training, and their cost."""
+        """Writes metrics computed while training, and their cost."""
         self._metrics_sec += moment.cost_sec
         self._world.run_on_rank0(lambda: moment.write(self._writer.event, self._writer.say, state.images))
 
     def checkpoint(self, state: TrainState, notices: Sequence[Notice | None] = ()) -> None:
-        """Begins to save the state unless this very state is saved already; `end` and the next save wait for it.
-        `notices` are every worker's that asked for it. TrainerError on every rank: the save before failed.
+        """Starts to save the state unless it is saved already; `end` and the next save wait for it.
+
+        `notices` are the workers' that requested it. Raises TrainerError on every rank: the previous save failed.
         """
         if state.images != self._saved_images:
             why = next((notice.kind for notice in notices if notice is not None), "")
@@ -281,85 +278,81 @@ class Reporter:
             self._saved_images = state.images
 
     def save(self, state: TrainState) -> None:
-        """Returns when the state is on disk; of a run that has not begun there is nothing to save. All workers call it
-        together. TrainerError on every rank: it cannot be written.
-        """
+        """Saves the state, if any step was made, and waits; raises TrainerError on every rank. Collective."""
         if state.images:
             self.checkpoint(state)
             self._settle()
 
     @property
     def request(self) -> Request:
-        """FAIL as soon as a save has failed, or data is found damaged: the loop then stops all workers with `fail`."""
+        """FAIL once a save has failed or data is damaged: the loop then stops all workers with `fail`."""
         unsaved = self._saver is not None and self._saver.failed
         damaged = self._verification is not None and self._verification.failed
         return Request.FAIL if unsaved or damaged else Request.NOTHING
 
     def fail(self) -> NoReturn:
-        """Raises, on every rank, what has failed in the thread that saves, or in the one that reads (TrainerError)."""
+        """Raises the error of the thread that saves or verifies, on every rank (TrainerError)."""
         self._settle()
         if self._verification is not None:
             self._world.run_on_all(self._verification.check)
         raise AssertionError("a worker asked for FAIL, and none has failed")
 
     def _settle(self) -> None:
-        """Waits for the save under way; raises its error on every rank."""
         self._world.run_on_all(lambda: None if self._saver is None else self._saver.wait())
 
-    def chosen(self, state: TrainState, choices: Mapping[str, str]) -> None:
-        """Notes what was chosen for this session, each choice with its reason; prints what is not the plain way and has
-        not been said.
-        """
+    def note_choices(self, state: TrainState, choices: Mapping[str, str]) -> None:
+        """Writes the session's choices with their reasons; prints those that are new and not the default."""
 
         def write() -> None:
             self._writer.event("choices", state.images, choices=dict(choices))
             for name, reason in choices.items():
-                if not reason.startswith(_PLAIN) and self._said.get(name) != reason:
+                if not reason.startswith(_DEFAULT_REASONS) and self._printed_choices.get(name) != reason:
                     self._writer.say(f"{name} {reason}")
-            self._said = choices
+            self._printed_choices = choices
 
         self._world.run_on_rank0(write)
 
     def segment(self, state: TrainState, stretch: Stretch) -> None:
-        """Writes which segment begins, or goes on; rates of use count by its precision from now on."""
+        """Writes which segment begins or continues; from now on, utilisation is relative to its precision's peak."""
         self._meters.flops = step_flops(stretch.config, device_name(self._world), self._context)
         details = {**stretch.described(), "begun_at": state.images, "world_size": self._world.world_size}
         self._world.run_on_rank0(lambda: self._writer.event("segment", state.images, segment=details))
 
-    def replanned(self, config: TrainConfig) -> None:
-        """The run's plan has changed: what is saved from now on goes on with this one."""
+    def set_plan(self, config: TrainConfig) -> None:
+        """Uses the changed plan for what is saved from now on."""
         self._config = config
-        self._settle()  # with all workers, though one alone may save
+        self._settle()  # on all workers: it is collective, even where one alone saves
         if self._saver is not None:
             self._saver.config = config
         self._world.run_on_rank0(lambda: self._writer.write_config(config))
 
-    def ends_before(self, stretch: Stretch) -> None:
-        """Says that the next segment takes another number of workers, and so another session."""
+    def announce_resize(self, stretch: Stretch) -> None:
+        """Announces that the next segment needs another number of workers, and so another session."""
         what = f"{stretch.place} of the plan is for {stretch.workers} workers: start that many with the same command"
         self._world.run_on_rank0(lambda: self._writer.say(what))
 
     def event(self, event: str, images: int, **details: object) -> None:
-        """Writes an event after so many images; on rank 0 alone."""
+        """Writes an event at `images`; on rank 0 alone."""
         self._writer.event(event, images, **details)
 
     def say(self, sentence: str) -> None:
-        """Tells the user; on rank 0 alone."""
+        """Prints a sentence for the user; on rank 0 alone."""
         self._options.say(sentence)
 
     def note(self, state: TrainState, event: str, **details: object) -> None:
-        """Writes an event of another part of the trainer; on rank 0 alone."""
+        """Writes an event at the state's images; on rank 0 alone."""
         self._writer.event(event, state.images, **details)
 
     def end(self, state: TrainState, cause: str, waited_sec: float = 0.0) -> None:
-        """Writes the last event and the record of a state that `checkpoint` has saved. `cause` is a notice's kind or a
-        signal's name, empty when done; `waited_sec` since the first worker's signal, or 0.
+        """Writes the last event and the record of a state that `checkpoint` has saved.
+
+        `cause` is a notice's kind or a signal's name, empty when done; `waited_sec` since the first signal, or 0.
         """
         began = time.monotonic()
         self._settle()
-        self._tell_verified(state)
+        self._note_verification(state)
         stop_sec = waited_sec + time.monotonic() - began if waited_sec else None
-        # On every worker: each may hold a part.
+        # On every worker, as each may hold a part.
         final = {} if cause else state.to_digest()
         digests = state_digests(final) if state.is_split or self._world.rank == 0 else {}
         grid = self._grid(state)
@@ -379,9 +372,10 @@ class Reporter:
 
         self._world.run_on_rank0(write)
 
-    def leave(self, cause: str, waited_sec: float) -> None:
-        """Writes the last event and the record of a session that ends in the middle of a step, from another thread than
-        the loop's; what was saved last is the run's state. Elsewhere than on rank 0 there is nothing to write.
+    def write_exit(self, cause: str, waited_sec: float) -> None:
+        """Writes the last event and the record of a session that ends within a step; the last save is the run's state.
+
+        Called by another thread than the loop's. Writes nothing on other ranks than 0.
         """
         if self._opened is not None:
             self._interrupted(max(0, self._saved_images), cause, waited_sec)
@@ -399,18 +393,18 @@ class Reporter:
 
     @property
     def _writer(self) -> RunWriter:
-        assert self._opened is not None, "only rank 0 asks, after _open"
+        assert self._opened is not None, "only rank 0 writes, after _open"
         return self._opened
 
     def _grid(self, state: TrainState) -> Callable[[], Tensor]:
-        """A grid of the averages, to be had by who writes it. Split ones make it now, on all workers together."""
+        """Returns what computes a grid of the averages; split ones are computed now, on all workers together."""
 
-        def made() -> Tensor:
+        def compute() -> Tensor:
             return run_grid(state, self._data, self._world.own_device)
 
         if not state.is_split:
-            return made
-        grid = self._world.run_on_all(made)
+            return compute
+        grid = self._world.run_on_all(compute)
         return lambda: grid
 
     def _write_samples(self, grid: Callable[[], Tensor], state: TrainState, path: Path) -> None:
@@ -420,7 +414,6 @@ class Reporter:
         self._hint(self._watch.grid(images, state.images), state.images)
 
     def _hint(self, hint: Hint | None, images: int) -> None:
-        """Says what a sign of collapse is, once in the run."""
         if hint is not None:
             self._writer.event(EVENT, images, cause=hint.cause, figure=hint.figure, text=hint.sentence)
             self._writer.say(f"hint: {hint.sentence}")

@@ -1,9 +1,9 @@
-"""One session at a time in a run directory: worker 0 holds it from before anything is read until the session ends.
+"""One session at a time in a run directory: worker 0 locks it before anything is read, until the session ends.
 
-On one host the kernel knows whether the holder lives: it keeps the lock on `.lock` for as long as that process does. On
-another host signs of life tell, whatever a file system makes of locks between hosts: a holder touches the file every
-quarter of a minute, and one silent for a minute and a half is taken for gone. One that was only asleep, in a paused
-machine say, finds the file another's and ends at once. `evaluate` and `record` may run beside a session.
+On one host the kernel keeps the lock on `.lock` for as long as the holder lives. Between hosts, where file systems
+differ in their locks, heartbeats decide: a holder touches the file every 15 s, and counts as dead after 90 s without.
+A holder that was only asleep, on a paused machine for example, sees another's file and ends at once. `evaluate` and
+`record` may run during a session.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ _VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Patience(NamedTuple):
-    """How long a holder is waited for, seconds.
+    """How long to wait for a holder, seconds.
 
     Attributes:
-        here: one on this host; workers notice within seconds that the others have gone.
-        elsewhere: one on another host that lives, and may have its last checkpoint to write.
-        silent: one on another host that gives no sign of life.
+        here: on this host; workers notice within seconds that the others have gone.
+        elsewhere: on another host, alive: it may have its last checkpoint to write.
+        silent: on another host, without a heartbeat.
     """
 
     here: float = 15.0
@@ -53,44 +53,40 @@ _PATIENCE = Patience()
 def run_lock(
     run_dir: Path, world: World, stopped: Callable[[], bool], patience: Patience = _PATIENCE
 ) -> Iterator[bool]:
-    """Makes the directory where missing, and keeps other sessions out until the block ends; all workers call it
-    together.
+    """Creates the directory if missing and locks it for the block; all workers call it together.
 
-    Yields whether it is held: False where a signal (`stopped`) came first. A directory made here and left empty is
-    removed. TrainerError on every rank: not writable, or somebody's files are there; InUseError: another session is at
-    work in it.
+    Yields False where a signal (`stopped`) came first. A directory created here and left empty is removed. Raises
+    TrainerError on every rank: not writable, or it has foreign files; InUseError: another session uses it.
     """
     lock = _LockFile(run_dir)
     try:
-        taken = world.run_on_all(lambda: lock.take(stopped, patience) if world.rank == 0 else _TAKEN)
-        taken = world.gather(taken, _Taken)[0]
-        if taken.holder:
+        result = world.run_on_all(lambda: lock.acquire(stopped, patience) if world.rank == 0 else _ACQUIRED)
+        result = world.gather(result, _LockResult)[0]
+        if result.holder:
             raise InUseError(
                 place="--run-dir",
-                problem=f"another session is at work there: {taken.holder}",
+                problem=f"another session is at work there: {result.holder}",
                 value=str(run_dir),
                 allowed="one session at a time",
                 fix="let it end, or stop it with Ctrl-C or SIGTERM (it saves first); or name another --run-dir",
             )
-        yield not taken.stopped
+        yield not result.stopped
     finally:
-        lock.drop()
+        lock.release()
 
 
-class _Taken(NamedTuple):
-    """How a wait has ended: with the directory, or with the holder's name, or stopped."""
+class _LockResult(NamedTuple):
+    """How a wait ended: with the lock, the holder's name, or a stop."""
 
     holder: str = ""
     stopped: bool = False
 
 
-_TAKEN = _Taken()
+_ACQUIRED = _LockResult()
 
 
 class _Holder(NamedTuple):
-    """Who holds a directory: `who` is process, host and since when; `here` is on this host, whose kernel then knows
-    that it lives; `sign` of life is another one in a while.
-    """
+    """`who` names process, host and start; `here`: on this host, so it lives; `sign` changes while it lives."""
 
     who: str = "another session"
     here: bool = False
@@ -98,26 +94,24 @@ class _Holder(NamedTuple):
 
 
 class _LockFile:
-    """What the one worker that takes it knows of a directory."""
-
     def __init__(self, run_dir: Path) -> None:
         self._dir, self._path = run_dir, run_dir / LOCK_FILE
         self._made: list[Path] = []
         since = datetime.now(UTC).isoformat(" ", "seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "boot": boot_id()}
-        self._mine = json.dumps(who).encode()
+        self._content = json.dumps(who).encode()
         self._handle: int | None = None
         self._ended = threading.Event()
-        self._beating = threading.Thread(target=self._beat, name="run-lock", daemon=True)
+        self._beat_thread = threading.Thread(target=self._beat, name="run-lock", daemon=True)
 
-    def take(self, stopped: Callable[[], bool], patience: Patience) -> _Taken:
-        """Returns when the directory is this process's, or will not become so (TrainerError: not writable)."""
+    def acquire(self, stopped: Callable[[], bool], patience: Patience) -> _LockResult:
+        """Waits for the lock; TrainerError where the directory is not writable."""
         check_folder(self._dir, "--run-dir")
         check_run_folder(self._dir)
         self._made = [folder for folder in (self._dir, *self._dir.parents) if not folder.exists()]
         first: _Holder | None = None
         began = time.monotonic()
-        while (holder := self._try()) is not None:
+        while (holder := self._try_lock()) is not None:
             if first is None or holder.who != first.who:
                 first, began = holder, time.monotonic()
                 wait = f"{patience.here:g} s" if holder.here else f"{max(patience.elsewhere, patience.silent):g} s"
@@ -125,25 +119,24 @@ class _LockFile:
             waited_sec = time.monotonic() - began
             lives = holder.here or holder.sign != first.sign
             if stopped():
-                return _Taken(stopped=True)
+                return _LockResult(stopped=True)
             if lives and waited_sec >= (patience.here if holder.here else patience.elsewhere):
-                return _Taken(holder.who)
+                return _LockResult(holder.who)
             if not lives and waited_sec >= patience.silent:
                 warn(f"{holder.who}: no sign of life for {patience.silent:g} s, taken for gone")
                 first = None
                 with contextlib.suppress(OSError):
                     self._path.unlink()
             time.sleep(_POLL_SEC)
-        self._beating.start()
-        return _TAKEN
+        self._beat_thread.start()
+        return _ACQUIRED
 
-    def drop(self) -> None:
-        """Gives the directory back, if it was taken, and leaves no file of it."""
+    def release(self) -> None:
         if self._handle is not None:
             self._ended.set()
-            self._beating.join()
+            self._beat_thread.join()
             with contextlib.suppress(OSError):  # the directory may be gone, and a session does not fail for that
-                if read_file(self._path) == self._mine:
+                if read_file(self._path) == self._content:
                     self._path.unlink()
             with contextlib.suppress(OSError):
                 os.close(self._handle)
@@ -151,12 +144,11 @@ class _LockFile:
             for folder in self._made:
                 folder.rmdir()  # fails at the first that something was written to
 
-    def _try(self) -> _Holder | None:
-        """Takes the directory if it is free; otherwise who holds it."""
+    def _try_lock(self) -> _Holder | None:
         try:
             self._dir.mkdir(parents=True, exist_ok=True)
             with open_file(self._path, "a+b", buffering=0) as file:
-                holder = self._found(file)
+                holder = self._find_holder(file)
                 if holder is None:
                     self._claim(file)
                     self._handle = os.dup(file.fileno())  # with the lock
@@ -169,14 +161,13 @@ class _LockFile:
     def _claim(self, file: IO[bytes]) -> None:
         try:
             file.truncate(0)  # a killed session's
-            file.write(self._mine)
-            os.fsync(file.fileno())  # other hosts are to see it now
+            file.write(self._content)
+            os.fsync(file.fileno())  # so that other hosts see it now
         except OSError:
             self._path.unlink()
             raise
 
-    def _found(self, file: IO[bytes]) -> _Holder | None:
-        """Who holds the directory whose file this is; None for nobody, and then this process has the lock."""
+    def _find_holder(self, file: IO[bytes]) -> _Holder | None:
         locked, holder = try_lock(file), self._read()
         if locked is None:
             return None if holder is None else holder._replace(here=False)
@@ -187,7 +178,6 @@ class _LockFile:
         return None if holder is None or holder.here else holder
 
     def _read(self) -> _Holder | None:
-        """Who the file names; None where it names nobody."""
         try:
             who, sign = json.loads(read_file(self._path)), self._path.stat().st_mtime_ns
             here = bool(who["boot"]) and who["boot"] == boot_id()
@@ -196,11 +186,11 @@ class _LockFile:
             return None
 
     def _beat(self) -> None:
-        """Gives signs of life, for hosts that cannot see this process, and looks whether it is still taken to live."""
-        assert self._handle is not None, "the thread begins with the directory taken"
+        """Touches the file for other hosts, and checks that it is still this session's."""
+        assert self._handle is not None, "the thread starts with the lock"
         while not self._ended.wait(_BEAT_SEC):
             with contextlib.suppress(OSError):
                 os.utime(self._handle)
-                if read_file(self._path) != self._mine and (other := self._read()) is not None:
+                if read_file(self._path) != self._content and (other := self._read()) is not None:
                     warn(f"{self._dir} was taken over by {other.who}, as this session gave no sign of life: it ends")
-                    os._exit(EXIT_FAILED)  # not in order, which would write to files that are another's now
+                    os._exit(EXIT_FAILED)  # at once: an orderly end would write to files of the new holder

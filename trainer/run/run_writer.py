@@ -1,12 +1,12 @@
-"""The files of one session, held by the one worker that writes them: stats.jsonl, checkpoints, and its listeners.
+"""The files of one session, open in the one worker that writes them: stats.jsonl, checkpoints and its listeners.
 
-Opening them finds out which session this is, and says what earlier ones have left damaged.
+Opening them determines the session's number and reports damage that earlier sessions left.
 """
 
 from pathlib import Path
 
 from trainer.checkpoint.async_saver import SAVE_FAILURES, Saved, Saver
-from trainer.checkpoint.resume import Restored, found_damage
+from trainer.checkpoint.resume import Restored, find_damage
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.core.files import write_atomically
@@ -21,15 +21,11 @@ from trainer.telemetry.tracking import TrackedRun, open_feeds
 
 
 class RunWriter:
-    """One session's open files (TrainerError: not writable, or parts of two runs); writes `config`.
+    """One session's open files; writes `config`. Raises TrainerError: not writable, or parts of two runs.
 
     Attributes:
-        options: what stats.jsonl is shown to.
-        endpoint: for Prometheus; None for none.
-        images: seen before it.
-        identity: which run and session this is.
-        told: causes of hints that earlier sessions have given.
-        say: tells the user a sentence; also called by trackers' threads, which stop no run.
+        past_hints: causes of hints that earlier sessions gave.
+        say: prints a sentence for the user; also called by trackers' threads, which stop no run.
     """
 
     def __init__(
@@ -45,8 +41,8 @@ class RunWriter:
     ) -> None:
         stats_log = read_stats_log(run_dir)
         identity = identify(run_dir, stats_log, restored.identity, context.run_id, config.preset, data.index.sha256)
-        self.told = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
-        damage = list(found_damage(run_dir, stats_log, identity, restored))
+        self.past_hints = frozenset(str(line.get("cause")) for line in stats_log.lines if line.get("event") == EVENT)
+        damage = list(find_damage(run_dir, stats_log, identity, restored))
         self._dir = run_dir
         self.write_config(config)
         self.identity, self.say = identity, options.say
@@ -60,7 +56,7 @@ class RunWriter:
             self.event(event, images, **details)
 
     def write_config(self, config: TrainConfig) -> None:
-        """Writes what the run computes by (TrainerError: not writable)."""
+        """Writes config.json (TrainerError: not writable)."""
         write_atomically(self._dir / "config.json", config.to_json().encode())
 
     def event(self, event: str, images: int, **details: object) -> None:
@@ -72,20 +68,20 @@ class RunWriter:
         self._stats.write({**line, "session": self.identity.session})
 
     def picture(self, path: Path, images: int) -> None:
-        """Shows the trackers a picture that is on disk."""
+        """Sends the trackers a picture that is on disk."""
         self._feeds.picture(path, images)
 
     def close(self, status: str) -> None:
-        """Lets the save under way and the trackers end, whatever has ended the run: done, interrupted or failed."""
+        """Waits for the running save and the trackers; `status` is done, interrupted or failed."""
         try:
             self.saver.wait()
-        except SAVE_FAILURES as error:  # another error is on its way to the user already
+        except SAVE_FAILURES as error:  # another error is being reported already
             why = error.headline if isinstance(error, TrainerError) else str(error)
             self.say(f"the last checkpoint failed too: {why}")
         self._feeds.close(status)
 
     def saved(self, saved: Saved) -> None:
-        """Notes a checkpoint that is on disk; called by the thread that saves."""
+        """Writes an event for a checkpoint on disk; called by the thread that saves."""
         noticed = {"why": saved.why} if saved.why else {}
         self.event(
             "checkpoint", saved.images, file=saved.path.name, sec=saved.sec, stall_sec=saved.stall_sec, **noticed

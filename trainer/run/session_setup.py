@@ -1,6 +1,4 @@
-"""What a session begins with: the command line's options beside TrainConfig; device, data, networks and the newest
-valid checkpoint, checked before a file is written.
-"""
+"""A session's set-up, checked before a file is written: options, device, data, networks and the newest checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from trainer.checkpoint import store
-from trainer.checkpoint.resume import Restored, check_run_dir, images_saved, is_done, restore, same_everywhere
+from trainer.checkpoint.resume import Restored, check_run_dir, check_same_images, is_done, newest_images, restore
 from trainer.config.segment_plan import Stretch, check_workers, stretches_from
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import ControlSettings
@@ -37,17 +35,16 @@ from trainer.steps.state import TrainState
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Of one session.
+    """One session's options of the command line, beside TrainConfig.
 
     Attributes:
-        resume: go on from the newest valid checkpoint; False refuses a directory that has one.
+        resume: continue from the newest valid checkpoint; False refuses a directory that has one.
         metrics_port: for Prometheus; None for no endpoint.
-        fabric_min_gbps: bus bandwidth without which the run does not start, Gbit/s; None to start on any fabric.
-        track: targets that rank 0 shows the run to besides, see trainer.telemetry.
+        fabric_min_gbps: least bus bandwidth with which the run starts, Gbit/s; None for any fabric.
+        track: further targets that rank 0 reports to, see trainer.telemetry.
         log_json: print the lines of stats.jsonl instead of sentences about them.
-        power: limits of the GPUs.
-        reading: how images are read at first.
-        control: what changes the run's resources while it trains; None for nothing.
+        reading: how images are read by default.
+        control: the controller's settings; None for no controller.
     """
 
     resume: bool = True
@@ -60,7 +57,7 @@ class RunOptions:
     control: ControlSettings | None = None
 
     def say(self, sentence: str) -> None:
-        """Tells the user, on stderr where stdout is for JSON alone."""
+        """Prints a sentence, on stderr where stdout is for JSON alone."""
         (warn if self.log_json else info)(sentence)
 
 
@@ -68,14 +65,14 @@ PLAIN = RunOptions()
 
 
 class Ready(NamedTuple):
-    """A worker that could make its first step.
+    """What a worker needs for its first step.
 
     Attributes:
-        config: of the run, with the segments that were decided in its course.
-        verification: of its files, to be begun as a context.
-        complete: whether the run has come to its end already.
-        allocator: what was done to the C library's.
-        choices: what it trains with, each with its reason.
+        config: of the run, with the segments that a controller decided.
+        verification: of the data's files; use it as a context.
+        complete: whether the run is done already.
+        allocator: the C library's memory setting.
+        choices: each with its reason.
     """
 
     config: TrainConfig
@@ -89,9 +86,9 @@ class Ready(NamedTuple):
 
 
 def check_start(config: TrainConfig, world: World, images: int = 0) -> Mapping[str, Precision]:
-    """All that configuration, workers and machine decide, before data is looked at; returns what to compute in, by the
-    names of what the segments have that are ahead after so many images. TrainerError on every rank. Plans know the same
-    rules (`trainer.config.refusals`).
+    """Checks configuration, workers and machine before data is read; returns the precisions of the segments ahead.
+
+    Raises TrainerError on every rank. Plans use the same rules (`trainer.config.refusals`).
     """
     precisions = _check_segments(config, world, images)
     check_graphs(config, world.device)
@@ -108,11 +105,11 @@ def _check_segments(config: TrainConfig, world: World, images: int) -> Mapping[s
     ahead = stretches_from(config, images)
     found: dict[str, Precision] = {}
     for each in ahead:
-        found[each.config.precision] = world.run_on_all(partial(_chosen, each, world))
+        found[each.config.precision] = world.run_on_all(partial(_choose_precision, each, world))
     return found
 
 
-def _chosen(stretch: Stretch, world: World) -> Precision:
+def _choose_precision(stretch: Stretch, world: World) -> Precision:
     try:
         return choose(stretch.config.precision, world.device)
     except TrainerError as error:
@@ -120,19 +117,18 @@ def _chosen(stretch: Stretch, world: World) -> Precision:
 
 
 def check_layers(config: TrainConfig) -> None:
-    """TrainerError where the configuration names layers that its networks do not have, found without their memory."""
+    """Raises TrainerError for layers that the networks do not have, without allocating them."""
     if config.freeze or config.layer_rates:
         with torch.device("meta"):
             frozen_by_role(config, get_family(config).roles(config))
 
 
 def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: World, *, resume: bool) -> Ready:
-    """Makes this worker ready; all workers call it together. Shards are prepared in `data_dir` where missing.
+    """Makes this worker ready; all workers call it together. Prepares missing shards in `data_dir`.
 
-    `resume` False refuses a directory that has a checkpoint. TrainerError on every rank: device, directories, data or
-    checkpoints are not what the run needs.
+    `resume` False refuses a directory that has a checkpoint. Raises TrainerError on every rank.
     """
-    seen = max(world.gather(images_saved(run_dir / "checkpoints") if world.rank == 0 else 0))
+    seen = max(world.gather(newest_images(run_dir / "checkpoints") if world.rank == 0 else 0))
     precisions = check_start(config, world, seen)
     set_tf32(enabled=config.tf32)
     kernels = choose_kernels(world.device, deterministic=config.deterministic, channels_last=config.channels_last)
@@ -140,7 +136,7 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     allocator = keep_freed_memory()
     world.run_on_rank0(lambda: prepare_if_missing(config, data_dir))
     data = open_on_all(config, data_dir, world)
-    # In parts each worker takes its own to the device.
+    # Each worker moves only its own parts to the device.
     in_parts = (config.shard != "ddp" and world.mesh is not None) or world.is_pipelined
     state = TrainState.create(config, torch.device("cpu") if in_parts else world.device)
     shared = (divide if config.pipeline_stages > 1 else shard)(state, config, world)
@@ -149,9 +145,9 @@ def setup_session(config: TrainConfig, run_dir: Path, data_dir: Path, world: Wor
     restored = world.run_on_all(
         lambda: restore(state, config, run_dir, data_dir, sha256, resume=resume, damaged=damaged)
     )
-    same_everywhere(world.gather(state.images), run_dir)
+    check_same_images(world.gather(state.images), run_dir)
     if state.images != seen or restored.config != config:
-        # The newest was passed over, and an older one may be of an earlier segment; or segments were decided.
+        # The newest checkpoint was skipped for one of an earlier segment, or a controller has decided segments.
         config = restored.config
         precisions = _check_segments(config, world, state.images)
     now = next(stretches_from(config, state.images)).config

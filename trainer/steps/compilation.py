@@ -1,11 +1,10 @@
-"""torch.compile for a step's losses, tried before it is trusted: where it fails or computes otherwise, a run goes on
-without it and says why. PyTorch/XLA compiles by itself.
+"""torch.compile for a step's losses, with a trial: where it fails or computes something else, the run stays eager.
 
-The whole loss is one graph: the fakes that it judges, its penalties (`DLoss.functional`: torch.func differentiates
-inside the graph) and, of several workers, the averages of its gradients, which travel while the backward computes
-(trainer.distributed.in_graph_average). The trial is the passes that training makes (`Phase.run`), on the first step's
-own images, micro-batch by micro-batch, both ways; it compares what they add up to, and nothing of it stays. Where a
-later shape fails to compile, that pass and all that follow are uncompiled.
+A whole loss is one graph: the fakes, the penalties (`DLoss.functional`: torch.func differentiates inside the graph)
+and, with several workers, the averages of its gradients, which travel during the backward
+(trainer.distributed.in_graph_average). The trial makes training's own passes (`Phase.run`) on the first step's images,
+compiled and eager, compares the gradients and leaves no trace. Where a later shape fails to compile, that pass and all
+later ones are eager. PyTorch/XLA compiles by itself.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -35,21 +34,19 @@ from trainer.steps.step import is_penalised
 
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
-"""Largest relative difference of a pass's gradients, compiled against not; the wider one with 16 bits and less."""
+"""Largest relative difference between compiled and eager gradients of a pass; the larger one with 16 bits and less."""
 _VARIANTS = 64
 """Of one compiled loss: with and without penalties, and progressive networks' resolutions."""
 
 _TIMES, _TIMES_WITH_GRAPHS = 1, 3
-"""That a pass is tried: CUDA graphs warm up in the first of a shape, are recorded in the second, then replayed."""
+"""Trials of a pass: with a new shape, CUDA graphs warm up in the first, are recorded in the second, then replayed."""
 
 Phases = Sequence[Phase[Any]]
 Losses = Mapping[str, nn.Module]
 
 
 class Pass(NamedTuple):
-    """One way through one phase's loss: `name` is for sentences; `totals` gives its losses over this worker's share,
-    with their weights, in networks that learn while others rest.
-    """
+    """One variant of a phase's loss: `totals` yields its weighted losses over this worker's share."""
 
     name: str
     totals: Callable[[], Iterator[Tensor]]
@@ -58,9 +55,10 @@ class Pass(NamedTuple):
 
 
 class Compilation:
-    """All losses, compiled or not (`phases` empty). `choice` is what is done now, and why; the same on every worker.
-    `losses`, by their phases' keys, are what a step calls: gradients are averaged over workers. `fixed`: graphs of the
-    device, or averages, depend on them, so that they stay as they are.
+    """All losses, compiled or not (`phases` empty).
+
+    `choice` is the current mode with its reason, the same on every worker. A step calls `losses`, by their phases'
+    keys, which average gradients over workers. `fixed`: CUDA graphs or averages depend on them, so they cannot switch.
     """
 
     def __init__(self, choice: str, losses: Losses, phases: Phases = (), *, fixed: bool = False) -> None:
@@ -74,17 +72,18 @@ class Compilation:
 
     @property
     def on(self) -> bool:
-        """Whether the losses are compiled at present."""
+        """Whether the losses are compiled now."""
         return bool(self._phases)
 
     @property
     def can_switch(self) -> bool:
-        """Whether `switch` is possible: only what was tried at the beginning can be on."""
+        """Whether `switch` is possible: only losses that were tried at the start can be compiled."""
         return bool(self._able)
 
     def compiles(self, state: TrainState) -> bool:
-        """Whether the step that comes from this state is the first compiled one of its shape, and so may take minutes;
-        asked once before each step, and answered alike on every worker.
+        """Whether the next step is the first compiled one of its shape, and may take minutes.
+
+        Call it once before each step; the answer is the same on every worker.
         """
         if not self._phases:
             return False
@@ -96,7 +95,7 @@ class Compilation:
         return is_new
 
     def switch(self, *, on: bool) -> None:
-        """Computes without what is compiled, or with it again; all workers call it together."""
+        """Turns compilation off or on again; all workers call it together."""
         assert self._able, "`can_switch` was asked"
         if on:
             for phase in self._able:
@@ -108,9 +107,7 @@ class Compilation:
             self._phases, self.choice = (), "off: switched off by the run's controller, which may switch it on again"
 
     def given_up(self, world: World, images: int) -> bool:
-        """Whether a compilation has failed on any worker since the last call: then all, who call this together, go on
-        without.
-        """
+        """Whether a compilation failed on any worker since the last call; all then continue eagerly. Collective."""
         if not self._phases:
             return False
         failures = [text for text in world.gather(self._failure) if text]
@@ -121,9 +118,7 @@ class Compilation:
         return bool(failures)
 
     def _guard(self, loss: nn.Module, name: str) -> None:
-        """Has a failing compilation answered by the same pass without it. Data parallelism looks at gradients alone,
-        so a worker may do that while the others need not.
-        """
+        """Falls back to the eager pass where compilation fails; other workers share only gradients, and need not."""
         compiled, failures = compiled_call(loss), compiler_failures()
         assert compiled is not None, "compiled before it is guarded"
 
@@ -140,7 +135,7 @@ class Compilation:
 
 
 def check_graphs(config: TrainConfig, device: torch.device) -> None:
-    """TrainerError, naming the device, for CUDA graphs elsewhere."""
+    """Raises TrainerError for CUDA graphs on another device."""
     if config.cuda_graphs and device.type != "cuda":
         raise TrainerError(
             place="TrainConfig.cuda_graphs",
@@ -159,8 +154,9 @@ def compile_losses(
     world: World,
     later: Sequence[TrainConfig] = (),
 ) -> Compilation:
-    """Compiles a step's losses where configuration and device want it; all workers call it together. `state` is what
-    the first step begins with, `batch` is for the trial; `later` are the configurations of segments that follow.
+    """Compiles a step's losses where configuration and device allow; all workers call it together.
+
+    `state` and `batch` are for the trial; `later` are the configurations of the segments that follow.
     """
     if why_not := _why_not(config, world):
         return Compilation(f"off: {why_not}", _wrapped(phases, world))
@@ -171,15 +167,15 @@ def compile_losses(
     compile_gradients_inside(_VARIANTS)
     if inside:
         order_graphs(averages_first, b"averages first, 1")
-    # The graphs of a pass must not wait for its averages: those are outside of them.
+    # A pass's CUDA graphs must not wait for its averages, which stay outside of them.
     options: dict[str, Any] = {"mode": "reduce-overhead"} if config.cuda_graphs else {}
     for phase in phases:
         phase.differentiate_inside(on=True)
         losses[phase.key].compile(fullgraph=True, dynamic=False, **options)
-    failures = _told(_first_failure(passes), world) if inside else []
+    failures = _gather_failures(_first_failure(passes), world) if inside else []
     if not failures:
         times = _TIMES_WITH_GRAPHS if config.cuda_graphs else _TIMES
-        failures = _told(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
+        failures = _gather_failures(_compare(passes, expected, _CLOSE.get(config.precision, _NEAR), times), world)
     if failures:
         _uncompile(phases, losses)
         return Compilation(f"off: tried, and {failures[0]}", _wrapped(phases, world))
@@ -191,9 +187,7 @@ def compile_losses(
 
 
 def _averages_inside(configs: Sequence[TrainConfig], world: World) -> bool:
-    """Whether the graphs average gradients. In a step of several micro-batches that would be once for each of them, and
-    workers whose shares differ may have more of them than others: they would wait for ever.
-    """
+    """Whether graphs average gradients: not with micro-batches, as workers with more would wait for ever."""
     return world.control is not None and not any(each.cuda_graphs or each.batch_gpu for each in configs)
 
 
@@ -202,7 +196,7 @@ def _wrapped(phases: Phases, world: World) -> Losses:
 
 
 def _compiled_part(phase: Phase[Any], losses: Losses) -> nn.Module:
-    """What is compiled of a phase's loss: all of it, with averages inside."""
+    """Returns the module that is compiled: the whole loss where averages are inside."""
     loss = losses[phase.key]
     return loss if isinstance(loss, InGraphAverage) else phase.loss
 
@@ -213,8 +207,7 @@ def _uncompile(phases: Phases, losses: Losses) -> None:
         phase.differentiate_inside(on=False)
 
 
-def _told(failure: str, world: World) -> list[str]:
-    """What has failed on any worker, on all."""
+def _gather_failures(failure: str, world: World) -> list[str]:
     return [text for text in world.gather(failure) if text]
 
 
@@ -235,12 +228,11 @@ def _why_not(config: TrainConfig, world: World) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    error = getattr(error, "inner_exception", error)  # that of the compiler's part which has failed
+    error = getattr(error, "inner_exception", error)  # the error of the compiler's failed stage
     return f"{type(error).__name__}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
 
 
 def _passes(phases: Phases, losses: Losses, state: TrainState, batch: Batch, config: TrainConfig) -> Iterator[Pass]:
-    """Every kind of pass that a step makes."""
     for phase in phases:
         learning, resting = ([state.roles[name].network for name in names] for names in (phase.roles, phase.resting))
 
@@ -253,14 +245,15 @@ def _passes(phases: Phases, losses: Losses, state: TrainState, batch: Batch, con
 def _totals(
     phase: Phase[Any], loss: nn.Module, batch: Batch, state: TrainState, *, penalised: bool
 ) -> Iterator[Tensor]:
-    """Losses are not scaled: a first scale of fp16 may be too large, which its steps bear and a comparison does not."""
+    """Yields unscaled losses: steps tolerate an initial fp16 scale that is too large, a comparison does not."""
     for micro in phase.inputs(batch, state, state.images):
         yield micro.weight * phase.run(loss, micro.inputs, penalised=penalised, settle=None).total
 
 
 def _first_failure(passes: Sequence[Pass]) -> str:
-    """Why a pass does not compile, which shows in its forward; empty where each does. Before backwards exchange
-    averages: a worker that could not make one would leave the others waiting.
+    """Returns why a forward pass does not compile; empty where all do.
+
+    It runs before backwards exchange averages: a worker that fails there would leave the others waiting.
     """
     for each in passes:
         try:
@@ -273,7 +266,6 @@ def _first_failure(passes: Sequence[Pass]) -> str:
 
 @contextmanager
 def _resting(each: Pass) -> Iterator[None]:
-    """A block in which only what learns in a pass does, as in the step."""
     for network in each.resting:
         network.learn(on=False)
     try:
@@ -284,7 +276,7 @@ def _resting(each: Pass) -> Iterator[None]:
 
 
 def _gradients(each: Pass) -> Tensor:
-    """All gradients of one pass over the share in a row, float32 on the CPU; none is left behind."""
+    """Returns all gradients of one pass as a float32 row on the CPU, and clears them."""
     for network in each.learning:
         network.zero_grad()
     with _resting(each):
@@ -298,8 +290,9 @@ def _gradients(each: Pass) -> Tensor:
 
 
 def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: float, times: int) -> str:
-    """Why the compiled losses cannot be trusted; empty when they can. All passes go by `times` over, in a step's order:
-    one may overwrite what another has left in the graphs' memory.
+    """Returns why the compiled losses are wrong; empty where they are right.
+
+    Runs all passes `times` in a step's order, as one may overwrite another's memory in CUDA graphs.
     """
     failure = ""
     for each, wanted in [*zip(passes, expected, strict=True)] * times:
@@ -308,6 +301,6 @@ def _compare(passes: Sequence[Pass], expected: Sequence[Tensor], tolerance: floa
         except Exception as error:  # the compiler has many, its own and its backends'
             return f"{each.name} does not compile: {_first_line(error)}"
         difference = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
-        if not difference <= tolerance:  # the other workers go on, and wait for this one's part of averages
+        if not difference <= tolerance:  # no early return: other workers wait for this one's averages
             failure = failure or f"{each.name} then has other gradients (relative difference {difference:.1e})"
     return failure

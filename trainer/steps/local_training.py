@@ -1,4 +1,4 @@
-"""Training a state a little on images in memory, in this process: what a client of a federation does in a round."""
+"""Short training of a state on images in memory, such as a federation client's round."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,7 @@ from trainer.steps.step import get_phases, new_game, step
 
 
 class LocalRound(NamedTuple):
-    """What a round came to: real images shown in it, and the mean of each loss over its steps, by name; None for a
-    penalty that no step had.
-    """
+    """A round's real images, and the mean of each loss over its steps, by name; None for a penalty that no step had."""
 
     images: int
     losses: dict[str, float | None]
@@ -27,10 +25,10 @@ class LocalRound(NamedTuple):
 def local_train(
     state: TrainState, images: NDArray[np.uint8], labels: NDArray[np.int64] | None = None, *, steps: int = 1
 ) -> LocalRound:
-    """Makes so many steps of the state's configuration on uint8 `images` [N, C, H, W], or clips, and changes the state
-    in place; the order of the images, and all that is drawn, go by seed and images seen. No file is touched.
+    """Makes `steps` steps on uint8 `images` [N, C, H, W], or clips, and changes the state in place; writes no file.
 
-    TrainerError: images of another shape than the configuration's, or labels that are missing.
+    The images' order and all random numbers depend on the seed and the images seen. Raises TrainerError for images of
+    another shape than the configuration's, or missing labels.
     """
     config = state.config
     if images.shape[1:] != config.image_shape or not len(images):

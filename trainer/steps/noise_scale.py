@@ -1,13 +1,13 @@
-"""The gradient noise scale: from which batch on more images bring little.
+"""The gradient noise scale: the batch size above which more images help little.
 
 B_simple = tr(Sigma) / |G|^2 (McCandlish et al. 2018, arXiv 1812.06162): G the mean gradient, Sigma one image's
 covariance. Gradients g of parts of b images each, of one batch and at the same weights, have
 
     E[g_i . g_j] = |G|^2        E[|g_i|^2] = |G|^2 + tr(Sigma) / b
 
-Gradients of successive steps do not: a discriminator's turn from step to step (of dcgan-digits neighbours point against
-each other), and what is motion then looks like noise, or hides it. So now and then a step's own images are looked at
-in a few parts before it is made. Nothing of that stays: not a bit of the run is another.
+Gradients of successive steps do not: a discriminator's turn from step to step (with dcgan-digits successive ones point
+against each other), which looks like noise, or hides it. So before some steps their own images are measured in a few
+parts. That does not change a bit of the run.
 """
 
 import math
@@ -29,23 +29,23 @@ _PARTS = 4
 _MOST_IMAGES = 16
 """Of a part."""
 _EVERY = 256
-"""Images that are trained on for each that is looked at, which is half a step's work at most: some 0.3 %."""
+"""Images trained per image measured, which is half a step's work at most: some 0.3 %."""
 _SHARE = 0.005
-"""Of the time, that looks may take: where kernels are started more slowly than they compute, a look takes as long as
-several steps (a quarter of the time, of DCGAN at 32x32 on an H200).
+"""Share of the time for measurements: where kernel launches are the bottleneck, one takes as long as several steps (a
+quarter of the time, with DCGAN at 32x32 on an H200).
 """
 _KEPT = 0.8
-"""Of the means over looks, at each: one |G|^2 is a small difference of large numbers."""
+"""Decay of the means at each measurement: one |G|^2 is a small difference of large numbers."""
 
 
 class Looks(NamedTuple):
-    """One worker's looks since its last line.
+    """One worker's measurements since its last line.
 
     Attributes:
         signal: mean of the products of two parts' gradients; its expectation is |G|^2.
         noise: mean of tr(Sigma), squared gradient units times images.
-        number: of looks.
-        sec: that the host took for them, to start their kernels at least.
+        number: of measurements.
+        sec: host time, at least for starting their kernels.
     """
 
     signal: float = 0.0
@@ -54,13 +54,13 @@ class Looks(NamedTuple):
     sec: float = 0.0
 
 
-NOTHING_SEEN = Looks()
+NO_LOOKS = Looks()
 
 
 class NoiseProbe:
-    """Looks at the gradients of the first phase that is shown images: the discriminator's. All workers look at the same
-    steps, each at its own images. There is nothing to be seen where a worker has too few images for two parts, of
-    networks in parts, with fp16, and on XLA, where it would be another program.
+    """Measures the gradients of the first phase with real images, the discriminator's; all workers at the same steps.
+
+    Not with too few images for two parts, split networks, fp16, or XLA, where it would be another program.
     """
 
     def __init__(self, config: TrainConfig, world: World, phases: Sequence[Phase[Any]]) -> None:
@@ -75,29 +75,29 @@ class NoiseProbe:
         self._last: Mapping[str, Any] | None = None
 
     def is_due(self, state: TrainState) -> bool:
-        """Whether the coming step is looked at. Never a run's first: its weights have learned nothing."""
+        """Whether to measure at the next step; never a run's first, whose weights have learned nothing."""
         is_scaled = state.roles[self._phase.roles[0]].scale.enabled
         return self._can and not is_scaled and state.step > 0 and state.step % self._every == 0
 
     def look(self, state: TrainState, batch: Batch) -> None:
-        """Looks at the batch of the step that comes. Weights, gradients, buffers and what is drawn stay as they are."""
+        """Measures the next step's batch; weights, gradients, buffers and random numbers stay the same."""
         began, phase = time.perf_counter(), self._phase
         learn = [
             weight for name in phase.roles for weight in state.roles[name].network.parameters() if weight.requires_grad
         ]
-        kept = [(buffer, buffer.clone()) for role in state.roles.values() for buffer in role.network.buffers()]
+        saved = [(buffer, buffer.clone()) for role in state.roles.values() for buffer in role.network.buffers()]
         total, squares = [torch.zeros_like(weight) for weight in learn], torch.zeros_like(self._sums[0])
         parts = [slice(at * self._size, (at + 1) * self._size) for at in range(self._number)]
         with batch.in_parts(parts):
             for micro in phase.inputs(batch, state, phase.positions(state.config, state.images)[0]):
-                # Not by the module's call, which may be compiled, and would be anew for these shapes.
+                # Not the module's call, which may be compiled and would recompile for these shapes.
                 terms = phase.run(phase.loss.forward, micro.inputs, penalised=False, settle=None)
                 found = torch.autograd.grad(terms.total, learn, allow_unused=True, materialize_grads=True)
                 for summed, each in zip(total, found, strict=True):
                     summed += each
                 squares += _square(found)
         with torch.no_grad():
-            for buffer, before in kept:
+            for buffer, before in saved:
                 buffer.copy_(before)
         # |sum of g|^2 = sum of |g|^2 + the products of each with each other, both ways.
         signal = (_square(total) - squares) / (self._number * (self._number - 1))
@@ -106,18 +106,19 @@ class NoiseProbe:
         self._sec += time.perf_counter() - began
 
     def read(self) -> Looks:
-        """What was seen since it was last read; waits for the device."""
+        """Returns the measurements since the last read; waits for the device."""
         number, sec = self._looks, self._sec
         self._looks, self._sec, self._last_looks = 0, 0.0, number
         if not number:
-            return NOTHING_SEEN
+            return NO_LOOKS
         signal, noise = (self._sums / number).tolist()
         self._sums.zero_()
         return Looks(signal, noise, number, sec)
 
     def after(self, line: Mapping[str, Any]) -> None:
-        """Goes on at the pace that `_SHARE` allows, by the statistics line of what was last read: the same on all
-        workers. The line with the first look says nothing of later ones, for kernels are chosen in it.
+        """Adapts the interval to `_SHARE` by a statistics line, the same on all workers.
+
+        Skips the line with the first measurement, in which kernels are chosen.
         """
         last, self._last = self._last, line
         if not self._last_looks:
@@ -130,29 +131,24 @@ class NoiseProbe:
 
 
 class NoiseScale:
-    """The noise scale over a session's lines: tr(Sigma) and |G|^2 are exponential means over looks, each look a fifth,
-    and their quotient is told, as in the paper.
-    """
+    """The noise scale over a session's lines: the quotient of exponential means of tr(Sigma) and |G|^2."""
 
     def __init__(self) -> None:
         self._noise = self._signal = 0.0
 
     def after(self, workers: Sequence[Looks]) -> float | None:
-        """In images, after what workers have seen since the last line. None before a look, and where |G|^2 is lost in
-        the noise.
-        """
+        """Returns it in images; None before a measurement, and where |G|^2 is lost in the noise."""
         number = workers[0].number
         signal, noise = (
             math.fsum(values) / len(workers) for values in zip(*(each[:2] for each in workers), strict=True)
         )
         if number and math.isfinite(signal + noise):
-            kept = _KEPT**number
-            # Both are as far from their means as each other, so their quotient has no bias of the first looks.
-            self._signal = kept * self._signal + (1 - kept) * signal
-            self._noise = kept * self._noise + (1 - kept) * noise
+            saved = _KEPT**number
+            # Both have the same bias from the first measurements, so their quotient has none.
+            self._signal = saved * self._signal + (1 - saved) * signal
+            self._noise = saved * self._noise + (1 - saved) * noise
         return self._noise / self._signal if self._noise > 0 and self._signal > 0 else None
 
 
 def _square(gradients: Sequence[Tensor]) -> Tensor:
-    """Sum of all squares, a scalar on the device."""
     return torch.nn.utils.get_total_norm(list(gradients)).square()

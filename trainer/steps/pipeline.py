@@ -1,9 +1,8 @@
-"""A step whose generator is divided over two workers: torch.distributed.pipelining moves what passes between them.
+"""A step whose generator is divided over two workers, with torch.distributed.pipelining between them.
 
-The first stage makes features of latents. The second has the discriminator too, and is where reals are judged: what the
-halves exchange is then features alone, forth, and their gradients, back. Both stages of a pair draw the same latents
-and read the same images. Losses are the plain step's, over the second half in place of the generator, to which features
-are what latents are to the whole.
+The first stage turns latents into features. The second also has the discriminator and judges the reals, so that the
+halves exchange only features and their gradients. Both stages of a pair draw the same latents and read the same images.
+The losses are those of the plain step, with the second half as the generator and features as its latents.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +28,8 @@ NUM_STAGES = 2
 Backward = Callable[[Tensor], None]
 
 
-class Line(NamedTuple):
-    """What runs between the two stages of one pair: `stage` is this worker's, `features` how many numbers an image has
-    there.
-    """
+class StageLink(NamedTuple):
+    """The connection of a pair's two stages: `stage` is this worker's, `features` an image's numbers between them."""
 
     stage: int
     device: torch.device
@@ -41,12 +38,13 @@ class Line(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker begins."""
+        """Whether this worker is the first stage."""
         return self.stage == 0
 
     def schedule(self, module: nn.Module, micros: Sequence[Micro[Inputs]], *, learns: bool) -> PipelineScheduleSingle:
-        """Of so many micro-batches through `module`, this stage's; both stages make it together. Shapes are given: else
-        torch would send them between workers as pickles.
+        """Returns the schedule of micro-batches through this stage's `module`; both stages call it together.
+
+        It sets shapes, which torch would otherwise send between workers as pickles.
         """
         inputs = micros[0].inputs
         size = len(inputs.latents)
@@ -60,79 +58,77 @@ class Line(NamedTuple):
         )
         if not learns:
             return ScheduleGPipe(stage, len(micros), scale_grads=False)
-        # One backward after each forward keeps the activations of two micro-batches, however many there are.
+        # One backward after each forward keeps the activations of only two micro-batches.
         kind = Schedule1F1B if len(micros) >= NUM_STAGES else ScheduleGPipe
         return kind(stage, len(micros), loss_fn=_weighted, scale_grads=False)
 
 
 class Stage:
-    """This worker's half of a generator, and the phases of its step. `half` computes with the weights that are here."""
+    """This worker's half of a generator, and the phases of its step."""
 
-    def __init__(self, line: Line, half: FirstHalf | SecondHalf, discriminator: Discriminator) -> None:
-        self.half, self._line, self._discriminator = half, line, discriminator
+    def __init__(self, link: StageLink, half: FirstHalf | SecondHalf, discriminator: Discriminator) -> None:
+        self.half, self._link, self._discriminator = half, link, discriminator
 
     @classmethod
     def of(cls, world: World, half: FirstHalf | SecondHalf, discriminator: Discriminator, features: int) -> "Stage":
-        """The stage of a worker, in the world of all."""
+        """Creates a worker's stage."""
         assert world.mesh is not None, "pipelined"
-        return cls(Line(world.stage, world.device, world.mesh.get_group(STAGES), features), half, discriminator)
+        return cls(StageLink(world.stage, world.device, world.mesh.get_group(STAGES), features), half, discriminator)
 
     def phases(self, config: TrainConfig) -> Sequence[Phase[Any]]:
-        """A step's, on this stage: only the second learns from the discriminator's."""
-        given = config, self.half, self._discriminator, self._line
-        if self._line.is_first:
-            return FakesSent(*given), GeneratorFirst(*given)
-        return FakesJudged(*given), GeneratorSecond(*given)
+        """Returns the phases of a step on this stage; only the second one learns from the discriminator's."""
+        given = config, self.half, self._discriminator, self._link
+        if self._link.is_first:
+            return FakesSender(*given), GeneratorFirst(*given)
+        return FakesJudge(*given), GeneratorSecond(*given)
 
-    def completed(self, value: Any) -> Any:
-        """Nested dicts and lists, on the CPU, with the other stage's numbers in place of meta tensors; both stages call
-        this together.
-        """
+    def to_complete(self, value: Any) -> Any:
+        """Moves nested dicts and lists to the CPU and fills meta tensors from the other stage. Collective."""
         if isinstance(value, Tensor):
             return self._from_its_stage(value.detach()).cpu()
         if isinstance(value, dict):
-            return {key: self.completed(item) for key, item in value.items()}
-        return [self.completed(item) for item in value] if isinstance(value, list) else value
+            return {key: self.to_complete(item) for key, item in value.items()}
+        return [self.to_complete(item) for item in value] if isinstance(value, list) else value
 
     def _from_its_stage(self, tensor: Tensor) -> Tensor:
-        line, is_here = self._line, not tensor.is_meta
-        owner = line.stage if is_here else 1 - line.stage
-        # Adam counts its steps on the CPU, unless its kernels are fused: both stages do that alike.
-        sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=line.device)
+        link, is_here = self._link, not tensor.is_meta
+        owner = link.stage if is_here else 1 - link.stage
+        # Adam counts its steps on the CPU, unless its kernels are fused; both stages agree on that.
+        sent = torch.empty(tensor.shape, dtype=tensor.dtype, device=link.device)
         if is_here:
             sent.copy_(tensor)
-        dist.broadcast(sent, group=line.group, group_src=owner)
+        dist.broadcast(sent, group=link.group, group_src=owner)
         return tensor if is_here else sent
 
 
-class _ForDiscriminator(DiscriminatorPhase):
-    """The discriminator's, whose fakes come through both stages without gradients."""
+class _DiscriminatorStage(DiscriminatorPhase):
+    """The discriminator's phase, whose fakes pass both stages without gradients."""
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, line: Line
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
-        self._line = line
-        self._through: nn.Module = half if line.is_first else nn.Identity()
+        self._link = link
+        self._through: nn.Module = half if link.is_first else nn.Identity()
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
 
     @torch.no_grad()
     def _features(self, micros: Sequence[Micro[Inputs]]) -> Sequence[Tensor]:
-        """Those of each micro-batch, on the second stage; on the first it sends them, and gives none."""
-        schedule = _kept(self._schedules, self._line, self._through, micros, learns=False)
-        fed = [_latents(micro.inputs) for micro in micros] if self._line.is_first else None
+        """Returns each micro-batch's features on the second stage; the first sends them and returns none."""
+        schedule = _get_schedule(self._schedules, self._link, self._through, micros, learns=False)
+        fed = [_latents(micro.inputs) for micro in micros] if self._link.is_first else None
         rows = schedule.step(arg_mbs=fed)
         return () if rows is None else rows.split(len(micros[0].inputs.latents))
 
 
-class FakesSent(_ForDiscriminator):
-    """On the first stage: nothing learns here."""
+class FakesSender(_DiscriminatorStage):
+    """The discriminator's phase on the first stage, where nothing learns."""
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, line: Line
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
     ) -> None:
-        super().__init__(config, half, discriminator, line)
-        self.loss = nn.Identity()  # type: ignore[assignment]  # which holds what learns: nothing
+        super().__init__(config, half, discriminator, link)
+        self.loss = nn.Identity()  # type: ignore[assignment]  # nothing learns here
 
     def passes(
         self,
@@ -149,8 +145,8 @@ class FakesSent(_ForDiscriminator):
         return iter(())
 
 
-class FakesJudged(_ForDiscriminator):
-    """On the second stage: as in the plain step, but of features."""
+class FakesJudge(_DiscriminatorStage):
+    """The discriminator's phase on the second stage: the plain step's, on features."""
 
     def passes(
         self,
@@ -171,26 +167,26 @@ class FakesJudged(_ForDiscriminator):
         return super().passes(world, loss, fed, backward, penalised=penalised, settle=settle)
 
 
-class _ForGenerator(GeneratorPhase):
-    """The generator's: features go forth and their gradients back, micro-batch by micro-batch."""
+class _GeneratorStage(GeneratorPhase):
+    """The generator's phase: features go forward and gradients back, per micro-batch."""
 
     overlaps = False
 
     def __init__(
-        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, line: Line
+        self, config: TrainConfig, half: FirstHalf | SecondHalf, discriminator: Discriminator, link: StageLink
     ) -> None:
         super().__init__(config, half, discriminator)
-        self._line = line
+        self._link = link
         self._schedules: dict[tuple[int, int], PipelineScheduleSingle] = {}
-        # What is wrapped for data parallelism is what torch's stage calls.
-        self.loss = half if line.is_first else JudgedRows(GLoss(half, discriminator, config))
+        # torch's stage calls what data parallelism wraps.
+        self.loss = half if link.is_first else JudgedRows(GLoss(half, discriminator, config))
 
     def _schedule(self, loss: nn.Module, micros: Sequence[Micro[Inputs]]) -> PipelineScheduleSingle:
-        return _kept(self._schedules, self._line, loss, micros, learns=True)
+        return _get_schedule(self._schedules, self._link, loss, micros, learns=True)
 
 
-class GeneratorFirst(_ForGenerator):
-    """On the first stage."""
+class GeneratorFirst(_GeneratorStage):
+    """The generator's phase on the first stage."""
 
     def passes(
         self,
@@ -208,8 +204,8 @@ class GeneratorFirst(_ForGenerator):
         return iter(())
 
 
-class GeneratorSecond(_ForGenerator):
-    """On the second stage."""
+class GeneratorSecond(_GeneratorStage):
+    """The generator's phase on the second stage."""
 
     def passes(
         self,
@@ -223,8 +219,8 @@ class GeneratorSecond(_ForGenerator):
     ) -> Iterator[tuple[Micro[Inputs], Terms]]:
         """See `Phase`: torch's schedule calls backward itself, on each loss times its weight."""
         listed, losses = list(micros), list[Tensor]()
-        fed = [_given(micro.inputs) for micro in listed]
-        weights = [torch.tensor(micro.weight, device=self._line.device) for micro in listed]
+        fed = [_batch_kwargs(micro.inputs) for micro in listed]
+        weights = [torch.tensor(micro.weight, device=self._link.device) for micro in listed]
         self._schedule(loss, listed).step(kwarg_mbs=fed, target_mbs=weights, losses=losses, return_outputs=False)
         for micro, weighted in zip(listed, losses, strict=True):
             total = weighted.detach() / micro.weight
@@ -232,7 +228,7 @@ class GeneratorSecond(_ForGenerator):
 
 
 class JudgedRows(nn.Module):
-    """The generator's loss, called as torch's stage calls: features first, what the pair has read by name."""
+    """The generator's loss in the form that torch's stage calls: features first, the batch by name."""
 
     def __init__(self, loss: GLoss) -> None:
         super().__init__()
@@ -244,18 +240,18 @@ class JudgedRows(nn.Module):
         return loss[None]
 
 
-def _kept(
+def _get_schedule(
     schedules: dict[tuple[int, int], PipelineScheduleSingle],
-    line: Line,
+    link: StageLink,
     module: nn.Module,
     micros: Sequence[Micro[Inputs]],
     *,
     learns: bool,
 ) -> PipelineScheduleSingle:
-    """The schedule of so many micro-batches of such a size, made at its first use: a segment may have another size."""
+    """Returns the schedule for this number and size of micro-batches, which may change with a segment."""
     kind = len(micros), len(micros[0].inputs.latents)
     if kind not in schedules:
-        schedules[kind] = line.schedule(module, micros, learns=learns)
+        schedules[kind] = link.schedule(module, micros, learns=learns)
     return schedules[kind]
 
 
@@ -263,8 +259,7 @@ def _latents(inputs: Inputs) -> tuple[Tensor, ...]:
     return (inputs.latents,) if inputs.labels is None else (inputs.latents, inputs.labels)
 
 
-def _given(inputs: Inputs) -> dict[str, Tensor]:
-    """All but the latents, of what is there."""
+def _batch_kwargs(inputs: Inputs) -> dict[str, Tensor]:
     return {name: each for name, each in inputs._asdict().items() if each is not None and name != "latents"}
 
 

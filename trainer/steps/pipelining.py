@@ -1,8 +1,8 @@
-"""Dividing a generator over pairs of workers: half of its weights, moments and average on each.
+"""Divides a generator over pairs of workers: half of its weights, moments and average on each.
 
-What is elsewhere stays in the networks as tensors of the meta device, which have a shape and take no memory: names and
-numbers of parameters are those of whole networks, and so checkpoints are. The discriminator is on the second stage,
-whole: its loss is where fakes end, and images would otherwise travel too, there and back.
+The other half stays in the networks as meta tensors, which have a shape and take no memory, so that names and numbers
+of parameters, and checkpoints, are those of whole networks. The whole discriminator is on the second stage; otherwise
+images would travel between the stages too.
 """
 
 import torch
@@ -19,14 +19,14 @@ from trainer.steps.state import TrainState
 
 
 def divide(state: TrainState, config: TrainConfig, world: World) -> str:
-    """Leaves this worker its part of a new state, all workers together; what was done, and why."""
+    """Keeps only this worker's part of a new state; returns the choice with its reason. Collective."""
     if not world.is_pipelined:
         return "ddp: a pipeline was asked for, but one process has nobody to share with"
     generator, stage = state.generator, world.stage
     units, cut = len(generator.units()), first_units(generator)
     for network in (generator, state.ema):
-        _leave(network, parts_of_half(network, stage), world.device)
-    _leave(state.discriminator, list(state.discriminator.parameters()) if stage else [], world.device)
+        _keep_only(network, parts_of_half(network, stage), world.device)
+    _keep_only(state.discriminator, list(state.discriminator.parameters()) if stage else [], world.device)
     for role in state.learners:
         role.optimizer = adam_of_stage(role, state.config)
     shape = _feature_shape(config)
@@ -39,12 +39,12 @@ def divide(state: TrainState, config: TrainConfig, world: World) -> str:
     )
 
 
-def _leave(network: nn.Module, here: list[nn.Parameter], device: torch.device) -> None:
-    """Moves what is here to its device, and leaves of all else the shapes."""
-    kept = {id(parameter) for parameter in here}
+def _keep_only(network: nn.Module, here: list[nn.Parameter], device: torch.device) -> None:
+    """Moves the parameters in `here` to the device, and all others to meta."""
+    here_ids = {id(parameter) for parameter in here}
     for module in network.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            to = parameter.to(device) if id(parameter) in kept else parameter.to("meta")
+            to = parameter.to(device) if id(parameter) in here_ids else parameter.to("meta")
             setattr(module, name, nn.Parameter(to.detach(), requires_grad=parameter.requires_grad))
 
 

@@ -1,7 +1,7 @@
-"""Whether all workers still train the same networks: the bits of what each has, compared every so many steps.
+"""Compares the workers' networks bit by bit at an interval.
 
-An all-reduce makes averaged gradients equal whatever they came from, so what workers keep is compared: weights, Adam's
-moments, the averaged generator; gradients last, to find an average that went wrong before its weights show it.
+An all-reduce makes gradients equal whatever they came from, so weights, Adam's moments and the averaged generator are
+compared; gradients come last, to find a wrong average before the weights show it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,16 +20,17 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def is_due(config: TrainConfig, step: int) -> bool:
-    """Whether the workers are compared after that many steps."""
+    """Whether to compare the workers after `step`."""
     return config.check_gradients_steps > 0 and step % config.check_gradients_steps == 0
 
 
 def check_same(world: World, state: TrainState) -> None:
-    """TrainerError on every worker, naming the first parameter that differs after a step; all workers call it
-    together. Of split networks (trainer.steps.sharding) those are compared that keep the same part: hsdp's of
-    different nodes, and of fsdp2 none; of a pipeline those on the same stage.
+    """Raises TrainerError on every worker for the first parameter that differs; all workers call it together.
+
+    Split networks (trainer.steps.sharding) are compared between workers with the same part: with hsdp on different
+    nodes, with fsdp2 none, in a pipeline on the same stage.
     """
-    found = first_difference(world, _kept(state))
+    found = first_difference(world, _named_tensors(state))
     if found is None:
         return
     name, sums = found
@@ -43,8 +44,9 @@ def check_same(world: World, state: TrainState) -> None:
 
 
 def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple[str, list[int]] | None:
-    """The first tensor whose bits differ between workers that should have the same, and every worker's sum of them;
-    None where all are equal. All workers call it together, with the same names in the same order, float32.
+    """Returns the first float32 tensor whose bits differ, and every worker's bit sum; None where all are equal.
+
+    All workers call it together, with the same names in the same order.
     """
     in_stages = world.is_pipelined
     tensors = [(name, local(tensor), in_stages or tensor is not local(tensor)) for name, tensor in named]
@@ -62,7 +64,7 @@ def first_difference(world: World, named: Iterable[tuple[str, Tensor]]) -> tuple
     return tensors[first][0], [int(row[first]) for row in everyone]
 
 
-def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
+def _named_tensors(state: TrainState) -> Iterator[tuple[str, Tensor]]:
     roles = state.roles.values()
     for role in roles:
         yield from _named("weight", role.name, role.network)
@@ -75,7 +77,8 @@ def _kept(state: TrainState) -> Iterator[tuple[str, Tensor]]:
             yield from _named("weight", f"averaged {role.name}", role.ema)
     for role in roles:
         for name, parameter in role.network.named_parameters():
-            if parameter.grad is not None or parameter.is_meta:  # of the latter no stage has to know which have any
+            # A stage does not know which meta parameters have gradients elsewhere, so all count.
+            if parameter.grad is not None or parameter.is_meta:
                 yield f"gradient of {role.name}.{name}", parameter if parameter.grad is None else parameter.grad
 
 
@@ -84,9 +87,7 @@ def _named(kind: str, label: str, network: nn.Module) -> Iterator[tuple[str, Ten
 
 
 def _bit_sum(tensor: Tensor, device: torch.device) -> Tensor:
-    """Sum of a float32 tensor's bits read as integers: exact, and free of the order of summation; of what is on another
-    stage, zero.
-    """
+    """Sums a float32 tensor's bits as integers, which is exact in any order; zero for another stage's tensor."""
     if tensor.is_meta:
         return torch.zeros((), dtype=torch.int64, device=device)
     return tensor.detach().contiguous().view(torch.int32).sum(dtype=torch.int64)

@@ -1,15 +1,15 @@
-"""Networks that do not fit on one worker beside their optimisers: each worker keeps a part (FSDP2, or HSDP).
+"""Splits networks that do not fit on one worker with their optimisers (FSDP2 or HSDP).
 
 Weights, gradients, Adam's moments and the averages are split over all workers (fsdp2), or over each node's and repeated
 on every node (hsdp), so that only averages cross the network. A pass gathers one of a network's units
 (`Network.units`) at a time, and what is in none of them; the penalties' double backward gathers them once more
-(trainer.distributed.gathered_window). Every micro-batch hands its gradients over at once: kept until the last, they
+(trainer.distributed.gathered_window). Every micro-batch reduces its gradients at once; kept until the last one, they
 would be whole on every worker.
 
 In bf16 weights are gathered in bfloat16, and gradients averaged in float32. Autocast of float32 weights, as with ddp,
 would compute the same, but keep a copy of every weight from the forward to the backward.
 
-Not for progressive networks, parts of which rest.
+Not for progressive networks, parts of which do not train at all times.
 """
 
 import warnings
@@ -26,9 +26,7 @@ from trainer.steps.state import TrainState
 
 
 def shard(state: TrainState, config: TrainConfig, world: World) -> str:
-    """Splits networks, averages and optimisers as `config.shard` says, on all workers together, which have the same
-    state; what was done, and why.
-    """
+    """Splits networks, averages and optimisers by `config.shard`; returns the choice with its reason. Collective."""
     if config.shard == "ddp":
         return "ddp: whole networks on every worker"
     if world.mesh is None:
@@ -49,7 +47,7 @@ def shard(state: TrainState, config: TrainConfig, world: World) -> str:
 
 
 def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
-    """Splits a network unit by unit, and what is left; into how many. `dtype` is what its units are gathered in."""
+    """Splits a network by units and the rest; returns their number. Units are gathered in `dtype`."""
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     for parameter in network.parameters():
@@ -58,7 +56,7 @@ def _split(network: Network, world: World, dtype: torch.dtype | None) -> int:
     split: list[FSDPModule] = []
     for unit in units:
         lowered = dtype if unit is not network and not getattr(unit, "exact", False) else None
-        # Autocast lowers the inputs, and only where it would without.
+        # Autocast casts the inputs, only where it would without sharding.
         policy = MixedPrecisionPolicy(lowered, torch.float32 if lowered else None, cast_forward_inputs=False)
         whole = fully_shard(unit, mesh=world.mesh, reshard_after_forward=True, mp_policy=policy)
         split.append(whole)

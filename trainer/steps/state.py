@@ -1,6 +1,6 @@
-"""All that a training run is at one moment: networks by role, with averages and optimisers, images and steps, p.
+"""A training run's whole state: networks by role, averages, optimisers, images, steps and augmentation.
 
-No generator state: every random number is a function of seed and images seen (trainer.phases.rng,
+It has no random generator: every random number is a function of seed and images seen (trainer.phases.rng,
 trainer.data.loader).
 """
 
@@ -21,26 +21,34 @@ from trainer.networks.layers import small_maps, use_matrix_products
 from trainer.networks.precision import LossScale, Precision, Products
 from trainer.networks.progressive_schedule import phase_at
 from trainer.phases.augment import first_p
-from trainer.phases.optimisers import FACTOR, adam, as_before, frozen_by_role, get_groups, load_moments, saved_moments
+from trainer.phases.optimisers import (
+    FACTOR,
+    adam,
+    frozen_by_role,
+    get_groups,
+    like_current,
+    load_moments,
+    saved_moments,
+)
 from trainer.phases.recomputing import recompute
 from trainer.phases.roles import Role, RoleSpec, ema_parts
 from trainer.steps.pipeline import Stage
 
 
 class TrainState:
-    """The moving parts of a run. Use `create`.
+    """A run's state. Use `create`.
 
     Attributes:
-        config: of the run; once it has begun, of the segment that it is in (trainer.config.segment_plan).
+        config: of the run; once it has begun, of its current segment (trainer.config.segment_plan).
         roles: by name, in the family's order.
         images: real images shown so far.
         step: steps made.
-        augment_p: share of the images that each part of the augmentation changes (trainer.phases.augment); where it has
-            adapted, a scalar on the device, which only those wait for who look at it.
+        augment_p: share of the images that each augmentation changes (trainer.phases.augment); once adapted, a scalar
+            on the device, so that only readers wait for it.
         sign_sum: of the logits of the `sign_images` reals since the augmentation last adapted; an integer scalar on the
             device.
-        phase: what the networks make now, a function of `images`.
-        stage: what this worker computes of a pipeline; None without one.
+        phase: of networks that grow, a function of `images`.
+        stage: this worker's stage of a pipeline; None without one.
     """
 
     def __init__(self, config: TrainConfig, specs: Sequence[RoleSpec], device: torch.device) -> None:
@@ -63,12 +71,12 @@ class TrainState:
 
     @classmethod
     def create(cls, config: TrainConfig, device: torch.device) -> Self:
-        """The state before the first step, equal on every worker and every device."""
+        """Returns the state before the first step, equal on every worker and device."""
         return cls(config, get_family(config).roles(config), device)
 
     @property
     def generator(self) -> Generator:
-        """The generator, of a family that has one of that name."""
+        """The generator, in a family with a role of that name."""
         network = self.roles["generator"].network
         assert isinstance(network, Generator), "its family says so"
         return network
@@ -82,7 +90,7 @@ class TrainState:
 
     @property
     def ema(self) -> Generator:
-        """The generator averaged over time; the one that is judged and shown."""
+        """The generator averaged over time, which metrics and samples use."""
         network = ema_parts(self.roles.values())["ema"]
         assert isinstance(network, Generator), "what is averaged makes images"
         return network
@@ -93,7 +101,7 @@ class TrainState:
         return [role for role in self.roles.values() if role.optimizer is not None]
 
     def renew_optimisers(self) -> None:
-        """New optimisers, without moments, over the networks' present parameters."""
+        """Creates optimisers without moments for the networks' current parameters."""
         betas = (self.config.beta1, self.config.beta2)
         scheduled = not self.config.schedules.given.keys().isdisjoint(("lr_g", "lr_d", "beta2"))
         for role in self.roles.values():
@@ -102,30 +110,28 @@ class TrainState:
                 role.optimizer = adam(groups, getattr(self.config, role.lr), betas, scheduled=scheduled)
 
     def enter(self, config: TrainConfig) -> None:
-        """Goes on in a segment, with its size of steps and its step sizes; `use` sets its precision."""
+        """Enters a segment, with its batch and step sizes; `use` sets its precision."""
         self.config = config
         for role in self.learners:
             for group in role.learner.param_groups:
                 lr: float = getattr(config, role.lr or "lr_g")
-                group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
+                group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
 
     def follow_schedules(self) -> None:
-        """Sets what has a schedule to its value in the step that comes: step sizes, decays, share of augmentation."""
+        """Sets scheduled step sizes, decays and augmentation for the next step."""
         config, given = self.config, self.config.schedules.given
         for role in self.learners:
-            assert role.lr is not None, "or it would not learn"
+            assert role.lr is not None, "a learner has one"
             if role.lr in given or "beta2" in given:
                 lr, beta2 = config.at(role.lr, self.images), config.at("beta2", self.images)
                 for group in role.learner.param_groups:
-                    group["lr"] = as_before(group["lr"], lr * group.get(FACTOR, 1.0))
-                    group["betas"] = (group["betas"][0], as_before(group["betas"][1], beta2))
+                    group["lr"] = like_current(group["lr"], lr * group.get(FACTOR, 1.0))
+                    group["betas"] = (group["betas"][0], like_current(group["betas"][1], beta2))
         if config.schedules.augment_p is not None:
             self.augment_p = config.schedules.augment_p.at(self.images)
 
     def use(self, precision: Precision) -> str:
-        """Trains in that precision from now on, with loss scales as loaded, or new ones. Returns what came of it, and
-        why.
-        """
+        """Sets the precision, with loaded or new loss scales; returns the choice with its reason."""
         layers = 0
         for role in self.roles.values():
             role.network.precision = None if precision.dtype is None else precision
@@ -138,19 +144,19 @@ class TrainState:
 
     @property
     def gradient_bytes(self) -> dict[str, int]:
-        """What workers average of each network after a backward; of networks that grow, all that they may become."""
+        """Bytes that workers average per network after a backward; for growing networks, at their full size."""
         return {
             role.key: sum(p.numel() * p.element_size() for p in role.network.parameters() if p.requires_grad)
             for role in self.learners
         }
 
     def passed(self, kimg: float) -> bool:
-        """Whether the last step reached a further multiple of that many thousand images."""
+        """Whether the last step reached another multiple of `kimg` thousand images."""
         every = kimg * 1000
         return self.images // every > (self.images - self.config.step_images) // every
 
     def advance(self) -> None:
-        """Counts a step: images, the networks' phase. Updates and `update_ema` may still be missing."""
+        """Counts a step and enters the networks' phase. Updates and `update_ema` may still be missing."""
         self.images += self.config.step_images
         self.step += 1
         self._enter_phase()
@@ -165,8 +171,9 @@ class TrainState:
 
     @torch.no_grad()
     def update_ema(self) -> None:
-        """Moves the averages towards the present networks, with a half-life of ema_kimg; once after `advance`. With
-        ema_rampup the half-life grows with the run up to that, so that a young run's average is young.
+        """Moves the averages towards the networks, with a half-life of ema_kimg; call it once after `advance`.
+
+        With ema_rampup the half-life grows with the run up to ema_kimg, so that early averages are recent.
         """
         config = self.config
         half_life = config.at("ema_kimg", self.images - config.step_images) * 1000
@@ -178,25 +185,19 @@ class TrainState:
                 _average(role.ema, role.network, keep, in_stages=self.stage is not None)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint, on the CPU: no file depends on the device it was made on. Split networks are
-        whole in it: all workers call this together.
-        """
+        """Returns the whole state on the CPU, for a checkpoint; collective where networks are split."""
         live: dict[str, Any] = self._whole(self.live())
         return live
 
     def to_digest(self) -> dict[str, Any]:
-        """What `state_digests` takes: tensors that it gathers in turn where they are split, else all on the CPU. All
-        workers call it together where `is_split`.
-        """
+        """Returns the input of `state_digests`, which gathers split tensors one by one. Collective where `is_split`."""
         return self.live() if self.is_split and self.stage is None else self.state_dict()
 
     def _whole(self, value: Any) -> Any:
-        return _on_cpu(value) if self.stage is None else self.stage.completed(value)
+        return _on_cpu(value) if self.stage is None else self.stage.to_complete(value)
 
     def live(self) -> dict[str, Any]:
-        """`state_dict` without the copy: the tensors that the next step changes, where they are, and split where they
-        are.
-        """
+        """Returns `state_dict` without a copy: the tensors that the next step changes, on their device and split."""
         parts = {name: _saved_part(part) for name, part in self._parts()}
         scales = {f"scale_{role.key}": role.scale.state_dict() for role in self.learners if role.scale.enabled}
         counters: dict[str, Any] = {"images": self.images, "step": self.step, "augment_p": float(self.augment_p)}
@@ -205,11 +206,11 @@ class TrainState:
         return {**counters, **parts, **scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The opposite of `state_dict`, on any device."""
+        """Loads what `state_dict` returned, on any device."""
         self.images, self.augment_p = state["images"], state.get("augment_p", self.augment_p)
-        signs, self.sign_images = state.get("signs", (0, 0))  # older ones have none: they begin anew
+        signs, self.sign_images = state.get("signs", (0, 0))  # older checkpoints have none
         self.sign_sum = torch.full_like(self.sign_sum, signs)
-        # Older checkpoints are of runs with one size of steps.
+        # Older checkpoints are of runs with one batch size.
         self.step = state.get("step", self.images // self.config.step_images)
         for name, part in self._parts():
             here = placed(state[name], _like(part))
@@ -223,44 +224,45 @@ class TrainState:
         self._enter_phase()
 
     def room_for(self, empty: dict[str, Any]) -> dict[str, Any]:
-        """A state with room for the numbers of one that has shapes alone: split as the networks here are."""
+        """Allocates a state from one that has only shapes, split as the networks here are."""
         return {**empty, **{name: placed(empty[name], _like(part)) for name, part in self._parts()}}
 
     def ema_on(self, device: torch.device, *, alone: bool = False) -> Generator:
-        """The averaged generator there, see `averages_on`."""
+        """Returns the averaged generator on a device, see `averages_on`."""
         network = next(iter(self.averages_on(device, alone=alone).values()))
         assert isinstance(network, Generator), "as `ema`"
         return network
 
     @property
     def is_split(self) -> bool:
-        """Whether each worker keeps a part of the networks: all of them use the averages together."""
+        """Whether each worker keeps a part of the networks, so that all must use the averages together."""
         return self.stage is not None or any(is_sharded(role.network) for role in self.roles.values())
 
     def averages_on(self, device: torch.device, *, alone: bool = False) -> Mapping[str, Network]:
-        """Every average there, by its role: itself where it is there already, else a copy. `alone`: that each worker
-        may use without the others; all workers call that together.
+        """Returns every average on a device by role, copied if needed.
+
+        `alone` gives each worker whole ones that it may use by itself; all workers call that together.
         """
         here = {role.name: role.ema for role in self.roles.values() if role.ema is not None}
         there = all(next(network.parameters()).device == device for network in here.values())
         if there and self.stage is None and not (alone and self.is_split):
             return here
-        copied = {spec.name: spec.network for spec in get_family(self.config).roles(self.config) if spec.averaged}
-        for name, network in copied.items():
+        networks = {spec.name: spec.network for spec in get_family(self.config).roles(self.config) if spec.averaged}
+        for name, network in networks.items():
             network.load_state_dict(self._whole(dict(here[name].state_dict())))
             network.enter(phase_at(self.config, self.images, device))
             network.to(device).eval().requires_grad_(False)
-        return copied
+        return networks
 
     def _parts(self) -> Iterator[tuple[str, nn.Module | torch.optim.Optimizer]]:
-        """By their names in a checkpoint, in its order: networks, averages, optimisers."""
+        """Yields networks, averages and optimisers by their names in a checkpoint, in its order."""
         yield from ((role.key, role.network) for role in self.roles.values())
         yield from ema_parts(self.roles.values()).items()
         yield from ((f"opt_{role.key}", role.learner) for role in self.learners)
 
 
 def _like(part: nn.Module | torch.optim.Optimizer) -> Mapping[Any, torch.Tensor]:
-    """The tensors that a part's own are as: a network's by name, an optimiser's by the numbers of its parameters."""
+    """Returns a network's tensors by name, or an optimiser's parameters by number."""
     if isinstance(part, nn.Module):
         return part.state_dict()
     return dict(enumerate(parameter for group in part.param_groups for parameter in group["params"]))
@@ -277,7 +279,7 @@ def _role(spec: RoleSpec, device: torch.device) -> Role:
 
 
 def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool) -> None:
-    """`in_stages`: what is of the meta device is another worker's."""
+    """Updates an average; `in_stages` skips meta tensors, which are another worker's."""
     averaged, present = (
         [local(parameter) for parameter in each.parameters() if not (in_stages and parameter.is_meta)]
         for each in (ema, network)
@@ -286,7 +288,7 @@ def _average(ema: nn.Module, network: nn.Module, keep: float, *, in_stages: bool
 
 
 def _on_cpu(value: Any) -> Any:
-    """The same nested dicts and lists, their tensors on the CPU; those that are there already are not copied."""
+    """Moves nested dicts and lists to the CPU; tensors already there are not copied."""
     if isinstance(value, torch.Tensor):
         return whole(value).detach().cpu()
     if isinstance(value, dict):

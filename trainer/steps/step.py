@@ -1,7 +1,7 @@
-"""One training step, which stands alone: networks, a batch and a world, which may be of one process without a group.
+"""One training step of networks, a batch and a world, which may be a single process without a group.
 
-It knows of no reporter, run directory, lock or notice. The loop (trainer.run.loop) calls it, and so does whoever trains
-a little: benchmarks, tuning, clients of a federation (trainer.steps.local_training), tests.
+It uses no reporter, run directory, lock or notice. The loop (trainer.run.loop) calls it, and so do benchmarks, tuning,
+federation clients (trainer.steps.local_training) and tests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ from trainer.phases.updates import Accumulator, get_update
 from trainer.steps.state import TrainState
 
 Feed = Callable[[Phase[Any], int], Iterable[Micro[Any]]]
-"""Gives a phase its micro-batches of the batch after so many images."""
+"""Returns a phase's micro-batches of the batch after `images`."""
 
 
 class Game(NamedTuple):
-    """What a state's networks play: the phases of a step, and their losses as `World.wrap` gives them, by key.
+    """The phases of a step, and their losses wrapped by `World.wrap`, by key.
 
     Attributes:
-        at_once: whether every update is made as soon as its gradients are there, asked anew in each phase. Else one
-            whose averages still travel waits until the next phase needs it.
+        at_once: whether every update follows its gradients at once, evaluated in each phase. Otherwise an update whose
+            averages still travel waits until the next phase needs it.
     """
 
     config: TrainConfig
@@ -41,7 +41,7 @@ class Game(NamedTuple):
 
 
 def get_phases(state: TrainState) -> Sequence[Phase[Any]]:
-    """The phases of a step of this state's family, in order, over its networks."""
+    """Returns the phases of a step of this state's family, in order, with its networks."""
     if state.stage is not None:
         return state.stage.phases(state.config)
     networks = {name: role.network for name, role in state.roles.items()}
@@ -51,16 +51,17 @@ def get_phases(state: TrainState) -> Sequence[Phase[Any]]:
 def new_game(
     phases: Sequence[Phase[Any]], config: TrainConfig, world: World, at_once: Callable[[], bool] = lambda: True
 ) -> Game:
-    """The game of these phases, which all workers begin together."""
+    """Creates the game of these phases; all workers call it together."""
     return Game(config, world, phases, {phase.key: world.wrap(phase.loss) for phase in phases}, at_once)
 
 
 def step(
     state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Callable[[], object] = lambda: None
 ) -> None:
-    """Makes one step on the global batch after `state.images`, of which `batch` has this worker's share; all workers
-    call it together. `sums` gather what it shows; `meanwhile` is called before the last phase, so that what it sends
-    off travels meanwhile.
+    """Makes one step on the global batch after `state.images`; all workers call it together.
+
+    `batch` has this worker's share and `sums` collect its statistics. `meanwhile` is called before the last phase, so
+    that its messages travel during that.
     """
     penalised, missing = is_penalised(state), list[Update]()
     state.follow_schedules()
@@ -72,7 +73,7 @@ def step(
 
     signs = play(state, feed, game, sums, missing, penalised=penalised, meanwhile=meanwhile)
 
-    # Images seen, phase of networks that grow; then the averages, which belong to the last update.
+    # Count images and enter the networks' phase, then average, which needs the last update.
     sums.close_step(penalised=penalised)
     state.advance()
     make(missing)
@@ -83,7 +84,7 @@ def step(
 
 
 def is_penalised(state: TrainState) -> bool:
-    """Whether the step that comes carries the penalties."""
+    """Whether the next step includes the penalties."""
     return state.step % state.config.r1_interval == 0
 
 
@@ -97,8 +98,9 @@ def play(
     penalised: bool,
     meanwhile: Callable[[], object],
 ) -> Tensor:
-    """Makes all phases of a step, but for the updates that `missing` then holds; see `step`. Returns the sum of the
-    reals' signs, a scalar on the device.
+    """Makes all phases of a step; `missing` then holds the deferred updates, see `step`.
+
+    Returns the sum of the reals' signs, a scalar on the device.
     """
     world, signs = game.world, torch.zeros((), device=game.world.device)
     for phase in game.phases:
@@ -109,14 +111,14 @@ def play(
             make(missing)
         sums.clock.enter(phase.key)
         loss, roles = game.losses[phase.key], [state.roles[name] for name in phase.roles]
-        late = last_phase or (world.is_late(loss) and not game.at_once())
+        is_late = last_phase or (world.is_late(loss) and not game.at_once())
         with _resting([state.roles[name] for name in phase.resting]):
-            # An update for each batch of its own.
+            # One update per batch.
             positions = phase.positions(game.config, state.images)
             for images in positions:
                 signs += _gradients(phase, feed(phase, images), state, game, sums, missing, penalised=penalised)
                 update = get_update(world, loss, roles)
-                if late and images == positions[-1]:
+                if is_late and images == positions[-1]:
                     missing.append(update)
                 else:
                     update()
@@ -124,8 +126,9 @@ def play(
 
 
 def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
-    """Augmentation adapts to how sure the discriminator has been since it last did. All workers count the same signs,
-    of every step, so that a checkpoint between two adjustments holds them.
+    """Adapts the augmentation to the discriminator's confidence since the last time.
+
+    All workers count the same signs at every step, so that a checkpoint between two adjustments has them.
     """
     if not game.config.ada_target:
         return
@@ -133,7 +136,7 @@ def adapt(state: TrainState, game: Game, signs: Tensor) -> None:
     state.sign_images += game.config.step_images
     if augment.is_due(game.config, state.step):
         p = torch.as_tensor(state.augment_p, dtype=torch.float64, device=state.sign_sum.device)
-        state.augment_p = augment.adapted(p, state.sign_sum, state.sign_images, game.config)
+        state.augment_p = augment.adapt_p(p, state.sign_sum, state.sign_images, game.config)
         state.sign_sum, state.sign_images = torch.zeros_like(state.sign_sum), 0
 
 
@@ -147,7 +150,6 @@ def _gradients(
     *,
     penalised: bool,
 ) -> Tensor | float:
-    """Gathers a phase's gradients over the micro-batches of one batch; returns the sum of the reals' signs."""
     roles, loss = [state.roles[name] for name in phase.roles], game.losses[phase.key]
     signs: Tensor | float = 0.0
     for role in roles:
@@ -162,14 +164,13 @@ def _gradients(
 
 
 def make(missing: list[Update]) -> None:
-    """Makes the updates that are missing, in order."""
+    """Makes the deferred updates, in order."""
     while missing:
         missing.pop(0)()
 
 
 @contextmanager
 def _resting(roles: Sequence[Role]) -> Iterator[None]:
-    """A block in which these networks gather no gradients."""
     for role in roles:
         role.network.learn(on=False)
     try:

@@ -1,13 +1,13 @@
 """A whole step as one CUDA graph: every phase's passes, optimisers and averages, started by one call.
 
-A step of small networks starts hundreds of kernels, and the processor takes longer to start one than the GPU to compute
-it; a graph starts them all at once (CUDA C++ programming guide, "CUDA graphs"). The first steps are made as ever and
-timed. Then one is recorded, tried against the same step made as ever, and timed in its turn: the faster way goes on.
-Steps with and without penalties are a graph each.
+A step of small networks starts hundreds of kernels, and the CPU takes longer to start one than the GPU to compute it; a
+graph starts them all at once (CUDA C++ programming guide, "CUDA graphs"). The first steps are eager and timed. Then one
+is recorded, compared with the same step made eagerly, and timed: the faster way is kept. Steps with and without
+penalties are a graph each.
 
-Outside of it stay the inputs, which are copied to where the graph reads them, and what Python counts. Several workers
-record and judge together: each phase's gradients are averaged inside of the graph, in one message after its backward
-(trainer.distributed.flat_average), and the slowest worker's times decide.
+The inputs, which are copied to the graph's memory, and Python's counters stay outside. Several workers record and
+decide together: each phase's gradients are averaged inside the graph, in one message after its backward
+(trainer.distributed.flat_average), and the slowest worker's times count.
 """
 
 import time
@@ -32,26 +32,26 @@ from trainer.steps.state import TrainState
 from trainer.steps.step import Game, adapt, is_penalised, make, play, step
 
 WARM_UP, TIMED = 4, 8
-"""Steps of the commoner kind in which kernels are chosen and memory is fetched; and that are timed, either way."""
+"""Steps of the more common kind for choosing kernels and allocating memory, and for timing each way."""
 _GAIN = 1.05
-"""How many times as fast a graph has to be: it holds a step's memory for as long as it lasts."""
+"""How many times as fast a graph must be, as it keeps a step's memory."""
 _ROOM = 0.9
-"""Of the device's memory, that may be planned with."""
+"""Usable share of the device's memory."""
 _CLOSE = {"fp32": 1e-3}
 _NEAR = 5e-2
-"""Largest relative difference of a step's gradients, from a graph against not; the wider one with 16 bits. Of what a
-step changes the wider one always: Adam makes a full step of any gradient however small."""
+"""Largest relative difference between a graph's gradients and an eager step's; the larger one with 16 bits, and always
+for the weights' changes: Adam makes a full step of any gradient however small."""
 
 Meanwhile = Callable[[], object]
 Recorder = Callable[[Callable[[], None]], Callable[[], None]]
-"""Records what a function computes, and returns what computes it again."""
+"""Records a function's computation, and returns its replay."""
 Inputs = Mapping[tuple[str, int], Sequence[Micro[Any]]]
-"""Of each phase, by its key and the number of its batch, the micro-batches."""
+"""Micro-batches by a phase's key and the number of its batch."""
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """One graph: where it reads, and where it leaves what a step leaves."""
+    """One graph, the memory that it reads, and its results."""
 
     replay: Callable[[], None]
     inputs: Inputs
@@ -61,45 +61,45 @@ class _Recorded:
 
 
 class StepGraph:
-    """Makes the steps of one stretch of a run. `choice` is how it does that now, and why. `measured`: only where graphs
-    are faster than steps made as ever. `why_not`: there is a reason to make none.
+    """Makes the steps of one segment; `choice` is the current way with its reason.
+
+    `measured` uses graphs only where they are faster; `why_not` is a reason to use none.
     """
 
     def __init__(self, config: TrainConfig, record: Recorder, *, measured: bool, why_not: str = "") -> None:
         self._config, self._record, self._measured, self._judged = config, record, measured, not measured
-        self._on, self._commoner = not why_not, config.r1_interval == 1
+        self._on, self._common_kind = not why_not, config.r1_interval == 1
         self._made = Counter[bool]()
         self._recorded: dict[bool, _Recorded] = {}
         self._eager_sec, self._graph_sec, self._peak_bytes = list[float](), list[float](), 0
         self.choice = f"off: {why_not}" if why_not else "off so far: the first steps are made as ever"
 
     def step(self, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile) -> None:
-        """One step; see `trainer.steps.step.step`."""
+        """Makes one step; see `trainer.steps.step.step`."""
         kind = is_penalised(state)
         if self._on and not self._made:
-            _steps_from_tensors(state)
+            _use_tensor_lr(state)
         if kind in self._recorded:
-            self._timed(self._graph_sec, kind, lambda: self._replayed(kind, state, batch, game, sums, meanwhile))
+            self._time(self._graph_sec, kind, lambda: self._replay(kind, state, batch, game, sums, meanwhile))
             self._judge(game.world)
         elif self._on and self._is_ready(kind):
-            self._tried(kind, state, batch, game, sums, meanwhile)
+            self._try_recording(kind, state, batch, game, sums, meanwhile)
         else:
-            self._timed(self._eager_sec, kind, lambda: step(state, batch, game, sums, meanwhile))
-            if self._on:  # Now, since torch's own peak begins anew with each line of statistics.
+            self._time(self._eager_sec, kind, lambda: step(state, batch, game, sums, meanwhile))
+            if self._on:  # Now, since each line of statistics resets torch's peak.
                 self._peak_bytes = max(self._peak_bytes, _peak_bytes())
         self._made[kind] += 1
 
     def _is_ready(self, kind: bool) -> bool:
-        """Whether steps of this kind have been made often enough for one to be recorded."""
-        if kind != self._commoner:
-            return self._judged and self._commoner in self._recorded and self._made[kind] > 0
+        if kind != self._common_kind:
+            return self._judged and self._common_kind in self._recorded and self._made[kind] > 0
         both = self._config.r1_interval == 1 or self._made[not kind] > 0  # the other kind takes more memory
         return both and self._made[kind] >= WARM_UP + (TIMED if self._measured else 0)
 
-    def _timed(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
-        """Makes a step, and takes its time where that is still to be found out."""
+    def _time(self, sec: list[float], kind: bool, make_one: Callable[[], None]) -> None:
+        """Makes a step, and times it while the choice is open."""
         warm = kind in self._recorded or self._made[kind] >= WARM_UP
-        if self._judged or not self._on or kind != self._commoner or not warm:
+        if self._judged or not self._on or kind != self._common_kind or not warm:
             make_one()
             return
         _finish()
@@ -109,7 +109,7 @@ class StepGraph:
         sec.append(time.perf_counter() - begun)
 
     def _judge(self, world: World) -> None:
-        """Decides by the times, once there are enough; of several workers by the slowest one's."""
+        """Decides by the slowest worker's times, once there are enough."""
         if self._judged or len(self._graph_sec) < TIMED:
             return
         self._judged = True
@@ -122,11 +122,11 @@ class StepGraph:
             self._give_up(f"measured, {found}")
 
     def close(self) -> None:
-        """Frees the graphs, after the last step: NCCL does not leave a group while a graph holds its collectives."""
+        """Frees the graphs after the last step: NCCL does not leave a group while a graph holds its collectives."""
         self._on = False
         for each in self._recorded.values():
             for parameter, gradient in each.gradients:
-                if parameter.grad is gradient:  # the last step's, which a line may be about to tell of
+                if parameter.grad is gradient:  # the last step's, which the next line may report
                     parameter.grad = gradient.clone()
         self._recorded.clear()
 
@@ -134,10 +134,9 @@ class StepGraph:
         self.close()
         self.choice = f"off: {why}"
 
-    def _tried(
+    def _try_recording(
         self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
     ) -> None:
-        """Records the step, tries it, and makes it as ever all the same; then the two are compared."""
         state.follow_schedules()
         attempt = self._attempt(kind, state, batch, game)
         if isinstance(attempt, str):
@@ -147,43 +146,44 @@ class StepGraph:
             return
         step(state, batch, game, sums, meanwhile)
         differs = attempt.found.difference(_Outcome(state, attempt.before), self._config)
-        if failure := _first(differs, game.world):
+        if failure := _first_failure(differs, game.world):
             self._give_up(f"tried, and {failure}")
             return
-        self._recorded[kind] = attempt.recorded
+        self._recorded[kind] = attempt.graph
         if not self._measured:
             self.choice = "on: asked for, and a step from a graph agrees with the same made as ever"
 
     def _attempt(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> "_Attempt | str":
-        """A graph and what a step from it comes to, which is undone; or why there is none. Nothing of a failure stays:
-        its frames would hold the memory of half a step. A replay waits for all workers, so that none makes one where
-        another could not record it.
+        """Returns a graph with the result of one replay, which is undone; or why there is none.
+
+        A failure is returned as text, as its frames would keep half a step's memory. All workers agree before a replay,
+        which would wait for one that could not record it.
         """
         inside = game._replace(losses={key: game.world.flat(loss) for key, loss in game.losses.items()})
         for loss in inside.losses.values():
             if isinstance(loss, FlatAverage):
                 loss.warm_up()
-        before, recorded, failure = None, None, _too_large(state, self._peak_bytes)
+        before, graph, failure = None, None, _too_large(state, self._peak_bytes)
         if not failure:
             try:
                 before = _Snapshot(state)
                 with before.restored(state):
-                    recorded = self._recording(kind, state, batch, inside)
+                    graph = self._record_step(kind, state, batch, inside)
             except _UnrecordedError as error:
                 failure = f"tried, and {error}"
-        if failure := _first(failure, game.world):
+        if failure := _first_failure(failure, game.world):
             return failure
-        assert before is not None, "or it had failed"
-        assert recorded is not None, "likewise"
+        assert before is not None, "a failure returns earlier"
+        assert graph is not None, "likewise"
         try:
             with before.restored(state):
-                recorded.replay()
-                return _Attempt(recorded, before, _Outcome(state, before))
+                graph.replay()
+                return _Attempt(graph, before, _Outcome(state, before))
         except _UnrecordedError as error:
             return f"tried, and {error}"
 
-    def _recording(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> _Recorded:
-        inputs = {key: [_copied(micro) for micro in micros] for key, micros in _inputs(state, batch, game)}
+    def _record_step(self, kind: bool, state: TrainState, batch: Batch, game: Game) -> _Recorded:
+        inputs = {key: [_copy(micro) for micro in micros] for key, micros in _inputs(state, batch, game)}
         own, signs = Accumulator(game.phases, game.world.device), torch.zeros((), device=game.world.device)
 
         def whole() -> None:
@@ -210,30 +210,30 @@ class StepGraph:
         """Whether an average's weight is the same in every step."""
         return not self._config.ema_rampup and self._config.schedules.ema_kimg is None
 
-    def _replayed(
+    def _replay(
         self, kind: bool, state: TrainState, batch: Batch, game: Game, sums: Accumulator, meanwhile: Meanwhile
     ) -> None:
-        recorded = self._recorded[kind]
+        graph = self._recorded[kind]
         state.follow_schedules()
         for key, micros in _inputs(state, batch, game, sums.saw):
-            for here, micro in zip(recorded.inputs[key], micros, strict=True):
+            for here, micro in zip(graph.inputs[key], micros, strict=True):
                 for into, tensor in zip(_tensors(here), _tensors(micro), strict=True):
                     into.copy_(tensor)
         meanwhile()
-        recorded.replay()
-        # Each graph has its own place for them, which the other's passes may overwrite.
-        for parameter, gradient in recorded.gradients:
+        graph.replay()
+        # Each graph has its own memory for gradients, which the other graph may overwrite.
+        for parameter, gradient in graph.gradients:
             parameter.grad = gradient
-        sums.add_all(recorded.sums)
+        sums.add_all(graph.sums)
         sums.close_step(penalised=kind)
         state.advance()
         if not self._averages_inside:
             state.update_ema()
-        adapt(state, game, recorded.signs)
+        adapt(state, game, graph.signs)
 
 
 def step_graph(config: TrainConfig, world: World) -> StepGraph:
-    """How a stretch of a run makes its steps, of configuration and world; all workers choose alike."""
+    """Returns how a segment makes its steps; all workers choose the same."""
     why_not = _why_not(config, world)
     return StepGraph(config, cuda_recorder(), measured=config.step_graph == "auto", why_not=why_not)
 
@@ -258,20 +258,20 @@ def _why_not(config: TrainConfig, world: World) -> str:
     return ""
 
 
-def _first(failure: str, world: World) -> str:
-    """The first worker's that has one, on all of them; empty where none has."""
+def _first_failure(failure: str, world: World) -> str:
+    """Returns the first worker's failure on all workers; empty where none failed."""
     return next(filter(None, world.gather(failure)), "")
 
 
 def cuda_recorder() -> Recorder:
-    """Of graphs that are replayed in turn: they share the memory for what lies between."""
+    """Records graphs that are replayed in turn, so that they share memory."""
     pools: list[Any] = []
 
     def record(body: Callable[[], None]) -> Callable[[], None]:
         if not pools:
             pools.append(torch.cuda.graph_pool_handle())
         graph = torch.cuda.CUDAGraph()
-        # Other threads may call CUDA meanwhile: one loads images.
+        # Other threads, such as the loader's, may call CUDA meanwhile.
         with torch.cuda.graph(graph, pools[0], capture_error_mode="thread_local"):
             body()
         return graph.replay
@@ -294,9 +294,7 @@ def _peak_bytes() -> int:
 
 
 def _too_large(state: TrainState, peak: int) -> str:
-    """Why there is no room for what a graph keeps beside the steps that are made as ever, which took `peak` bytes;
-    empty where there is.
-    """
+    """Returns why a graph does not fit with eager steps, which took `peak` bytes; empty where it does."""
     if not torch.cuda.is_available():
         return ""
     total = torch.cuda.get_device_properties().total_memory
@@ -309,7 +307,7 @@ def _too_large(state: TrainState, peak: int) -> str:
 def _inputs(
     state: TrainState, batch: Batch, game: Game, saw: Callable[[int], object] = lambda _: None
 ) -> Iterator[tuple[tuple[str, int], Sequence[Micro[Any]]]]:
-    """What the step that comes is fed with, as `Inputs`; `saw` is told each batch's digest, while it is there."""
+    """Yields the next step's inputs, as `Inputs`; `saw` is called with each batch's digest."""
     for phase in game.phases:
         for number, images in enumerate(phase.positions(game.config, state.images)):
             if phase.batches:
@@ -321,15 +319,15 @@ def _tensors(micro: Micro[Any]) -> list[Tensor]:
     return [each for each in micro.inputs if each is not None]
 
 
-def _copied(micro: Micro[Any]) -> Micro[Any]:
-    """The same, in memory of its own."""
+def _copy(micro: Micro[Any]) -> Micro[Any]:
     values = [None if each is None else each.clone() for each in micro.inputs]
     return Micro(type(micro.inputs)(*values), micro.weight, micro.images, micro.last)
 
 
-def _steps_from_tensors(state: TrainState) -> None:
-    """Has optimisers read step sizes from memory: as numbers they would be constants of the graph. From the first step
-    on, so that none depends on when a graph is recorded.
+def _use_tensor_lr(state: TrainState) -> None:
+    """Moves step sizes into tensors, as numbers would be constants of the graph.
+
+    From the first step on, so that no result depends on when a graph is recorded.
     """
     for role in state.learners:
         for group in role.learner.param_groups:
@@ -340,11 +338,11 @@ def _steps_from_tensors(state: TrainState) -> None:
 
 
 class _UnrecordedError(Exception):
-    """A step that a graph cannot hold, or that there is no memory for; its text says which."""
+    """A step that a graph cannot hold, or for which there is no memory; its text says which."""
 
 
 class _Snapshot:
-    """A copy of all that a step changes on the device, `weights` of it in their order. _UnrecordedError: no memory."""
+    """A copy of all that a step changes on the device. Raises _UnrecordedError: no memory."""
 
     def __init__(self, state: TrainState) -> None:
         try:
@@ -356,14 +354,14 @@ class _Snapshot:
 
     @contextmanager
     def restored(self, state: TrainState) -> Iterator[None]:
-        """A block after which all of it is as it was. _UnrecordedError for what CUDA or torch cannot record."""
+        """A block after which the state is restored. Raises _UnrecordedError for what CUDA or torch cannot record."""
         try:
             yield
-        except Exception as error:  # of CUDA, of torch, or an assertion of either: something that no graph can hold
-            for role in state.learners:  # a step that ends half way leaves them in its middle
-                role.scale = role.scale.renewed()
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise _UnrecordedError(f"it cannot be recorded: {said}") from error
+        except Exception as error:  # of CUDA, of torch, or an assertion of either: no graph can hold it
+            for role in state.learners:  # half a step leaves them inconsistent
+                role.scale = role.scale.copy_scale()
+            message = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise _UnrecordedError(f"it cannot be recorded: {message}") from error
         finally:
             self._restore(state)
 
@@ -376,35 +374,34 @@ class _Snapshot:
 
 
 class _Outcome:
-    """Gradients of a step, and by how much it has changed the weights."""
+    """A step's gradients and its changes of the weights."""
 
     def __init__(self, state: TrainState, before: _Snapshot) -> None:
         gradients = [parameter.grad for parameter in _weights(state) if parameter.grad is not None]
         self._gradients = _row(gradients)
         self._changes = _row([now - was for now, was in zip(_weights(state), before.weights, strict=True)])
 
-    def difference(self, made: "_Outcome", config: TrainConfig) -> str:
-        """How it differs from the step `made` as ever; empty where it does not. A deterministic run, which must not
-        depend on a clock, bears no difference.
+    def difference(self, eager: "_Outcome", config: TrainConfig) -> str:
+        """Returns how it differs from an eager step; empty where it does not.
+
+        A deterministic run, which must not depend on a clock, allows no difference.
         """
         exact = config.deterministic
         for what, found, wanted, bound in (
-            ("gradients", self._gradients, made._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),
-            ("weights", self._changes, made._changes, 0.0 if exact else _NEAR),
+            ("gradients", self._gradients, eager._gradients, 0.0 if exact else _CLOSE.get(config.precision, _NEAR)),
+            ("weights", self._changes, eager._changes, 0.0 if exact else _NEAR),
         ):
             if found.shape != wanted.shape or not torch.equal(found.isfinite(), wanted.isfinite()):
                 return f"a step from it has other {what}"
             found, wanted = found.nan_to_num(0, 0, 0), wanted.nan_to_num(0, 0, 0)
-            off = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
-            if not off <= bound:
-                return f"a step from it has other {what} (relative difference {off:.1e})"
+            difference_share = float((found - wanted).norm() / wanted.norm().clamp(min=1e-12))
+            if not difference_share <= bound:
+                return f"a step from it has other {what} (relative difference {difference_share:.1e})"
         return ""
 
 
 class _Attempt(NamedTuple):
-    """A graph that has been replayed once, on the state `before`."""
-
-    recorded: _Recorded
+    graph: _Recorded
     before: _Snapshot
     found: _Outcome
 
@@ -418,7 +415,6 @@ def _weights(state: TrainState) -> list[Tensor]:
 
 
 def _changing(state: TrainState) -> list[Tensor]:
-    """Weights, averages, moments."""
     averages = [parameter for each in ema_parts(state.roles.values()).values() for parameter in each.parameters()]
     entries = [entry for role in state.learners for entry in role.learner.state.values()]
     moments = [value for entry in entries for value in entry.values() if isinstance(value, Tensor)]

@@ -1,7 +1,6 @@
-"""What memory a step takes, followed tensor by tensor: of one that is made, or of one on the meta device, which has
-shapes and no numbers, so that a step of any size is traced in seconds on any machine.
+"""A step's memory, traced tensor by tensor, also on the meta device, so that any size takes seconds on any machine.
 
-Only tensors count: not what libraries take for themselves inside an operation, nor what an allocator keeps in reserve.
+Only tensors count, not libraries' workspaces inside an operation, nor an allocator's reserve.
 """
 
 import contextlib
@@ -30,17 +29,15 @@ from trainer.steps.step import get_phases, make, new_game, play
 
 _META = torch.device("meta")
 _STEPS = 2
-"""The second one begins with the gradients that the first has left."""
+"""The second one starts with the gradients of the first."""
 _MICRO_BATCHES = 2
 """Likewise."""
 _LOWERED = frozenset({F.conv2d, F.conv3d, F.conv_transpose2d, F.conv_transpose3d, F.linear, torch.matmul})
-"""What autocast computes in 16 bits, of what networks here are made of."""
+"""Operations of the networks here that autocast computes in 16 bits."""
 
 
 class LiveBytes:
-    """Bytes of all tensors that `add` has seen and that are still there. `peak` is the most so far, and `beside` what
-    the function gave at that moment.
-    """
+    """Bytes of all live tensors passed to `add`. `peak` is their maximum, `beside` the function's value there."""
 
     def __init__(self, beside: Callable[[], int] = lambda: 0) -> None:
         self.now, self.peak, self.beside = 0, 0, 0
@@ -48,7 +45,7 @@ class LiveBytes:
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def add(self, tensor: Tensor) -> None:
-        """Counts a tensor's memory, unless that is counted already, until it is freed."""
+        """Counts a tensor's memory once, until it is freed."""
         storage = tensor.untyped_storage()
         key, size = id(storage), storage.nbytes()
         if key in self._alive:
@@ -65,7 +62,7 @@ class LiveBytes:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """A block all of whose operations' results are counted."""
+        """A block in which all operations' results are counted."""
         with each_operation(lambda _, __, ___, result: self._add_all(result)):
             yield
 
@@ -78,8 +75,9 @@ class LiveBytes:
 
 
 def trace_step(config: TrainConfig, workers: int = 1) -> StepMemory:
-    """What a worker of so many, the one with most images, holds at the peak of a step with its penalties; gradients are
-    those that are there at that moment. Networks that grow are traced at the largest size that the run reaches.
+    """Traces the peak of a step with penalties on the worker with most images; gradients are those at the peak.
+
+    Growing networks are traced at the largest size that the run reaches.
     """
     config = config.within(config.planned[-1])
     with _META:
@@ -103,8 +101,9 @@ def _bytes(tensors: Iterable[Tensor | None]) -> int:
 
 
 def _state(config: TrainConfig) -> TrainState:
-    """In the run's last step, on the meta device. Optimisers have no moments and take no memory, as Adam's fused
-    kernels take none beside moments: it has them for no such device.
+    """Returns the state at the run's last step, on meta.
+
+    SGD stands for Adam, whose fused kernels need no memory besides moments but do not exist for meta.
     """
     state = TrainState.create(config, _META)
     state.images = max(0, config.total_images - 2 * config.step_images)
@@ -119,16 +118,15 @@ def _state(config: TrainConfig) -> TrainState:
 
 
 def _trace(state: TrainState, workers: int) -> None:
-    """One step, all its phases with all their updates, and the averages."""
-    world, phases, shown = World.alone(_META), get_phases(state), _Shown(state, workers)
+    world, phases, batch = World.alone(_META), get_phases(state), _MetaBatch(state, workers)
     game, sums, missing = new_game(phases, state.config, world), Accumulator(phases, _META), []  # type: ignore[var-annotated]
-    play(state, shown.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
+    play(state, batch.micros, game, sums, missing, penalised=True, meanwhile=lambda: None)
     make(missing)
     state.update_ema()
 
 
-class _Shown:
-    """A worker's share of a step, as `Batch` gives it: images as they are read, and in -1..1."""
+class _MetaBatch:
+    """A worker's share of a step, as `Batch` gives it: images as read, and in -1..1."""
 
     def __init__(self, state: TrainState, workers: int) -> None:
         config = state.config
@@ -140,7 +138,7 @@ class _Shown:
         self._reals = [to_floats(each).contiguous(memory_format=layout) for each in self._pixels]
 
     def micros(self, phase: Phase[Any], _: int) -> Iterator[Micro[Any]]:
-        """The first micro-batches of the share: more hold no more."""
+        """Yields the first micro-batches of the share; more would hold no more memory."""
         config = self._config
         reals = self._reals[-1 if phase.key == "g" else 0]
         uniforms = UNIFORMS + GATES * config.is_gated
@@ -168,17 +166,16 @@ class _Shown:
 
 
 class _OnMeta(Precision):
-    """Autocast, which there is none of on the meta device."""
+    """A precision with a substitute for autocast, which meta lacks."""
 
     def autocast(self, *, twice: bool) -> contextlib.AbstractContextManager[object]:
-        """See `Precision`."""
         if self.dtype is None or (twice and self.exact_penalty):
             return contextlib.nullcontext()
         return _Lowered(self.dtype)
 
 
 class _Lowered(TorchFunctionMode):
-    """Computes what autocast computes in `dtype` in that."""
+    """Computes in `dtype` what autocast would."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Signs that a run has collapsed while its numbers are still finite, told once each with what to change.
+"""Detects a run's collapse while its numbers are still finite, and hints at what to change.
 
-Looks at what is there anyway: lines of statistics and the grids of fixed latents. No device computes or waits for it.
+It uses lines of statistics and the grids of fixed latents, without work or waits on a device.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.samples import SHOWN_OF_EACH
+from trainer.checkpoint.samples import IMAGES_PER_CYCLE
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.metric_names import NONE
 
@@ -34,7 +34,7 @@ _UNPENALISED = ("wgan-gp", "lsgan")
 
 
 class Hint(NamedTuple):
-    """One sign: its `cause`, the `figure` that shows it, and a `sentence` with what to change."""
+    """A sign of collapse: its `cause`, `figure`, and a `sentence` with what to change."""
 
     cause: str
     figure: float
@@ -42,22 +42,24 @@ class Hint(NamedTuple):
 
 
 class CollapseWatch:
-    """Of one session, on the one worker that writes. `told` are causes that earlier sessions have told.
+    """One session's watch, on the worker that writes.
 
-    `reals` are uint8 images [N, ...], with which the samples' spread is compared.
+    `reals` are uint8 images [N, ...], whose spread is compared with the samples'; `told` are causes that earlier
+    sessions reported.
     """
 
     def __init__(self, config: TrainConfig, reals: Tensor, told: Collection[str] = ()) -> None:
-        self._config, self._told = config, set(told)
+        self._config, self._reported = config, set(told)
         self._real_spread = spread(reals)
         self._sure: deque[tuple[int, float]] = deque()  # step and G's loss of the last lines, all of a D that is sure
         self._same, self._seen = 0, -1
 
     def line(self, line: Mapping[str, Any]) -> Hint | None:
-        """Looks at a line of statistics. A Wasserstein critic's loss says nothing of the kind: it has no bound; nor do
-        least squares, of which a discriminator that is sure has a small one, and its generator learns on.
+        """Checks a line of statistics.
+
+        Wasserstein and least-squares losses do not show a discriminator's certainty, so they are ignored.
         """
-        if D_WINS in self._told or self._config.loss in _UNPENALISED:
+        if D_WINS in self._reported or self._config.loss in _UNPENALISED:
             return None
         if line["loss_d"] >= _SURE_LOSS:
             self._sure.clear()
@@ -70,7 +72,7 @@ class CollapseWatch:
         half = len(losses) // 2
         if steps < _SURE_STEPS or half == 0 or _mean(losses[half:]) < _FALLEN * _mean(losses[:half]):
             return None
-        self._told.add(D_WINS)
+        self._reported.add(D_WINS)
         return Hint(
             D_WINS,
             line["loss_d"],
@@ -80,18 +82,19 @@ class CollapseWatch:
         )
 
     def grid(self, samples: Tensor, images: int) -> Hint | None:
-        """Looks at the uint8 images of the fixed latents after so many images; an untrained generator's say nothing,
-        nor does the same state shown twice.
+        """Checks uint8 samples of the fixed latents after `images`.
+
+        Ignores untrained generators and repeated states.
         """
         if images in (0, self._seen):
             return None
         self._seen = images
-        made = samples[1::SHOWN_OF_EACH] if self._config.translates else samples
+        made = samples[1::IMAGES_PER_CYCLE] if self._config.translates else samples
         ratio = spread(made) / self._real_spread if self._real_spread else 1.0
         self._same = self._same + 1 if ratio < _SAME else 0
-        if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._told:
+        if self._same < _SAME_GRIDS or CONSTANT_OUTPUT in self._reported:
             return None
-        self._told.add(CONSTANT_OUTPUT)
+        self._reported.add(CONSTANT_OUTPUT)
         return Hint(
             CONSTANT_OUTPUT,
             ratio,
@@ -101,12 +104,12 @@ class CollapseWatch:
 
 
 def spread(images: Tensor) -> float:
-    """Standard deviation over uint8 images [N, ...] of a pixel, on average over the pixels; 0 for equal images."""
+    """Returns a pixel's standard deviation over uint8 images [N, ...], averaged over pixels."""
     return float(images.to(torch.float32).std(dim=0).mean())
 
 
 def _weaker_discriminator(config: TrainConfig, augment_p: float) -> str:
-    """Augmentation first, which is what helps against too few images; then the step size, and the penalty."""
+    """Suggests augmentation first, which helps with too few images, then step size and penalty."""
     changes = []
     if config.augment == NONE:
         parts = "translation,cutout" if config.channels == 1 else "color,translation,cutout"
@@ -124,7 +127,7 @@ def _gentler(config: TrainConfig) -> str:
 
 
 def _constant(config: TrainConfig) -> list[str]:
-    """What lets the flags count that schedules would go before."""
+    """Returns the flag that disables schedules, which would override the others."""
     return ["--schedules {}"] if config.schedules.given else []
 
 

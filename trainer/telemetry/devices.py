@@ -1,4 +1,4 @@
-"""What one worker's devices are and how busy they are, as far as torch can tell. Energy: `trainer.power.energy`."""
+"""One worker's devices and their load. Energy: `trainer.power.energy`."""
 
 import contextlib
 import os
@@ -60,7 +60,7 @@ class Load(NamedTuple):
 
 
 def load(world: World) -> Load:
-    """This worker's load now; a GPU's peak of memory begins anew, so that each line has its own."""
+    """Measures this worker's load; resets a GPU's peak of memory, so that each line has its own."""
     # Kilobytes on Linux.
     rss_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _GIB
     first = world.local_rank == 0
@@ -87,7 +87,7 @@ def load(world: World) -> Load:
 
 
 def _cpu_wait_sec() -> float | None:
-    """Of all threads that there are now. Each has its time on a core, its wait for one, both in ns, and its slices."""
+    """Sums the waits of all current threads; schedstat has time on a core, wait for one (both ns), and slices."""
     waits: list[int] = []
     for task in _TASKS.glob("*/schedstat"):
         with contextlib.suppress(OSError):  # a thread that has just ended
@@ -96,9 +96,7 @@ def _cpu_wait_sec() -> float | None:
 
 
 def _host_sec() -> tuple[float, float] | None:
-    """Busy, and in all, since the machine started, of the processors together that this process may run on: what others
-    do elsewhere takes nothing from it.
-    """
+    """Returns busy and total seconds since boot of the processors that this process may use."""
     ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     try:
         rows = [row.split() for row in _STAT.read_text("ascii").splitlines()]
@@ -126,13 +124,13 @@ def _host_memory_share() -> float:
 
 
 def _host_memory_gib() -> float:
-    """Memory that cannot be given to a new process without swapping."""
+    """Returns the memory that new processes cannot have without swapping."""
     total, available = _meminfo_gib()
     return total - available
 
 
 def device_memory_gib(device: torch.device) -> float | None:
-    """Of a GPU or TPU, all of it; None of any other device, which has none of its own or does not say."""
+    """Returns a GPU's or TPU's whole memory; None for other devices, or where unknown."""
     if device.type == "xla":
         from trainer.distributed import xla
 
@@ -142,15 +140,12 @@ def device_memory_gib(device: torch.device) -> float | None:
 
 
 def free_host_memory_gib() -> float:
-    """Memory that new processes may have without swapping; no more than the limits of this one's control groups leave,
-    as a container or a job has them.
-    """
+    """Returns the memory that new processes may have without swapping, within this one's control groups."""
     _, available = _meminfo_gib()
     return min([available, *(max(0, group.limit - group.used) / _GIB for group in memory_of_groups())])
 
 
 def _meminfo_gib() -> tuple[float, float]:
-    """In all, and available."""
     rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(rows[name].split()[0]) * 1024 / _GIB for name in ("MemTotal", "MemAvailable"))
     return total, available
@@ -164,7 +159,7 @@ def _gpu_utilisation(device: torch.device) -> float | None:
 
 
 def find_gpu(world: World) -> Gpu | None:
-    """This worker's GPU; None on a CPU."""
+    """Returns this worker's GPU; None on a CPU."""
     if world.device.type != "cuda":
         return None
     properties = torch.cuda.get_device_properties(world.device)
@@ -172,7 +167,7 @@ def find_gpu(world: World) -> Gpu | None:
 
 
 def device_name(world: World) -> str:
-    """For the record: the GPU, XLA's device, or the CPU with its threads and how they wait."""
+    """Returns the GPU, XLA's device, or the CPU with its threads and wait policy, for the record."""
     if world.on_xla:
         from trainer.distributed import xla
 

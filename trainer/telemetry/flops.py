@@ -1,4 +1,4 @@
-"""How much a step computes, counted once on the meta device, and what share of the machine's peak that is (MFU)."""
+"""Counts a step's work once on the meta device, and its share of the machine's peak (MFU)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,8 @@ _IMAGES = 4
 
 
 def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Quantity:
-    """The peak of one device, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
+    """Returns one device's peak, FLOP/s; `device` is such as "NVIDIA H100 80GB HBM3", `given` the launcher's, TFLOP/s.
+
     `precision` is fp32, tf32, bf16 or fp16.
     """
     given_peak = given.get(precision)
@@ -43,27 +44,28 @@ def peak_flops(device: str, precision: str, given: Mapping[str, Quantity]) -> Qu
 
 
 class StepFlops(NamedTuple):
-    """A step's work for each real image shown, its fakes and lazy penalty included, and one device's `peak`, FLOP/s."""
+    """A step's work per real image, with fakes and lazy penalties, and one device's `peak`, FLOP/s."""
 
     per_image: Quantity
     peak: Quantity
 
     def utilisation(self, images_per_sec: float, world_size: int) -> float | None:
-        """Model FLOPs utilisation, 0..1: what is computed per second over what all devices could; None if unknown."""
+        """Returns the model FLOPs utilisation, 0..1; None if unknown."""
         if self.per_image.value is None or self.peak.value is None:
             return None
         return images_per_sec * self.per_image.value / (self.peak.value * world_size)
 
 
 def step_flops(config: TrainConfig, device: str, context: RunContext) -> StepFlops:
-    """The work of a step of this configuration, and this device's peak; `device` is its name, as in the record."""
+    """Returns a step's work and this device's peak; `device` is its name in the record."""
     numbers = "tf32" if config.precision == "fp32" and config.tf32 else config.precision
     return StepFlops(count_step(config), peak_flops(device, numbers, context.accelerator_tflops))
 
 
 def count_step(config: TrainConfig) -> Quantity:
-    """The work of a step for each real image, FLOP: all the discriminator's steps, the generator's, lazy penalties.
-    Of networks that translate, for one of each domain.
+    """Returns a step's work per real image, FLOP: all discriminator updates, the generator's, lazy penalties.
+
+    For translating networks, per image of each domain.
     """
     if config.architecture == "progressive":
         return Quantity.absent("FLOP", "networks that grow do another amount of work at each resolution")
@@ -80,7 +82,7 @@ def count_step(config: TrainConfig) -> Quantity:
 
 
 def _translation(config: TrainConfig) -> float:
-    """The work for an image of each domain, of every phase."""
+    """Returns all phases' work for an image of each domain."""
     roles = {role.name: role.network.to("meta") for role in cyclegan.roles(config)}
     work = 0.0
     with torch.device("meta"):
@@ -130,8 +132,9 @@ def _generator_step(config: TrainConfig, networks: _Networks) -> int:
 
 
 class _Counter:
-    """Adds up what each operation computes. FlopCounterMode also does so by module, and hooks into autograd in a way
-    that forbids autograd.grad, and with it the penalties.
+    """Sums each operation's work.
+
+    FlopCounterMode hooks into autograd in a way that forbids autograd.grad, and with it the penalties.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""What a statistics line says: progress, losses, and how well the machine is used, over all workers.
+"""The statistics line: progress, losses and use of the machine, over all workers.
 
-Sums of seconds (`..._sec`) count from the session's beginning: a lost line loses nothing, the record computes shares.
+Sums of seconds (`..._sec`) count from the session's start, so that a lost line loses nothing.
 """
 
 import math
@@ -20,7 +20,7 @@ from trainer.phases.roles import Role
 from trainer.phases.updates import Accumulator
 from trainer.power.energy import EnergyReading, NoMeter, choose_readers, merge, read_all
 from trainer.records.run_record import RunContext
-from trainer.steps.noise_scale import NOTHING_SEEN, Looks, NoiseScale
+from trainer.steps.noise_scale import NO_LOOKS, Looks, NoiseScale
 from trainer.steps.state import TrainState
 from trainer.telemetry.devices import Load, find_gpu, load
 from trainer.telemetry.flops import StepFlops
@@ -65,8 +65,6 @@ class Stalls(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """One worker's part of a line."""
-
     now: float
     sums: list[float]
     order: int
@@ -79,8 +77,9 @@ class _Own(NamedTuple):
 
 
 class Meters:
-    """The figures of one session; the clock starts when it is made. `images` were seen before; `flops` are a step's;
-    `capacity` is the kind of each node, by rank, empty where it is not told.
+    """The figures of one session, whose clock starts at construction.
+
+    `images` were seen before; `capacity` is each node's kind, by rank, empty where unknown.
     """
 
     def __init__(
@@ -100,16 +99,17 @@ class Meters:
         self._wanted, self._grid, self._noise = context.num_nodes, GridIntensity(context), NoiseScale()
         self._usd_per_hour = usd_per_hour(context, capacity or [""] * world.num_nodes)
         begun = world.gather((time.monotonic(), load(world)), tuple[float, Load])
-        # One clock for all, the first worker's: what is decided by a line must be decided alike everywhere.
+        # The first worker's clock for all, so that all workers decide the same by a line.
         self._began = self._last_time = begun[0][0]
         self._resources = ResourceMeter([each for _, each in begun], self._began)
         self._waits = _Waits(len(begun))
 
-    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NOTHING_SEEN) -> Any:
-        """One line, equal on every worker, of the state after a step. `sums` and `looks` are this worker's since the
-        last line; the networks have the last step's gradients.
+    def line(self, state: TrainState, sums: Accumulator, stalls: Stalls, looks: Looks = NO_LOOKS) -> Any:
+        """Returns a line after a step, equal on every worker.
+
+        `sums` and `looks` are this worker's since the last line; the networks have the last step's gradients.
         """
-        everyone = self._world.gather(self._own(sums, stalls, looks), _Own)
+        everyone = self._world.gather(self._measure_own(sums, stalls, looks), _Own)
         now, workers = everyone[0].now, len(everyone)
         waits = self._waits.after([own.stalls for own in everyone])
         energy = merge([own.energy for own in everyone])
@@ -148,8 +148,7 @@ class Meters:
         self._last_time, self._last_images, self._last_metrics_sec = now, state.images, waits["metrics_sec"]
         return line
 
-    def _own(self, sums: Accumulator, stalls: Stalls, looks: Looks) -> _Own:
-        """This worker's part; the clock is read first."""
+    def _measure_own(self, sums: Accumulator, stalls: Stalls, looks: Looks) -> _Own:
         return _Own(
             time.monotonic(),
             sums.tolist(),
@@ -164,19 +163,19 @@ class Meters:
 
 
 def is_finite(line: dict[str, Any]) -> bool:
-    """Whether losses and gradients are numbers still."""
+    """Whether losses and gradients are finite."""
     return all(math.isfinite(line[key]) for key in line if key.startswith(_MUST_BE_FINITE))
 
 
 def check_finite(line: dict[str, Any]) -> None:
-    """TrainerError where a loss or a gradient's norm is no longer finite."""
+    """Raises TrainerError where a loss or a gradient's norm is no longer finite."""
     for key in line:
         if key.startswith(_MUST_BE_FINITE) and not math.isfinite(line[key]):
             raise diverged(f"{key} at step {line['step']}, {line['images']} images", str(line[key]))
 
 
-def starved(line: Mapping[str, Any]) -> str:
-    """A sentence on threads that had to wait for the processor; empty where they had it."""
+def starvation_note(line: Mapping[str, Any]) -> str:
+    """Returns a sentence on threads that waited for a core; empty where they did not."""
     if (line["cpu_wait_share"] or 0.0) < _STARVED:
         return ""
     return (
@@ -187,16 +186,14 @@ def starved(line: Mapping[str, Any]) -> str:
 
 
 class _Waits:
-    """What steps have waited for since the session began: of each line the worker's that has waited the longest since
-    the line before, since all wait for it. It need not be the one that has waited the longest in all.
-    """
+    """Sums per line the longest wait of any worker, since all wait for it; it need not be the same worker each time."""
 
     def __init__(self, workers: int) -> None:
         self._before = [Stalls(0.0, 0.0, 0.0)] * workers
         self._sums = dict.fromkeys(_WAITS, 0.0)
 
     def after(self, stalls: list[Stalls]) -> dict[str, Any]:
-        """The sums by their names in a line, of all workers' own; None of what no worker measures."""
+        """Returns the sums by their names in a line, None where no worker measures them."""
         found: dict[str, Any] = {}
         for name, key in _WAITS.items():
             of_each = [
@@ -210,7 +207,6 @@ class _Waits:
 
 
 def _slowest(workers: list[dict[str, float]]) -> dict[str, float]:
-    """Of each phase the worker that took the longest."""
     return {key: max(each.get(key, 0.0) for each in workers) for key in workers[0]}
 
 
@@ -223,13 +219,13 @@ def _joules(energy: dict[str, EnergyReading]) -> dict[str, Any]:
 
 
 def _scheduled(state: TrainState) -> dict[str, dict[str, float]]:
-    """What has a schedule, as the last step had it; nothing without any."""
+    """Returns scheduled values of the last step; empty without schedules."""
     last, given = state.images - state.config.step_images, state.config.schedules.given
     return {"scheduled": {name: schedule.at(last) for name, schedule in given.items()}} if given else {}
 
 
 def _grad_norm(roles: Sequence[Role], world: World) -> float:
-    """Zero for a step that fp16 has skipped, whose gradients were too large for it."""
+    """Returns 0 for a step that fp16 skipped for too large gradients."""
     every = [gradient for role in roles for gradient in gradients(role.network)]
     norm = world.norm_over_stages(float(whole(torch.nn.utils.get_total_norm(every))))
     return norm if math.isfinite(norm) or not roles[0].scale.enabled else 0.0

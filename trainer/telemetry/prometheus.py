@@ -1,6 +1,6 @@
-"""The last statistics line for Prometheus, behind a flag, on rank 0, which alone has the figures of all workers.
+"""Exports the last statistics line to Prometheus, behind a flag, on rank 0, which has all workers' figures.
 
-The port is taken before anything else of the run is touched, so that one in use costs no time.
+It opens the port before anything else, so that one in use costs no time.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ _GAUGES: Mapping[str, str] = MappingProxyType(
 
 
 def check_port(port: int) -> None:
-    """TrainerError for a port out of range."""
+    """Raises TrainerError for a port out of range."""
     if not 1 <= port <= _LAST_PORT:
         raise TrainerError(
             place=_FLAG, problem="not a port", value=port, allowed=_ALLOWED, fix=f"{_FLAG} 9400, for example"
@@ -73,8 +73,9 @@ def check_port(port: int) -> None:
 
 @contextlib.contextmanager
 def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | None"]:
-    """The endpoint on rank 0, None on other ranks or without a port; listens until the block ends. TrainerError on
-    every rank: the port is taken.
+    """Yields the endpoint on rank 0, None on other ranks or without a port.
+
+    Raises TrainerError on every rank: the port is in use.
     """
     endpoint = world.run_on_all(lambda: None if port is None or world.rank else MetricsEndpoint(port))
     try:
@@ -85,7 +86,7 @@ def serving(world: "World", port: int | None) -> Iterator["MetricsEndpoint | Non
 
 
 class _Handler(WSGIRequestHandler):
-    """One connection, which ends where its peer says nothing for a while."""
+    """One connection, closed when its peer is silent for a while."""
 
     timeout = _SILENT_SEC
 
@@ -94,11 +95,11 @@ class _Handler(WSGIRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Four times a minute somebody looks: no line for it."""
+        """Logs nothing: Prometheus scrapes several times a minute."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each of so many connections; one more is closed at once. It runs in the process that trains."""
+    """A thread per connection up to a limit; further connections are closed at once."""
 
     daemon_threads = True
 
@@ -120,13 +121,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Gauges:
-    """The gauges of a line. What nobody knows has no sample: Prometheus takes it as absent from then on."""
+    """The gauges of a line; missing figures have no sample, which Prometheus treats as absent."""
 
     def __init__(self) -> None:
         self.line: Mapping[str, Any] = {}
 
     def collect(self) -> Iterator["Metric"]:
-        """For each scrape, as prometheus_client asks for them."""
         from prometheus_client.core import GaugeMetricFamily
 
         line = self.line  # another one may come meanwhile
@@ -140,8 +140,9 @@ class _Gauges:
 
 
 class MetricsEndpoint:
-    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics (TrainerError: port
-    taken). Listens on all interfaces unless told otherwise: Prometheus scrapes from another machine.
+    """The last statistics line as gauges `gangway_trainer_*` on http://<address>:<port>/metrics.
+
+    Listens on all interfaces by default, as Prometheus scrapes from another machine. Raises TrainerError: port in use.
     """
 
     def __init__(self, port: int, address: str = "0.0.0.0") -> None:

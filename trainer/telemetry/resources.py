@@ -1,6 +1,6 @@
-"""What a statistics line says of machines: processor, memory, reads and power of all workers since the last line.
+"""A statistics line's figures of machines: CPU, memory, reads and power of all workers since the last line.
 
-A meter that is absent or stands still gives None, never zero.
+A missing or stuck meter gives None, never zero.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ Energy = dict[str, EnergyReading]
 
 
 class ResourceMeter:
-    """The figures of one session, by the first worker's clock; `loads` are all workers' when it begins."""
+    """One session's figures, by the first worker's clock; `loads` are all workers' at its start."""
 
     def __init__(self, loads: Sequence[Load], now: float) -> None:
         self._loads, self._time = loads, now
@@ -51,7 +51,7 @@ class ResourceMeter:
         return waited_sec / (waited_sec + busy_sec) if waited_sec else 0.0
 
     def _neighbour_cores(self, loads: Sequence[Load], elapsed_sec: float) -> float | None:
-        """None where a node's kernel does not count, or its counters stand still or go back."""
+        """Returns None where a node's kernel does not count, or its counters stop or go back."""
         cores = 0.0
         before, after = _hosts(self._loads), _hosts(loads)
         for node in {each.node for each in loads}:
@@ -61,7 +61,7 @@ class ResourceMeter:
             if all_sec <= 0 or busy_sec < 0:
                 return None
             own_sec = _cpu_sec(_of(node, loads)) - _cpu_sec(_of(node, self._loads))
-            # A container's quota is less than the processors: what others use of the rest takes nothing from it.
+            # A container's quota is less than the processors: others' use of the rest does not slow it.
             beside = max(0, round(all_sec / elapsed_sec) - sum(each.cores for each in _of(node, loads)))
             cores += max(0.0, (busy_sec - own_sec) / elapsed_sec - beside)
         return cores
@@ -73,9 +73,7 @@ class ResourceMeter:
         return (sum(now) - sum(before)) / elapsed_sec
 
     def _watts(self, energy: Energy, elapsed_sec: float) -> float | None:
-        """None where a device has neither meter nor model, or has used nothing at all and its meter stands still: the
-        rest is not all there is.
-        """
+        """Returns None where a device has no meter or model, or its meter is stuck, as the sum would be incomplete."""
         joules = {device: reading.joules for device, reading in energy.items() if reading.joules is not None}
         used = [all_of_it - self._joules.get(device, 0.0) for device, all_of_it in joules.items()]
         self._joules = joules
@@ -88,12 +86,11 @@ def _of(node: int, loads: Sequence[Load]) -> list[Load]:
 
 
 def _hosts(loads: Sequence[Load]) -> dict[int, tuple[float, float]]:
-    """Of each node whose kernel counts: seconds that its processors were busy, and all of theirs."""
+    """Returns busy and total processor seconds of each node whose kernel counts."""
     return {each.node: each.host_sec for each in loads if each.host_sec is not None}
 
 
 def _cpu_sec(loads: Sequence[Load]) -> float:
-    """Seconds on a core."""
     return sum(each.cpu_sec for each in loads)
 
 

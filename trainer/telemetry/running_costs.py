@@ -1,7 +1,4 @@
-"""What a session's machines cost an hour, and how clean the grid is now, as far as the launcher said.
-
-Nobody is asked over a network.
-"""
+"""A session's price per hour and the grid's carbon intensity, from the launcher, without network access."""
 
 import contextlib
 from collections.abc import Sequence
@@ -18,23 +15,21 @@ _MOMENT = timedelta(seconds=1)
 
 
 def usd_per_hour(context: RunContext, capacity: Sequence[str]) -> float | None:
-    """Price of all nodes, each of the kind that it has told; None where one has none."""
+    """Returns the price of all nodes by their kind; None where one has none."""
     prices = [price(kind, context)[1].value for kind in capacity]
     known = [each for each in prices if each is not None]
     return sum(known) if known and len(known) == len(prices) else None
 
 
 class GridIntensity:
-    """Grams of CO2e per kWh: of the forecast by which the launcher chose the start, where that is a file that is still
-    here, as long as it reaches; else the launcher's one figure.
-    """
+    """Grams of CO2e per kWh: from the launcher's forecast file while it reaches, else the launcher's figure."""
 
     def __init__(self, context: RunContext) -> None:
         self._forecast = _forecast_at_hand()
         self._given = None if context.intensity_g_per_kwh is None else context.intensity_g_per_kwh.value
 
     def now(self, moment: datetime | None = None) -> float | None:
-        """At a moment, or now; None where nobody knows."""
+        """Returns it for a moment or now; None where unknown."""
         moment = moment or datetime.now(UTC)
         forecast = None if self._forecast is None else self._forecast.mean(moment, moment + _MOMENT)
         return self._given if forecast is None else forecast

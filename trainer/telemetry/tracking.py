@@ -1,6 +1,4 @@
-"""Runs told to trackers (TensorBoard, Weights & Biases, MLflow) on a thread of their own, which no slow server can
-hold up.
-"""
+"""Sends runs to trackers (TensorBoard, Weights & Biases, MLflow) in threads, so that a slow server delays nothing."""
 
 import contextlib
 import importlib.util
@@ -34,9 +32,7 @@ _FLAG = "--track"
 
 
 class TrackedRun(NamedTuple):
-    """The run that a tracker shows; a resumed session finds the target's run by `run_id`. `session` counts from 0;
-    `images` were seen when it begins.
-    """
+    """The run that a tracker shows; a resumed session finds the target's run by `run_id`. `session` counts from 0."""
 
     run_id: str
     session: int
@@ -46,7 +42,7 @@ class TrackedRun(NamedTuple):
 
 
 class Tracker(Protocol):
-    """One target, opened for one session. May raise anything: the feed tells of it once and training goes on."""
+    """One target, open for one session. Any exception is reported once, and training continues."""
 
     def show(self, line: Line) -> None:
         """Takes a line of stats.jsonl, of any kind."""
@@ -62,7 +58,7 @@ class Tracker(Protocol):
 
 
 def scalars(line: Line) -> dict[str, float]:
-    """The numbers of a line that make a curve, by name; none for an event other than a quality metric."""
+    """Returns a line's numbers for curves, by name; empty for events other than a quality metric."""
     if line.get("event") == "quality":
         quality = line["quality"]
         value = quality["trained"]["value"]
@@ -75,8 +71,9 @@ def scalars(line: Line) -> dict[str, float]:
 
 
 class TensorBoardTracker:
-    """Scalars and sample grids over images seen (OSError: not writable). What an earlier session wrote beyond the
-    images it resumes from is hidden, since it is done again.
+    """Scalars and sample grids over images seen (OSError: not writable).
+
+    Hides what an earlier session wrote beyond the images it resumes from.
     """
 
     def __init__(self, run: TrackedRun) -> None:
@@ -108,8 +105,9 @@ class TensorBoardTracker:
 
 
 class MlflowTracker:
-    """Metrics, with images seen as their step, the configuration as parameters and sample grids as artifacts.
-    MlflowException: the server cannot be reached, or refuses.
+    """Metrics over images seen, the configuration as parameters and sample grids as artifacts.
+
+    Raises MlflowException: the server cannot be reached, or refuses.
     """
 
     def __init__(self, run: TrackedRun) -> None:
@@ -189,8 +187,9 @@ Task = Callable[[Tracker], None]
 
 
 class Feed:
-    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds. `warn` is
-    told of the first failure, in one sentence.
+    """One tracker with its thread, in which `make` opens it, since importing and connecting may take seconds.
+
+    `warn` gets the first failure as a sentence.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], warn: Callable[[str], None]) -> None:
@@ -211,9 +210,9 @@ class Feed:
         self._put(lambda tracker: tracker.picture(path, images))
 
     def close(self, status: str, deadline: float) -> None:
-        """Lets the tracker take what is queued and end its session, until `deadline` on time.monotonic's clock."""
+        """Lets the tracker finish the queue and end its session, until `deadline` on time.monotonic's clock."""
         self._put(lambda tracker: tracker.close(status))
-        with contextlib.suppress(queue.Full):  # it is told below that the thread has not ended
+        with contextlib.suppress(queue.Full):  # reported below
             self._tasks.put(None, timeout=max(0.0, deadline - time.monotonic()))
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
@@ -230,7 +229,7 @@ class Feed:
             try:
                 self._tracker = self._tracker or self._make()
                 task(self._tracker)
-            except Exception as error:  # whatever a client library or its server comes up with
+            except Exception as error:  # client libraries and servers raise anything
                 self._warn_once("failed", f"failed ({type(error).__name__}: {_first_line(error)}); training goes on")
 
     def _warn_once(self, kind: str, what: str) -> None:
@@ -240,7 +239,7 @@ class Feed:
 
 
 class Feeds:
-    """All feeds of a session; none where nobody follows it."""
+    """All feeds of a session, possibly none."""
 
     def __init__(self, feeds: Sequence[Feed] = ()) -> None:
         self._feeds = feeds
@@ -256,7 +255,7 @@ class Feeds:
             feed.picture(path, images)
 
     def close(self, status: str) -> None:
-        """Ends every tracker's session; waits for all of them together, and not for ever."""
+        """Ends every tracker's session; waits for all of them together up to a limit."""
         deadline = time.monotonic() + (_DONE_SEC if status == "done" else _CLOSE_SEC)
         for feed in self._feeds:
             feed.close(status, deadline)
@@ -298,7 +297,7 @@ TARGETS: Mapping[str, _Target] = MappingProxyType(
 
 
 def check_targets(names: Sequence[str]) -> None:
-    """TrainerError, before the run: an unknown or repeated name, a missing package, or MLflow without a server."""
+    """Raises TrainerError: an unknown or repeated name, a missing package, or MLflow without a server."""
     for number, name in enumerate(names):
         if name not in TARGETS or name in names[:number]:
             near = nearest(name, TARGETS)
@@ -327,7 +326,7 @@ def check_targets(names: Sequence[str]) -> None:
 
 
 def open_feeds(names: Sequence[str], run: TrackedRun, warn: Callable[[str], None]) -> Feeds:
-    """Starts a feed for each name that `check_targets` has passed; each thread opens its target, and warns once."""
+    """Starts a feed for each name that passed `check_targets`; each thread opens its target, and warns once."""
     return Feeds([Feed(name, _maker(name, run), warn) for name in names])
 
 

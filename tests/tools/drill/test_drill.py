@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tools.drill.__main__ import BEGIN, CONFIG, END, Outcome, get_problem, get_row, main, put
+from tools.drill.__main__ import BEGIN, CONFIG, END, Outcome, get_problem, get_row, main, replace_table
 
 UNDISTURBED = Outcome(40.0, CONFIG.total_images, 0, 0, ((0,), (0,)), {"generator": "a"}, (2,))
 
@@ -35,11 +35,11 @@ def test_a_row_says_whether_the_run_is_the_undisturbed_one() -> None:
 def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    put("| new |", page)
+    replace_table("| new |", page)
     assert page.read_text() == f"before\n{BEGIN}\n| new |\n{END}\nafter\n"
     page.write_text("no place")
     with pytest.raises(SystemExit, match="no place for the table"):
-        put("| new |", page)
+        replace_table("| new |", page)
     assert page.read_text() == "no place"
 
 

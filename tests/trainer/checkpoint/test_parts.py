@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import parts, store
-from trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, without_numbers, write_part
+from trainer.checkpoint.parts import Piece, get_blocks, get_pieces, part_name, to_meta, write_part
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.distributed.world import World
@@ -33,7 +33,7 @@ def _save(folder: Path, config: TrainConfig, images: int, state: dict[str, Any])
     for number, blocks in enumerate(([rows[0], *alike], [rows[1]])):
         part = {**numbers, "g/weight": numbers["g/weight"][2 * number : 2 * number + 2]}
         written.append(write_part(folder / part_name(path, number, 2), number, blocks, part))
-    return store.save_parts(folder, without_numbers(state), written, config, images, IDENTITY)
+    return store.save_parts(folder, to_meta(state), written, config, images, IDENTITY)
 
 
 def test_what_workers_wrote_is_read_back(tiny_config: TrainConfig, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import store as checkpoint
-from trainer.checkpoint.resume import is_done, same_everywhere
+from trainer.checkpoint.resume import check_same_images, is_done
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.data.loader import Sampler
@@ -229,9 +229,9 @@ def test_a_bug_on_one_worker_ends_both_with_one_traceback(
 
 
 def test_workers_with_different_checkpoints_stop(tmp_path: Path) -> None:
-    same_everywhere([16, 16], tmp_path)
+    check_same_images([16, 16], tmp_path)
     with pytest.raises(TrainerError, match=r"by rank: \[16, 32\]"):
-        same_everywhere([16, 32], tmp_path)
+        check_same_images([16, 32], tmp_path)
 
 
 def test_a_record_that_cannot_be_read_is_not_done(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image, ImageSequence
 
 from trainer.checkpoint.samples import (
     FILM_SUFFIXES,
-    captioned,
+    add_captions,
     film_frames,
     strip,
     tile,
@@ -64,7 +64,7 @@ def test_each_column_of_translations_has_its_word_above_and_the_images_are_as_th
 
 def test_a_word_stays_in_its_column_whatever_it_is() -> None:
     grid = tile(_numbered(3, 1, 32, 32), 3)
-    found, short = (captioned(grid, words, 3) for words in (("x", "w" * 500, "\u65e5\u4e2d"), ("x", "", "??")))
+    found, short = (add_captions(grid, words, 3) for words in (("x", "w" * 500, "\u65e5\u4e2d"), ("x", "", "??")))
     columns = [slice(number * 66, number * 66 + 66) for number in range(3)]
     assert found.shape == (14 + 68, 200, 1)
     for column in (columns[0], columns[2]):

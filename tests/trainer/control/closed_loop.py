@@ -90,7 +90,7 @@ class Plant:
 
 def turned(knobs: Knobs, values: Mapping[str, Value]) -> Knobs:
     """The same but for these."""
-    return functools.reduce(lambda now, each: now.turned(*each), values.items(), knobs)
+    return functools.reduce(lambda now, each: now.with_value(*each), values.items(), knobs)
 
 
 class Run(NamedTuple):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.presets import preset
-from trainer.control.actuators import OF_SEGMENTS, Actuators, get_changes
+from trainer.control.actuators import SEGMENT_KNOBS, Actuators, get_changes
 from trainer.control.interval import Decision, Knobs
 from trainer.core.errors import TrainerError
 from trainer.data.images_in_memory import ImagesInMemory
@@ -121,4 +121,4 @@ def test_what_is_no_batch_changes_itself_alone() -> None:
 
 
 def test_every_knob_is_of_the_process_of_a_segment_or_of_the_cluster() -> None:
-    assert set(OF_SEGMENTS) < set(Knobs._fields)
+    assert set(SEGMENT_KNOBS) < set(Knobs._fields)

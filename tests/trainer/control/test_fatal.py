@@ -10,8 +10,8 @@ from tests.trainer.control.lines import KNOBS, line
 from trainer.config.segment_plan import decided_values
 from trainer.config.train_config import TrainConfig
 from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.fatal import Fatal, fatal_changes, may_come_of_a_change, takes_less, to_undo
-from trainer.control.guardrails import Machine, allowed
+from trainer.control.fatal import Fatal, fatal_changes, is_possible_cause, takes_less, to_undo
+from trainer.control.guardrails import Machine, allowed_values
 from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.watch import get_history
 from trainer.core.errors import LoneError, TrainerError, WorkerFailedError, diverged
@@ -138,9 +138,9 @@ def test_its_value_and_what_is_beyond_are_never_allowed_again(
     start = Knobs(64, batch_gpu=int(was or 64) if knob == "batch_gpu" else 16)
     history = [Interval(1000 * number, 10.0, 100.0, start) for number in range(1, 3000)]
     machine = Machine(4, fatal=((knob, was, value),))
-    found = allowed(ControlSettings(bounds=bounds), start, machine, history)
+    found = allowed_values(ControlSettings(bounds=bounds), start, machine, history)
     assert found.get(knob) == left
-    assert set(left or ()) < set(allowed(ControlSettings(bounds=bounds), start, Machine(4), history)[knob])
+    assert set(left or ()) < set(allowed_values(ControlSettings(bounds=bounds), start, Machine(4), history)[knob])
 
 
 PLANNED = {"from_image": 1280, "batch_size": 128}
@@ -180,7 +180,7 @@ def test_what_the_run_was_trained_with_since_is_known_and_what_was_told_is_told_
     other = [line(sec, 60 + sec, session=1) for sec in (0, 3, 6)]
 
     def flags(more: Lines) -> list[tuple[bool, bool]]:
-        return [(each.is_trained, each.is_told) for each in fatal_changes([*lines, *more], SEC)]
+        return [(each.is_trained, each.is_reported) for each in fatal_changes([*lines, *more], SEC)]
 
     assert flags([]) == flags(long[:2]) == flags(other) == [(False, False)]
     assert flags(long) == [(True, False)]
@@ -233,6 +233,6 @@ def test_the_remedy_for_want_of_memory_is_never_fatal(knob: str, was: int, value
 )
 def test_what_is_known_to_come_from_elsewhere_is_not_the_changes(error: BaseException, is_blamed: bool) -> None:
     why = f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]
-    assert may_come_of_a_change(why) == is_blamed
+    assert is_possible_cause(why) == is_blamed
     ended = [*BEFORE, begun(60), done(60), event("failed", 64, why=why)]
     assert len(fatal_changes([*ended, *AFTER], SEC)) == is_blamed

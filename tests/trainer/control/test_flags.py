@@ -6,7 +6,7 @@ import pytest
 
 from trainer.config.arguments import Parser
 from trainer.config.values.control import Bounds, ControlSettings
-from trainer.control.flags import add_control, control_asked, reading_asked
+from trainer.control.flags import add_control, parse_control, parse_reading
 from trainer.core.errors import TrainerError
 
 
@@ -17,25 +17,25 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def test_nothing_asked_is_no_controller() -> None:
-    assert control_asked(parsed()) is None
-    assert reading_asked(parsed()).prefetch == 2
+    assert parse_control(parsed()) is None
+    assert parse_reading(parsed()).prefetch == 2
 
 
 def test_flags_and_json_are_one_setting() -> None:
     more = '{"bounds": {"batch_size": [32, 128], "precision": ["fp32", "bf16"]}, "interval_sec": 3}'
     words = ("--controller", "observe", "--policy", "model", "--objective", "energy", "--control", more)
-    assert control_asked(parsed(*words)) == ControlSettings(
+    assert parse_control(parsed(*words)) == ControlSettings(
         mode="observe",
         policy="model",
         objective="energy",
         interval_sec=3,
         bounds=Bounds(batch_size=(32, 128), precision=("fp32", "bf16")),
     )
-    assert reading_asked(parsed("--loader-threads", "3")).threads == 3
+    assert parse_reading(parsed("--loader-threads", "3")).threads == 3
 
 
 def test_what_is_ignored_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert control_asked(parsed("--policy", "model", "--control", "{}")) is None
+    assert parse_control(parsed("--policy", "model", "--control", "{}")) is None
     said = capsys.readouterr().err
     assert "--policy is ignored" in said
     assert "--control is ignored" in said
@@ -59,7 +59,7 @@ def test_what_is_ignored_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_a_mistake_names_its_place(words: tuple[str, ...], place: str, fix: str) -> None:
     with pytest.raises(TrainerError) as caught:
-        control_asked(parsed("--controller", "act", *words))
+        parse_control(parsed("--controller", "act", *words))
     assert caught.value.place == place
     assert fix in caught.value.fix
     assert caught.value.exit_code == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.trainer.control.closed_loop import Loop, Plant
 from trainer.config.values.control import JUDGE, Bounds, ControlSettings
 from trainer.control.decide import next_decision
-from trainer.control.guardrails import Machine, allowed, doubled, lost_sec
+from trainer.control.guardrails import Machine, allowed_values, doubled, lost_sec
 from trainer.control.interval import Decision, Interval, Knobs, Value
 from trainer.control.learned import Learned
 from trainer.control.model import Model
@@ -177,10 +177,11 @@ def test_a_start_out_of_bounds_may_stay_and_is_nothing_to_return_to() -> None:
     asked = ControlSettings(bounds=Bounds(prefetch=(4, 8)))
     start = START._replace(prefetch=2)
     now = Interval(0, 10.0, 100.0, start)
-    assert allowed(asked, start, Machine(4), [now])["prefetch"] == (2, 4, 8)
-    assert allowed(asked, start, Machine(4), [now._replace(knobs=start._replace(prefetch=4))])["prefetch"] == (4, 8)
+    assert allowed_values(asked, start, Machine(4), [now])["prefetch"] == (2, 4, 8)
+    later = now._replace(knobs=start._replace(prefetch=4))
+    assert allowed_values(asked, start, Machine(4), [later])["prefetch"] == (4, 8)
     more = START._replace(prefetch=16)
-    assert 16 in allowed(ControlSettings(), more, Machine(4), [now])["prefetch"], "without bounds of its own it may"
+    assert 16 in allowed_values(ControlSettings(), more, Machine(4), [now])["prefetch"], "it may without bounds"
 
 
 def test_what_may_be_lost_by_trying_is_bounded() -> None:
@@ -198,18 +199,18 @@ def test_what_may_be_lost_by_trying_is_bounded() -> None:
 def test_an_actuator_that_fails_is_not_asked_for_ever() -> None:
     failed = Decision("loader_threads", 2, 1, "rules", "", 0.1, "")
     history = [Interval(0, 10.0, 100.0, START, failed=failed)] * 3
-    assert "loader_threads" in allowed(ControlSettings(), START, Machine(4), history[:2])
-    assert "loader_threads" not in allowed(ControlSettings(), START, Machine(4), history)
+    assert "loader_threads" in allowed_values(ControlSettings(), START, Machine(4), history[:2])
+    assert "loader_threads" not in allowed_values(ControlSettings(), START, Machine(4), history)
 
 
 def test_what_cannot_be_turned_is_not_offered() -> None:
     asked = ControlSettings(bounds=Bounds(batch_size=(16, 256), watts=(100.0, 700.0)))
     history = [Interval(0, 10.0, 100.0, START)]
-    assert "batch_size" in allowed(asked, START, Machine(4), history)
-    assert "batch_size" not in allowed(asked, START, Machine(4, fixed=("batch_size",)), history)
-    assert "power_share" not in allowed(asked, START, Machine(4), history)
-    assert "threads" not in allowed(asked, START, Machine(4, on_cpu=False), history)
-    powered = allowed(asked, START, Machine(4, limit_watts=700.0, power_floor=0.6), history)
+    assert "batch_size" in allowed_values(asked, START, Machine(4), history)
+    assert "batch_size" not in allowed_values(asked, START, Machine(4, fixed=("batch_size",)), history)
+    assert "power_share" not in allowed_values(asked, START, Machine(4), history)
+    assert "threads" not in allowed_values(asked, START, Machine(4, on_cpu=False), history)
+    powered = allowed_values(asked, START, Machine(4, limit_watts=700.0, power_floor=0.6), history)
     assert powered["power_share"] == (0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -221,7 +222,7 @@ def test_the_whole_share_cools_down_as_the_number_of_images_that_it_is(back: int
     start = START._replace(batch_gpu=back)
     undone = Decision("batch_gpu", back, tried, JUDGE, "", -0.1, "")
     now = Interval(0, 10.0, 100.0, start._replace(batch_gpu=tried), workers=1, decision=undone)
-    found = allowed(asked, start, Machine(4), [now, now._replace(knobs=start, decision=None)])
+    found = allowed_values(asked, start, Machine(4), [now, now._replace(knobs=start, decision=None)])
     assert set(found["batch_gpu"]) - {back} == left
 
 
@@ -234,10 +235,10 @@ def test_what_was_undone_alone_may_be_tried_once_beside_a_neighbour(undone: int,
     began = Interval(0, 10.0, 100.0, start, neighbour_cores=0.0, decision=less)
     ended = Interval(0, 10.0, 90.0, start._replace(threads=1), neighbour_cores=0.0, decision=back)
     now = Interval(0, 10.0, 50.0, start, neighbour_cores=1.0 if beside else 0.0)
-    found = allowed(ControlSettings(), start, Machine(4), [*[began, ended] * undone, now])
+    found = allowed_values(ControlSettings(), start, Machine(4), [*[began, ended] * undone, now])
     assert (1 in found.get("threads", ())) is (beside and undone == 1)
     unknown = now._replace(neighbour_cores=None)
-    found = allowed(ControlSettings(), start, Machine(4), [*[began, ended] * undone, unknown])
+    found = allowed_values(ControlSettings(), start, Machine(4), [*[began, ended] * undone, unknown])
     assert 1 not in found.get("threads", ())
 
 
@@ -276,7 +277,7 @@ def test_images_at_once_go_up_to_the_whole_share(batch_gpu: int, found: tuple[in
     """In order, and nothing twice."""
     start = Knobs(64, batch_gpu=batch_gpu)
     asked = ControlSettings(bounds=Bounds(batch_gpu=(4, 128), batch_size=(64, 128)))
-    assert allowed(asked, start, Machine(4), [Interval(0, 10.0, 100.0, start)])["batch_gpu"] == found
+    assert allowed_values(asked, start, Machine(4), [Interval(0, 10.0, 100.0, start)])["batch_gpu"] == found
 
 
 def test_fixed_undoes_nothing_that_another_policy_has_changed() -> None:

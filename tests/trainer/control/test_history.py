@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from trainer.config.values.control import JUDGE, ControlSettings
 from trainer.control import history as module
-from trainer.control.guardrails import failures, is_too_often, lost_sec, lost_too_much
-from trainer.control.history import remembered, standing
+from trainer.control.guardrails import failures, is_too_often, loss_reason, lost_sec
+from trainer.control.history import shorten, standing_decisions
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.judge import judge
 
@@ -46,21 +46,21 @@ def _short() -> Iterator[None]:
 def test_sums_and_verdicts_are_those_of_the_whole(whole: list[Interval]) -> None:
     kept = list[Interval]()
     for each in whole:
-        kept = remembered([*kept, each], ASKED)
-    assert kept == remembered(whole, ASKED) == remembered(kept, ASKED)
+        kept = shorten([*kept, each], ASKED)
+    assert kept == shorten(whole, ASKED) == shorten(kept, ASKED)
     assert kept[0].knobs == START
     assert kept[-39:] == whole[-39:]
     assert sum(each.seconds for each in kept) == sum(each.seconds for each in whole)
     for ask in (lost_sec, lambda seen: failures(seen, "loader_threads")):
         assert ask(kept) == pytest.approx(ask(whole))
     assert is_too_often(kept, ASKED) == is_too_often(whole, ASKED)
-    assert lost_too_much(kept, ASKED) == lost_too_much(whole, ASKED)
+    assert loss_reason(kept, ASKED) == loss_reason(whole, ASKED)
     assert judge(kept, ASKED, START) == judge(whole, ASKED, START)
 
 
 def test_a_quiet_run_is_short() -> None:
     quiet = [Interval(number, 10.0, 100.0, START) for number in range(1000)]
-    kept = remembered(quiet, ASKED)
+    kept = shorten(quiet, ASKED)
     assert len(kept) == 41
     assert kept[0] == quiet[0]
     assert kept[1].seconds == 9600
@@ -85,9 +85,9 @@ def test_another_session_goes_on_with_what_was_decided_and_not_undone(
     for was, value in decisions:
         made = Decision("loader_threads", value, was, "rules", "", 0.1, "")
         history.append(Interval(0, 10.0, 100.0, START._replace(loader_threads=was), decision=made))
-    assert standing(history) == ({} if stands is None else {"loader_threads": stands})
+    assert standing_decisions(history) == ({} if stands is None else {"loader_threads": stands})
 
 
 def test_what_could_not_be_turned_is_nothing_to_go_on_with() -> None:
     made = Decision("loader_threads", 2, 1, "rules", "", 0.1, "")
-    assert standing([Interval(0, 10.0, 100.0, START).ended_by(made, failed=True)]) == {}
+    assert standing_decisions([Interval(0, 10.0, 100.0, START).ended_by(made, failed=True)]) == {}

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer.config.values.control import JUDGE, Bounds, ControlSettings
-from trainer.control.guardrails import Machine, allowed
+from trainer.control.guardrails import Machine, allowed_values
 from trainer.control.interval import Decision, Interval, Knobs
-from trainer.control.judge import Verdict, judge, undoing
+from trainer.control.judge import Verdict, judge, undo_change
 
 START = Knobs(batch_size=64, loader_threads=1, threads=2)
 SETTINGS = ControlSettings(patience=2, min_gain=0.02)
@@ -48,7 +48,7 @@ def test_what_pays_stays_and_is_judged_by_what_it_was_promised() -> None:
 def test_what_does_not_pay_is_undone(after: list[float]) -> None:
     verdict = changed(rates(100, 100, 100), MORE, after)
     assert verdict.state == "undo"
-    back = undoing(verdict)
+    back = undo_change(verdict)
     assert (back.knob, back.value, back.was, back.policy) == ("loader_threads", 1, 2, JUDGE)
 
 
@@ -135,14 +135,14 @@ def test_other_knobs_that_the_plan_has_turned_meanwhile_leave_nothing_to_tell() 
 @pytest.mark.parametrize("guard", [None, 99.0])
 def test_an_undo_that_fails_is_not_tried_for_ever(guard: float | None) -> None:
     last = rates(100, guard=10.0)[0]._replace(decision=BF16)
-    back = undoing(Verdict("undo", BF16))
+    back = undo_change(Verdict("undo", BF16))
     after = [each._replace(failed=back, guard=guard) for each in rates(*[50] * 6, knobs=last.after)]
     history = [*rates(100), last, *rates(50, 50, knobs=last.after), *after]
     assert judge(history[:6], SETTINGS, START).state == "undo", "two have failed"
     verdict = judge(history, SETTINGS, START)
     assert verdict.state == "kept"
     assert "failed 3 times" in verdict.why
-    assert "precision" not in allowed(
+    assert "precision" not in allowed_values(
         ControlSettings(bounds=Bounds(precision=("fp32", "bf16"))), START, Machine(4), history
     )
     later = [*history[:-1], history[-1]._replace(decision=MORE, failed=None)]
@@ -285,7 +285,7 @@ def test_the_guard_goes_back_to_changes_that_stand_where_a_later_one_was_undone(
     kept = rates(200, 200, 200, knobs=first[-1].after, guard=20.0, noise_scale=500.0)
     kept[-1] = kept[-1]._replace(decision=LARGER)
     spoilt = rates(90, 90, 90, knobs=kept[-1].after, guard=90.0)
-    back = undoing(Verdict("undo", LARGER, -0.5))
+    back = undo_change(Verdict("undo", LARGER, -0.5))
     spoilt[-1] = spoilt[-1]._replace(decision=back)
     history = [*first, *kept, *spoilt]
     after = rates(200, 200, 200, knobs=spoilt[-1].after)
@@ -317,11 +317,11 @@ def test_what_was_watched_when_the_guard_undid_another_is_undone_as_well() -> No
     first[-1] = first[-1]._replace(decision=BF16)
     kept = rates(200, 200, 200, knobs=first[-1].after)
     kept[-1] = kept[-1]._replace(decision=MORE)
-    worse = rates(50, knobs=kept[-1].after, guard=90.0)[0]._replace(decision=undoing(Verdict("undo", BF16)))
+    worse = rates(50, knobs=kept[-1].after, guard=90.0)[0]._replace(decision=undo_change(Verdict("undo", BF16)))
     after = rates(50, knobs=worse.after)
     verdict = judge([*first, *kept, worse, *after], SETTINGS, START)
     assert (verdict.state, verdict.decision) == ("undo", MORE)
-    undone = after[0]._replace(decision=undoing(verdict))
+    undone = after[0]._replace(decision=undo_change(verdict))
     assert judge([*first, *kept, worse, undone, *rates(100, knobs=undone.after)], SETTINGS, START).state == "nothing"
     slow = [*rates(150, 150, knobs=kept[-1].after), worse._replace(images_per_sec=150.0)]
     lost = judge([*first, *kept, *slow, *after], SETTINGS, START)
@@ -337,7 +337,7 @@ def test_what_frees_memory_stays_when_the_guard_undoes_another() -> None:
     full = rates(200, 200, 200, knobs=first[-1].after, device_memory_share=0.97)
     full[-1] = full[-1]._replace(decision=LESS)
     worse = rates(150, knobs=full[-1].after, guard=90.0, device_memory_share=0.6)[0]
-    worse = worse._replace(decision=undoing(Verdict("undo", BF16)))
+    worse = worse._replace(decision=undo_change(Verdict("undo", BF16)))
     assert judge([*first, *full, worse, *rates(80, knobs=worse.after)], SETTINGS, START).state == "nothing"
 
 

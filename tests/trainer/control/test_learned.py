@@ -60,7 +60,7 @@ def test_what_a_change_cost_counts_until_it_is_undone() -> None:
 
 
 def test_undoing_is_no_trial_of_its_own() -> None:
-    history = _intervals([80.0, 80.0], START.turned("loader_threads", 2))
+    history = _intervals([80.0, 80.0], START.with_value("loader_threads", 2))
     history[-1] = history[-1]._replace(decision=_decision(1, 2, by=JUDGE))
     assert get_trials([*history, *_intervals([100.0], START)], rooms.room(START)) == []
 
@@ -158,7 +158,7 @@ def _changed(before: list[float], after: list[float]) -> list[Interval]:
     """A second loader thread, after some intervals."""
     first = _intervals(before, START)
     first[-1] = first[-1]._replace(decision=_decision(2, 1, by="learned"))
-    return [*first, *_intervals(after, START.turned("loader_threads", 2))]
+    return [*first, *_intervals(after, START.with_value("loader_threads", 2))]
 
 
 @pytest.mark.parametrize(("was", "value", "up"), [(0, 16, False), (16, 0, True), (16, 32, True), (32, 16, False)])

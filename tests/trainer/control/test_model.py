@@ -63,7 +63,7 @@ def test_the_fit_knows_settings_that_it_has_not_seen() -> None:
 
 def test_a_setting_that_was_measured_counts_as_measured() -> None:
     machine, knobs = rooms.RIGHT
-    slow = knobs.turned("loader_threads", 3)
+    slow = knobs.with_value("loader_threads", 3)
     history = [machine.still(knobs)] * 3
     worse = [_at(each, slow, 0.5) for each in history]
     fit = StepModel([*worse, *history], on_cpu=True)

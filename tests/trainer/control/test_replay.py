@@ -114,7 +114,7 @@ def live(log: Log, session: int, settings: ControlSettings, folder: Path, until_
         decision = controller.after(log[-1])
         if decision is not None:
             controller.done(decision, log[-1]["images"])
-            knobs = knobs.turned(decision.knob, decision.value)
+            knobs = knobs.with_value(decision.knob, decision.value)
             if until_decided:
                 break
     return log

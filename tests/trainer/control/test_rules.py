@@ -7,7 +7,7 @@ import pytest
 from tests.trainer.control.closed_loop import Loop, Plant
 from trainer.config.values.control import Bounds, ControlSettings
 from trainer.control.bottleneck import Kind, bottleneck
-from trainer.control.guardrails import Machine, allowed
+from trainer.control.guardrails import Machine, allowed_values
 from trainer.control.interval import Decision, Interval, Knobs
 from trainer.control.policy import Room
 from trainer.control.rules import Rules
@@ -63,7 +63,7 @@ def test_what_paid_is_not_turned_back_at_once() -> None:
     settings, kept = ControlSettings(), Interval(0, 10.0, 120.0, last.after, cpu_use=0.5, cores=2)
 
     def decided(history: list[Interval]) -> Decision | None:
-        room = Room(allowed(settings, last.knobs, Machine(2), history), "time", last.knobs, on_cpu=True)
+        room = Room(allowed_values(settings, last.knobs, Machine(2), history), "time", last.knobs, on_cpu=True)
         return Rules().decide(history, room)
 
     for intervals in (3, 18):
@@ -143,10 +143,10 @@ def test_compiled_losses_are_tried_without_on_a_cpu_alone() -> None:
         each = compiled._replace(on_cpu=on_cpu, device_use=device_use)
         history = [each._replace(images=1000 * number) for number in range(1, 4)]
         machine = Machine(cores=4, on_cpu=on_cpu)
-        room = Room(allowed(settings, history[0].knobs, machine, history), "time", history[0].knobs, on_cpu)
+        room = Room(allowed_values(settings, history[0].knobs, machine, history), "time", history[0].knobs, on_cpu)
         decision = Rules().decide(history, room)
         assert (decision and decision.value) == expected
-    fixed = allowed(settings, compiled.knobs, Machine(cores=4, fixed=("compile",)), [compiled])
+    fixed = allowed_values(settings, compiled.knobs, Machine(cores=4, fixed=("compile",)), [compiled])
     assert "compile" not in fixed
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.trainer.control.lines import KNOBS, line
 from trainer.config.values.control import ControlSettings, Objective
 from trainer.config.values.metric_names import FD_ENL0
-from trainer.control.guardrails import failures, mistrusted
+from trainer.control.guardrails import distrust_reason, failures
 from trainer.control.watch import Watch, get_history, interval
 
 
@@ -59,7 +59,7 @@ def test_joules_of_some_devices_are_no_figure_to_decide_by(
     found = interval([line(at, 10 * at, energy_joules=2.0 * at, **more) for at in (0, 9)])
     assert found.watts == (2 if is_known else None)
     why = "" if is_known else f"there is no figure for {objective}"
-    assert mistrusted([found], ControlSettings(objective=objective), KNOBS) == why
+    assert distrust_reason([found], ControlSettings(objective=objective), KNOBS) == why
 
 
 @pytest.mark.parametrize(

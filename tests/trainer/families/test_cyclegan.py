@@ -111,7 +111,7 @@ def test_all_four_are_saved_compared_and_shown(
     assert all(line["loss_cycle"] > 0 and line["grad_norm_g"] > 0 and line["grad_norm_d"] > 0 for line in ticks)
     assert [line["scheduled"]["lr_g"] for line in ticks] == [2e-4] * 4 + [1e-4] * 2
     assert record.summaries["r1"].last.value is None, "there is none"
-    names = [name for name, _ in replica_check._kept(TrainState.create(config, CPU))]
+    names = [name for name, _ in replica_check._named_tensors(TrainState.create(config, CPU))]
     for role in ("a_to_b", "b_to_a", "discriminator_a", "discriminator_b", "averaged a_to_b", "averaged b_to_a"):
         assert any(name.startswith(f"weight {role}.") for name in names), role
     with Image.open(tmp_path / "samples.png") as picture:

@@ -153,7 +153,7 @@ def test_it_trains_and_goes_on_bit_by_bit(
 
 @pytest.mark.usefixtures("family")
 def test_every_role_is_compared_between_workers(config: TrainConfig) -> None:
-    names = [name for name, _ in replica_check._kept(TrainState.create(config, torch.device("cpu")))]
+    names = [name for name, _ in replica_check._named_tensors(TrainState.create(config, torch.device("cpu")))]
     for role in ("generator", "discriminator", "encoder", "blur", "averaged generator", "averaged encoder"):
         assert any(name.startswith(f"weight {role}.") for name in names), role
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from trainer.core.errors import EXIT_CODES
 from trainer.launch import membership
 from trainer.launch.failures import (
-    ALLOWED,
+    MAX_FAILURES,
     WINDOW_SEC,
     Nodes,
-    code_of_lost,
-    code_of_worker,
     ended_for_all,
     is_failure,
     is_lost,
+    lost_exit_code,
     own_failures,
+    worker_exit_code,
 )
 from trainer.launch.job_clock import used_sec
 from trainer.launch.node_state import Failure, NodeState, Standing
@@ -32,7 +32,7 @@ def state(*codes: int, standing: Standing = Standing.GOING_ON, at: float = NOW, 
     return NodeState(seen_at=NOW, standing=standing, failures=failures, lost_at=(NOW,) * lost)
 
 
-GONE = membership.started(None, NOW - 700, "boot").state
+GONE = membership.start(None, NOW - 700, "boot").state
 """Seen last some minutes ago, and nobody has heard why."""
 
 
@@ -49,9 +49,9 @@ GONE = membership.started(None, NOW - 700, "boot").state
         (state(76, 134, at=NOW - 300), state(1, at=NOW - 179), 2),
         # Nor who lost one that was gone without a word, be it back by now or not.
         (state(76, 134), GONE, 0),
-        (state(76, 134), membership.started(GONE, NOW, "another boot").state, 0),
-        (state(76, 134), membership.seen(GONE, NOW, 800), 2),
-        (state(76, 134), membership.ended(GONE, 75), 2),
+        (state(76, 134), membership.start(GONE, NOW, "another boot").state, 0),
+        (state(76, 134), membership.mark_seen(GONE, NOW, 800), 2),
+        (state(76, 134), membership.end(GONE, 75), 2),
         (state(1), GONE, 1),
         (state(76, 134), state(76, 134), 2),
         (state(1), state(1), 1),
@@ -81,48 +81,48 @@ LOST, LEFT, UP = Standing.LOST, Standing.LEFT, Standing.GOING_ON
 def test_when_a_job_has_ended_for_all(standings: tuple[Standing, ...], job: tuple[int, int], *, over: bool) -> None:
     nodes = {str(i): state(standing=each, lost=each is LOST) for i, each in enumerate(standings)}
     assert ended_for_all("0", nodes, Nodes(*job), NOW) == over
-    assert code_of_lost("0", nodes, Nodes(*job), 1, NOW) == (5 if over else 4)
-    assert code_of_lost("0", nodes, Nodes(*job), 2, NOW) == (2 if over else 4)
+    assert lost_exit_code("0", nodes, Nodes(*job), 1, NOW) == (5 if over else 4)
+    assert lost_exit_code("0", nodes, Nodes(*job), 2, NOW) == (2 if over else 4)
 
 
 @given(st.integers(-64, 255))
 def test_a_worker_cannot_say_what_only_a_launcher_may(code: int) -> None:
-    assert code_of_worker(code) not in (4, 5, 6)
-    assert 0 <= code_of_worker(code) <= 255
+    assert worker_exit_code(code) not in (4, 5, 6)
+    assert 0 <= worker_exit_code(code) <= 255
 
 
 def test_a_killed_launcher_is_a_failure_and_a_machine_that_lost_its_power_has_none() -> None:
-    before = membership.started(None, NOW, "boot").state
-    assert membership.started(before, NOW + 60, "boot").state.failures == (Failure(at=NOW, code=137),)
+    before = membership.start(None, NOW, "boot").state
+    assert membership.start(before, NOW + 60, "boot").state.failures == (Failure(at=NOW, code=137),)
     for other in (
-        membership.started(before, NOW + 60, "another boot"),
-        membership.started(membership.told(before), NOW + 60, "boot"),
-        membership.started(membership.ended(before, 75), NOW + 60, "boot"),
+        membership.start(before, NOW + 60, "another boot"),
+        membership.start(membership.mark_leaving(before), NOW + 60, "boot"),
+        membership.start(membership.end(before, 75), NOW + 60, "boot"),
     ):
         assert (other.killed, other.state.failures) == (False, ())
 
 
 def test_a_machine_in_the_place_of_a_lost_one_has_a_clean_sheet_and_the_job_keeps_count() -> None:
-    old = membership.started(None, NOW, "boot").state
-    for _ in range(ALLOWED):
-        old = membership.failed(old, NOW, 1)
-    new = membership.started(membership.ended(membership.lost(old, NOW), 4), NOW + 60, "new").state
+    old = membership.start(None, NOW, "boot").state
+    for _ in range(MAX_FAILURES):
+        old = membership.add_failure(old, NOW, 1)
+    new = membership.start(membership.end(membership.mark_lost(old, NOW), 4), NOW + 60, "new").state
     assert (new.failures, new.lost_at, new.standing) == ((), (NOW,), UP)
 
 
 def test_a_job_that_somebody_begins_again_is_not_ended_by_what_was_before() -> None:
     """All have failed for good, of a full disk, say; then one after the other is started again."""
-    job, nodes = Nodes(2, 2), {name: membership.started(None, NOW, name).state for name in ("a", "b")}
+    job, nodes = Nodes(2, 2), {name: membership.start(None, NOW, name).state for name in ("a", "b")}
     for name, before in nodes.items():
-        nodes[name] = membership.ended(membership.lost(before, NOW), 2)
+        nodes[name] = membership.end(membership.mark_lost(before, NOW), 2)
     assert ended_for_all("a", nodes, job, NOW + 60)
-    nodes["a"] = membership.started(nodes["a"], NOW + 60, "a", over=2).state
+    nodes["a"] = membership.start(nodes["a"], NOW + 60, "a", over=2).state
     assert not ended_for_all("a", nodes, job, NOW + 61)
-    nodes["b"] = membership.started(nodes["b"], NOW + 62, "b").state
+    nodes["b"] = membership.start(nodes["b"], NOW + 62, "b").state
     assert not ended_for_all("a", nodes, job, NOW + 63)
     assert not ended_for_all("b", nodes, job, NOW + 63)
     for name in nodes:
-        nodes[name] = membership.lost(nodes[name], NOW + 90)
+        nodes[name] = membership.mark_lost(nodes[name], NOW + 90)
     assert ended_for_all("a", nodes, job, NOW + 91), "the next failures count"
 
 
@@ -155,7 +155,7 @@ class Cluster:
         assert (node.life.exit_code is None) == (node.life.state is not State.ENDED)
         if before.exit_code is None and node.life.exit_code is not None:
             node.codes.append(node.life.exit_code)
-            self.states[name] = membership.ended(self.states[name], node.life.exit_code)
+            self.states[name] = membership.end(self.states[name], node.life.exit_code)
 
     def come(self, name: str, *, sick: bool) -> None:
         if name in self.up() or len(self.up()) == self.job.max or self.over():
@@ -164,7 +164,7 @@ class Cluster:
         if not node.codes or node.codes[-1] == 4:
             node.sick = sick  # another machine
         node.life = Life()
-        self.states[name] = membership.started(self.states.get(name), self.now, f"{name}-{len(node.codes)}").state
+        self.states[name] = membership.start(self.states.get(name), self.now, f"{name}-{len(node.codes)}").state
         self.up_since[name] = self.now
         if self.left() <= 0:
             self.on(name, Event.HOURS_OVER)
@@ -186,7 +186,7 @@ class Cluster:
         sec = min(sec, max(self.left(), 0.0)) if self.up() else sec
         self.now += sec
         for name in self.up():
-            self.states[name] = membership.seen(self.states[name], self.now, self.now - self.up_since[name])
+            self.states[name] = membership.mark_seen(self.states[name], self.now, self.now - self.up_since[name])
         if self.left() <= 1e-6:
             for name in self.up():
                 self.on(name, Event.HOURS_OVER)
@@ -208,12 +208,12 @@ class Cluster:
         """What their launchers make of it, all at the same time."""
         for name, ended in codes.items():
             if is_failure(ended):
-                self.states[name] = membership.failed(self.states[name], self.now, ended)
+                self.states[name] = membership.add_failure(self.states[name], self.now, ended)
         lost = [name for name, ended in codes.items() if is_lost(name, self.states, ended, self.now)]
         for name in lost:
-            self.states[name] = membership.lost(self.states[name], self.now)
+            self.states[name] = membership.mark_lost(self.states[name], self.now)
         final = {
-            name: code_of_lost(name, self.states, self.job, ended, self.now) if name in lost else ended
+            name: lost_exit_code(name, self.states, self.job, ended, self.now) if name in lost else ended
             for name, ended in codes.items()
         }
         for name, ended in final.items():
@@ -299,8 +299,8 @@ def test_a_mistake_that_all_nodes_have_ends_the_job_at_once_or_after_five(job: N
         cluster.fail(code, 76)
         cluster.wait(60.0)
         cluster.restart()
-        assert cluster.incidents <= ALLOWED
-    assert cluster.incidents == (1 if code == 2 else ALLOWED)
+        assert cluster.incidents <= MAX_FAILURES
+    assert cluster.incidents == (1 if code == 2 else MAX_FAILURES)
     assert {node.codes[-1] for node in cluster.nodes.values()} == {2 if code == 2 else 5}
 
 
@@ -311,14 +311,14 @@ def test_a_sick_machine_is_replaced_and_the_others_train(job: Nodes, which: int)
     names = "abcdef"[: job.max]
     for index, name in enumerate(names):
         cluster.come(name, sick=index == which % job.max)
-    for _ in range(ALLOWED):
+    for _ in range(MAX_FAILURES):
         cluster.meet()
         cluster.fail(1, 76)
         cluster.wait(60.0)
         cluster.restart()
     cluster.meet()
     sick = cluster.nodes[names[which % job.max]]
-    assert sick.codes == [1] * (ALLOWED - 1) + [4]
+    assert sick.codes == [1] * (MAX_FAILURES - 1) + [4]
     assert {node.life.state for node in cluster.nodes.values()} == {State.TRAINING}
 
 
@@ -358,7 +358,7 @@ def test_a_mistake_that_all_share_is_not_private_because_one_went_hours_before(g
     earlier = state(standing=gone).model_copy(update={"seen_at": NOW - 5 * 3600})
     nodes = {name: state(standing=LOST, lost=True) for name in "abc"} | {"d": earlier}
     assert ended_for_all("a", nodes, Nodes(2, 4), NOW)
-    assert code_of_lost("a", nodes, Nodes(2, 4), 2, NOW) == 2
+    assert lost_exit_code("a", nodes, Nodes(2, 4), 2, NOW) == 2
 
 
 def test_who_is_dead_for_hours_keeps_no_job_from_its_end() -> None:
@@ -374,8 +374,8 @@ def test_who_is_dead_for_hours_keeps_no_job_from_its_end() -> None:
 
 @pytest.mark.parametrize("code", [1, 137, 134, None])
 def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> None:
-    here = membership.told(membership.started(None, NOW, "boot").state)
-    assert membership.ended(here, code).standing is LEFT
+    here = membership.mark_leaving(membership.start(None, NOW, "boot").state)
+    assert membership.end(here, code).standing is LEFT
 
 
 @pytest.mark.parametrize("standing", ["lost", "over"])
@@ -383,11 +383,11 @@ def test_who_was_told_to_leave_and_was_too_slow_has_left(code: int | None) -> No
 @pytest.mark.parametrize("boot", ["boot", "another"])
 def test_only_who_ended_with_the_job_begins_a_job_again(standing: str, over: int | None, boot: str) -> None:
     """A reboot, a new machine of the name, or the watch of one that was lost: none says that a mistake is mended."""
-    here = membership.started(None, NOW, "boot").state
+    here = membership.start(None, NOW, "boot").state
     before = (
-        membership.ended(membership.lost(here, NOW), 4) if standing == "lost" else membership.ended(here, over or 0)
+        membership.end(membership.mark_lost(here, NOW), 4) if standing == "lost" else membership.end(here, over or 0)
     )
-    start = membership.started(before, NOW + 60, boot, over)
+    start = membership.start(before, NOW + 60, boot, over)
     assert start.again == (standing == "over" and over in (2, 3, 5) and boot == "boot")
     assert start.state.again_at == (NOW + 60 if start.again else 0)
     assert (start.killed, start.state.failures, start.state.standing) == (False, (), UP)

@@ -30,9 +30,9 @@ def folder(tmp_path: Path, node: str) -> JobFolder:
 
 def was(tmp_path: Path, node: str, standing: str, boot: str) -> None:
     """What a node's launcher has left behind."""
-    state = membership.started(None, time.time() - 60, boot).state
-    gone = membership.ended(membership.lost(state, time.time() - 60), 4) if standing == "lost" else None
-    folder(tmp_path, node).write(gone or membership.ended(state, 0))
+    state = membership.start(None, time.time() - 60, boot).state
+    gone = membership.end(membership.mark_lost(state, time.time() - 60), 4) if standing == "lost" else None
+    folder(tmp_path, node).write(gone or membership.end(state, 0))
 
 
 @pytest.mark.parametrize("standing", ["lost", "over"])
@@ -79,7 +79,7 @@ def test_a_launcher_that_fails_is_counted_and_the_fifth_gives_the_node_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk of its own, say, under torchrun: no worker has said anything."""
-    other = membership.started(None, time.time(), "b").state
+    other = membership.start(None, time.time(), "b").state
     codes = []
     for _ in range(5):
         folder(tmp_path, "b").write(other.model_copy(update={"seen_at": time.time()}))
@@ -127,7 +127,7 @@ def test_a_job_that_was_done_as_it_was_told_to_leave_is_done_for_all(tmp_path: P
     with Job(Nodes(2, 2), folder(tmp_path, "a"), max_sec=3600) as job:
         job.on(Event.JOINED)
         job.on(Event.HOURS_OVER)
-        job.stopped(0)
+        job.workers_stopped(0)
     assert job.life.exit_code == 0
     over = folder(tmp_path, "b").over()
     assert over is not None

@@ -66,7 +66,7 @@ def test_a_port_that_it_has_to_serve_and_that_is_taken_ends_the_job(
 ) -> None:
     """The error of torchrun is EADDRINUSE; a job that took it for a lost store would wait without end."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(launcher, "_watched", lambda *_: pytest.fail("the job was begun"))
+    monkeypatch.setattr(launcher, "_run_watched", lambda *_: pytest.fail("the job was begun"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main([*(word.format(port=port) for word in words), "-m", "trainer", "presets"]) == 2
@@ -80,7 +80,7 @@ def test_who_serves_nothing_needs_no_port(words: list[str], monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         argv = [*(word.format(port=port) for word in words), "-m", "trainer", "presets"]
-        launcher._check_port(launcher._parsed(argv))
+        launcher._check_port(launcher._parse_torchrun(argv))
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_a_stop_is_an_interruption_only_where_the_workers_left_by_themselves(
     ],
 )
 def test_what_a_stop_ends_with(ends: dict[int, int | None], code: int) -> None:
-    assert launcher._code_of_a_stop(ends) == code
+    assert launcher._stop_exit_code(ends) == code
 
 
 @pytest.mark.parametrize("kind", ["DistStoreError", "DistNetworkError"])
@@ -165,5 +165,5 @@ def test_a_peer_that_dies_while_it_is_met_is_no_failure(monkeypatch: pytest.Monk
     monkeypatch.setattr(run, "run", dies)
     monkeypatch.setattr(launcher, "POLL_SEC", 0.0)
     with Job(Nodes(1, 2)) as job:
-        launcher._one_torchrun(Namespace(rdzv_backend="static"), job, None, Watchdog(Path("/nowhere"), None), {})
+        launcher._run_agent(Namespace(rdzv_backend="static"), job, None, Watchdog(Path("/nowhere"), None), {})
         assert (job.life.state, job.life.exit_code) == (State.WAITING, None)

@@ -15,7 +15,7 @@ import pytest
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
 from trainer.launch import rendezvous
-from trainer.launch.rendezvous import _listen, _trouble, connected_hosts
+from trainer.launch.rendezvous import _find_fault, _listen, connected_hosts
 from trainer.rendezvous.elastic_rendezvous import ElasticRendezvous, wait_for_store, why_no_answer
 
 # Lines as in proc(5): local address, remote address, state (01 established, 0A listening).
@@ -111,7 +111,7 @@ def test_a_crowd_at_the_door_ends_no_store_that_is_well(
         return answer
 
     monkeypatch.setattr(rendezvous, "_LOOK_SEC", 0.0)
-    served = rendezvous._Served(Store(), 29400, set, refused)  # type: ignore[arg-type]
+    served = rendezvous._RunningStore(Store(), 29400, set, refused)  # type: ignore[arg-type]
     assert rendezvous._serve(served, 0.0, stop) == code
     assert told in capsys.readouterr().out
     assert left == []
@@ -129,8 +129,8 @@ def test_a_store_that_does_not_answer_is_sick() -> None:
         def get(self, key: str) -> bytes:
             return b""
 
-    assert _trouble(Sick()) == "connection reset"  # type: ignore[arg-type]  # a fake
-    assert _trouble(Forgetful()) == "it gives back another value"  # type: ignore[arg-type]  # a fake
+    assert _find_fault(Sick()) == "connection reset"  # type: ignore[arg-type]  # a fake
+    assert _find_fault(Forgetful()) == "it gives back another value"  # type: ignore[arg-type]  # a fake
 
 
 def test_a_store_that_never_comes_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from trainer.config.train_config import TrainConfig
 from trainer.core.heartbeat import Beat
-from trainer.launch.failures import ALLOWED, WINDOW_SEC, is_bad_luck
+from trainer.launch.failures import MAX_FAILURES, WINDOW_SEC, is_bad_luck
 from trainer.launch.launcher import main
 from trainer.launch.watchdog import StepBound, Watchdog
 
@@ -35,10 +35,10 @@ def test_no_step_like_those_before_hangs(steps: list[float], made: int, hangs: i
         bound = bound.after_steps(sec, made, made)
     for _ in range(hangs):
         bound = bound.after_hang()
-    seconds, _ = bound.of(beat(made), "S")
+    seconds, _ = bound.get_bound(beat(made), "S")
     assert seconds >= 10 * max(steps)
     assert seconds >= 180
-    after = bound.after_hang().of(beat(made), "S")[0]
+    after = bound.after_hang().get_bound(beat(made), "S")[0]
     assert after == max(seconds, min(2 * seconds, 1800)), "what is slow for good gets more time, up to a point"
     assert bound.after_steps(steps[0], made, made + 1).hangs == 0
     assert bound.after_steps(steps[0], made, made).hangs == hangs, "what was done before is done again: nothing is won"
@@ -52,25 +52,25 @@ def test_first_steps_have_half_an_hour_and_what_is_none_has_any_time(
     for sec, early in steps:
         bound = bound.after_steps(sec, early, early)
     expected = 1800 if training else math.inf
-    assert bound.of(beat(made, training=training), "S")[0] == expected, "first steps teach nothing: they compile"
-    assert bound.of(beat(made, training=training), "T")[0] == 60, "nothing goes on in a stopped process"
+    assert bound.get_bound(beat(made, training=training), "S")[0] == expected, "first steps teach nothing: they compile"
+    assert bound.get_bound(beat(made, training=training), "T")[0] == 60, "nothing goes on in a stopped process"
 
 
 def test_a_bound_that_is_asked_for_holds_for_steps_alone() -> None:
     bound = StepBound(7.0).after_steps(99.0, 50, 50)
-    assert bound.of(beat(50), "R")[0] == 7
-    assert bound.of(beat(50, training=False), "R")[0] == math.inf
-    assert StepBound(math.inf).of(beat(50), "R")[0] == math.inf
+    assert bound.get_bound(beat(50), "R")[0] == 7
+    assert bound.get_bound(beat(50, training=False), "R")[0] == math.inf
+    assert StepBound(math.inf).get_bound(beat(50), "R")[0] == math.inf
 
 
 @given(st.floats(1e-4, 180), st.integers(1, 10**6))
 def test_what_hangs_at_the_same_image_each_time_comes_to_an_end(step_sec: float, steps: int) -> None:
     """As the launcher has it: each failure is the end of one, and the next knows nothing of the bound before."""
     now, failed = 0.0, list[float]()
-    while len(failed) < ALLOWED:
+    while len(failed) < MAX_FAILURES:
         bound = StepBound().after_steps(step_sec, steps, images=steps)
         while True:
-            now += bound.of(beat(steps), "S")[0]
+            now += bound.get_bound(beat(steps), "S")[0]
             bound = bound.after_hang()
             if not is_bad_luck(bound.hangs, len(failed)):
                 break
@@ -124,7 +124,7 @@ def test_all_workers_of_a_node_are_ended_with_the_one_that_hangs(
     watchdog.start()
     assert [process.wait(60) for process in workers] == [-signal.SIGKILL] * 2
     watchdog.close()
-    assert (watchdog.took_hang(), watchdog.took_hang(), watchdog.hangs) == (True, False, 1)
+    assert (watchdog.consume_hang(), watchdog.consume_hang(), watchdog.hangs) == (True, False, 1)
     (folder,) = (run_dir / "hangs").iterdir()
     hang = json.loads((folder / "hang.json").read_text())
     assert hang["bound"] == "asked for"
@@ -143,12 +143,12 @@ def test_workers_that_leave_are_not_hurried(
 ) -> None:
     watchdog = Watchdog(tmp_path, None, 0.5)
     process = worker(0, 3)
-    watchdog.rest()
+    watchdog.pause()
     watchdog.start()
     time.sleep(2)
     process.communicate("go on\n")
     watchdog.close()
-    assert (process.returncode, watchdog.took_hang()) == (0, False)
+    assert (process.returncode, watchdog.consume_hang()) == (0, False)
 
 
 @pytest.mark.slow

@@ -266,7 +266,7 @@ def test_a_perfect_generator_of_uneven_classes_is_as_good_as_one_that_knows_none
     assert floor.protocol.labels == ""
 
     evenly = torch.arange(2000) % 10
-    monkeypatch.setattr(module, "_classes_to_ask_for", lambda *_: evenly)
+    monkeypatch.setattr(module, "_draw_classes", lambda *_: evenly)
     wrong = judged(conditional, MemorisedByClass(images, classes))
     assert _value(wrong, "trained") > 10 * _value(found, "trained")
 

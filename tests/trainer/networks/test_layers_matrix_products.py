@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.networks import layers
-from trainer.networks.layers import doubled, halved, weight_gradient
+from trainer.networks.layers import double, halve, weight_gradient
 
 SIDES = st.integers(1, 5)
 
@@ -36,8 +36,8 @@ def test_against_the_library(
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(layers, "_AT_ONCE", at_once)
         with torch.no_grad():
-            found = [halved(images, weight, bias), halved(images, weight)]
-            found += [doubled(features, weight), doubled(features, weight, of_images)]
+            found = [halve(images, weight, bias), halve(images, weight)]
+            found += [double(features, weight), double(features, weight, of_images)]
         of_weight = weight_gradient(images, features)
     convolved = F.conv2d(images, weight, None, 2, 1)
     transposed = F.conv_transpose2d(features, weight, None, 2, 1)

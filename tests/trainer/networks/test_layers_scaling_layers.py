@@ -144,7 +144,7 @@ def test_as_matrix_products_values_gradients_and_a_penaltys_are_the_librarys(
         assert ours.dtype == theirs.dtype
         largest = float(theirs.abs().max())
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-2 * largest)
-    every = {"halved", "doubled", "weight_gradient"}
+    every = {"halve", "double", "weight_gradient"}
     assert set(used) == (every if products is Products.ALL else {"weight_gradient"})
 
 
@@ -179,6 +179,6 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return tell
 
-    for name in ("halved", "doubled", "weight_gradient"):
+    for name in ("halve", "double", "weight_gradient"):
         monkeypatch.setattr(matrix_products, name, telling(name))
     return used

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.distributed.world import World
-from trainer.phases.augment import EVERY_STEPS, GATES, UNIFORMS, adapted, diffaugment, first_p, is_due
+from trainer.phases.augment import EVERY_STEPS, GATES, UNIFORMS, adapt_p, diffaugment, first_p, is_due
 from trainer.steps.state import TrainState
 from trainer.steps.step import Game, adapt
 
@@ -20,7 +20,7 @@ TINY = ADAPTIVE.replace({"resolution": 16, "ngf": 1, "ndf": 1, "z_dim": 1})
 
 def next_p(p: float, sign: int, config: TrainConfig = ADAPTIVE) -> torch.Tensor:
     """As a step has it."""
-    return adapted(torch.tensor(p, dtype=torch.float64), torch.tensor(sign), EVERY_STEPS * config.step_images, config)
+    return adapt_p(torch.tensor(p, dtype=torch.float64), torch.tensor(sign), EVERY_STEPS * config.step_images, config)
 
 
 def test_it_is_due_every_fourth_step_if_at_all() -> None:

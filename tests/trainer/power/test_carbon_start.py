@@ -275,7 +275,7 @@ def test_the_launcher_says_what_it_ignores_and_refuses_what_makes_no_sense(capsy
     assert launch.main(["--start-when", "carbon<200", "--hours=6", "-m", "trainer", "presets"]) == 2
     assert "--start-when: no such condition" in capsys.readouterr().err
     assert launch.main(["--hours", "6", "--forecast", "f", "--watch", "nowhere"]) == 2
-    assert launch._waited({"--hours": "6", "--forecast": "f"}, [], float("inf"))
+    assert launch._wait_to_start({"--hours": "6", "--forecast": "f"}, [], float("inf"))
     assert "--hours is ignored without --start-when" in capsys.readouterr().err
 
 

@@ -62,7 +62,7 @@ def test_everything_a_worker_keeps_is_compared_and_named(
     state = _stepped(tiny_config)
     check_same(other(lambda sums: sums), state)
     places = []
-    total = len(list(agreement._kept(state)))
+    total = len(list(agreement._named_tensors(state)))
     for number in range(total):
         index = torch.tensor([number])
         with pytest.raises(TrainerError, match="differs between workers") as caught:

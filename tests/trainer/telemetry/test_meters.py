@@ -17,7 +17,7 @@ from trainer.steps.state import TrainState
 from trainer.steps.step import get_phases
 from trainer.telemetry.devices import Load
 from trainer.telemetry.flops import StepFlops
-from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starved
+from trainer.telemetry.meters import Meters, Stalls, check_finite, is_finite, starvation_note
 
 WORK = Quantity(value=1e6, unit="FLOP", provenance="estimated", source="counted")
 PEAK = Quantity(value=1e12, unit="FLOP/s", provenance="assumed", source="data sheet")
@@ -202,7 +202,9 @@ def test_threads_that_wait_for_a_core_are_told_of(
     monkeypatch.setattr("trainer.telemetry.meters.load", lambda world: next(loads))
     line = _line(tiny_config, state, NOTHING, monkeypatch)
     assert line["cpu_wait_share"] == pytest.approx(share)
-    assert starved(line).startswith("note: this run's threads waited 60 % of their time for a core") == bool(share)
+    assert starvation_note(line).startswith("note: this run's threads waited 60 % of their time for a core") == bool(
+        share
+    )
 
 
 def test_gpus_memory_adds_up_and_their_use_is_a_mean(

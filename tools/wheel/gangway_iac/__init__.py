@@ -67,7 +67,7 @@ def run_policy_pack() -> None:
 
 
 def load(module: str, name: str) -> "Any":
-    """An instance of a class of Gangway's: how Pulumi's process for dynamic resources finds their providers."""
+    """Returns an instance of a Gangway class, for Pulumi's process of dynamic resources."""
     from importlib import import_module
 
     add_to_path()
