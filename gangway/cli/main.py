@@ -38,6 +38,7 @@ from gangway.cli.trainer import add_trainer
 from gangway.cli.when import when
 from stacks.base.extras import missing_extra
 from stacks.plan.gc_pause import without_gc
+from trainer.core.console import flush_output
 
 EXIT_INTERRUPTED = 128 + 2
 """As a shell reports a program ended by SIGINT."""
@@ -230,8 +231,6 @@ def _print_error(text: str) -> None:
 
 def main() -> NoReturn:
     """Runs the command line. A user's mistake ends with its message and exit code 2, never with a traceback."""
-    from trainer.core.console import flush_output
-
     code: int | str | None = 0
     try:
         code = _run_app()

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent.parent
-COPIED = ("components", "examples", "images", "stacks", "trainer", "Makefile", "Pulumi.yaml", "pyproject.toml")
+COPIED = (
+    *("components", "examples", "gangway", "images", "stacks", "tools", "trainer"),
+    *("Makefile", "Pulumi.yaml", "pyproject.toml"),
+)
 SAMPLES = (Path("tests/gangway/finops/bill/samples"), Path("tests/stacks/providers/toy"))
 """What pages use of the tests."""
 TIMEOUT_SEC = 240

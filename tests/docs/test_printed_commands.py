@@ -142,6 +142,8 @@ NO_PROPOSAL: dict[str, str] = {
     "gangway bench": "says what wrote a file",
     "gangway bench run": "says what wrote a file",
     "gangway forecast": "says what wrote a file",
+    "gangway init": "names who is at work",
+    "gangway job submit": "names where a finding is reported",
     "gangway forecast --out": "says what wrote a file",
     "gangway job serve": "names who has answered",
     "gangway namespace would be ignored": "no command",

@@ -207,7 +207,7 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["next_decision", "remembered", "Watch.see", "Controller._is_off"])
+@pytest.mark.parametrize("part", ["next_decision", "shorten", "Watch.see", "Controller._is_off"])
 def test_a_controller_that_dies_leaves_the_run_as_it_is(
     config: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
