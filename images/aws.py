@@ -29,13 +29,13 @@ from images.shell import (
     member_mount,
     metadata_settings,
     own_argv,
-    own_mounts,
     results_sec,
     run_array,
     signature_settings,
     store_values,
     verify_scripts,
     worker_settings,
+    workload_mounts,
 )
 from images.specs import TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
@@ -154,7 +154,7 @@ def aws_docker_argv(spec: AwsNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
         *NOTICES_MOUNT,
         *member_mount(spec.member_key),
         *log_argv(spec.log_group, spec.region),
-        *own_mounts(spec.job, bin_dir),
+        *workload_mounts(spec.job, bin_dir),
         *(spec.job.image, *workload),
     ]
 

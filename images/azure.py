@@ -31,7 +31,6 @@ from images.shell import (
     max_sec_text,
     member_mount,
     metadata_settings,
-    own_mounts,
     results_sec,
     run_array,
     signature_settings,
@@ -39,6 +38,7 @@ from images.shell import (
     verify_scripts,
     worker_settings,
     workload_argv,
+    workload_mounts,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
@@ -151,7 +151,7 @@ def azure_docker_argv(spec: AzureNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID)
-    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *NO_LOG, *own_mounts(spec.job, bin_dir)]
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *NO_LOG, *workload_mounts(spec.job, bin_dir)]
     return [*argv, spec.job.image, *workload_argv(spec, bin_dir, WATCH)]
 
 

@@ -38,7 +38,6 @@ from images.shell import (
     member_argv,
     member_mount,
     metadata_settings,
-    own_mounts,
     results_sec,
     run_array,
     signature_settings,
@@ -46,6 +45,7 @@ from images.shell import (
     verify_scripts,
     worker_settings,
     workload_argv,
+    workload_mounts,
 )
 from images.specs import HELD_OBJECT, TRAINER_UID, Breaker, MachineSpec, check_pinned, job_key
 
@@ -213,7 +213,7 @@ def gcp_docker_argv(spec: GcpNodeSpec, bin_dir: str = BIN_DIR) -> list[str]:
     for device in spec.nccl.devices if spec.nccl else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, spec.scratch_mount_point, spec.labels, uid=TRAINER_UID), *NO_LOG]
-    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *own_mounts(spec.job, bin_dir)]
+    argv += [*NOTICES_MOUNT, *member_mount(spec.member_key), *workload_mounts(spec.job, bin_dir)]
     command = workload_argv(spec, bin_dir, WATCH)
     if spec.nccl is None or not spec.nccl.env_script:
         return [*argv, spec.job.image, *command]
@@ -238,7 +238,7 @@ def _with_profile(job: JobSpec, nccl: NcclSetup) -> str:
     return "\n".join(lines)
 
 
-def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
+def tpu_docker_argv(spec: TpuHostSpec, bin_dir: str) -> list[str]:
     """Arguments of run-tpu.sh: docker's up to the launcher's own, `--`, then torchrun's last ones; only the host knows
     the rendezvous, which goes between.
 
@@ -251,7 +251,7 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
     return [
         *container_argv(job, accelerators, None, spec.labels, uid=None, privileged=True),
         *(*NO_LOG, *NOTICES_MOUNT),
-        *member_mount(spec.member_key),
+        *(*member_mount(spec.member_key), *workload_mounts(job, bin_dir)),
         *(job.image, *WATCH, *member_argv(spec.member_key), *life_argv(job, spec.run_dir, spec.max_hours), "--"),
         f"--nproc-per-node={job.processes_per_node}",
         f"--max-restarts={job.max_restarts}",
@@ -262,7 +262,9 @@ def tpu_docker_argv(spec: TpuHostSpec) -> list[str]:
 def gcp_job_env_text(spec: GcpNodeSpec | TpuHostSpec, bin_dir: str) -> str:
     """`/etc/gangway/job.env`: the bash array DOCKER_ARGV, and RUN, what takes it."""
     if isinstance(spec, TpuHostSpec):
-        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec)) + run_array(spec.job, bin_dir, f"{bin_dir}/run-tpu.sh")
+        return bash_array("DOCKER_ARGV", tpu_docker_argv(spec, bin_dir)) + run_array(
+            spec.job, bin_dir, f"{bin_dir}/run-tpu.sh"
+        )
     return bash_array("DOCKER_ARGV", gcp_docker_argv(spec, bin_dir)) + run_array(spec.job, bin_dir)
 
 

@@ -28,12 +28,12 @@ from images.shell import (
     job_json_text,
     max_sec_text,
     member_mount,
-    own_mounts,
     run_array,
     signature_settings,
     store_values,
     worker_settings,
     workload_argv,
+    workload_mounts,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
@@ -188,7 +188,7 @@ def host_docker_argv(spec: HostSpec, bin_dir: str = BIN_DIR) -> list[str]:
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=spec.uid), *member_mount(spec.member_key)]
-    argv += ["--log-driver", "none", *own_mounts(spec.job, bin_dir)]
+    argv += ["--log-driver", "none", *workload_mounts(spec.job, bin_dir)]
     return [*argv, spec.job.image, *workload_argv(spec, bin_dir)]
 
 

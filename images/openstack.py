@@ -27,7 +27,6 @@ from images.shell import (
     job_json_text,
     max_sec_text,
     member_mount,
-    own_mounts,
     results_sec,
     run_array,
     signature_settings,
@@ -35,6 +34,7 @@ from images.shell import (
     verify_scripts,
     worker_settings,
     workload_argv,
+    workload_mounts,
 )
 from images.specs import TRAINER_UID, MachineSpec, RdmaSetup, check_pinned, job_key
 
@@ -159,7 +159,7 @@ def openstack_docker_argv(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> li
     for device in spec.fabric.devices if spec.fabric else ():
         accelerators += ["--device", device]
     argv = [*container_argv(spec.job, accelerators, None, spec.labels, uid=TRAINER_UID), *member_mount(spec.member_key)]
-    return [*argv, *NO_LOG, *own_mounts(spec.job, bin_dir), spec.job.image, *workload_argv(spec, bin_dir)]
+    return [*argv, *NO_LOG, *workload_mounts(spec.job, bin_dir), spec.job.image, *workload_argv(spec, bin_dir)]
 
 
 def openstack_job_env_text(spec: OpenstackNodeSpec, bin_dir: str = BIN_DIR) -> str:

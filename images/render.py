@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.core.job import OPEN_FILES, JobSpec
+from components.core.job import OPEN_FILES, JobSpec, Training
 from images.pins import pinned_image
 from images.shell import CONTAINED, CONTAINER_NAME, NOTICES_DIR, OUTPUTS_SCRIPT, OWN_SCRIPTS, get_outputs
 from images.specs import TRAINER_UID, DockerfileSpec
@@ -142,7 +142,7 @@ def _is_prose(line: ast.stmt) -> bool:
 
 def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> list[NodeFile]:
     """Shell scripts of the cloud, or of all, with the Python that they call, without comments: prose packs worst, and
-    EC2's limit leaves no room. `job`: of a worker, whose own command brings scripts and has some in place of others.
+    EC2's limit leaves no room. `job`: of a worker, which also gets the files of its workload.
     """
     own = job is not None and job.command is not None
     called = [bare_python_file(file, _OWN_RESULTS if own else "") for name in names for file in _CALLED.get(name, ())]
@@ -151,7 +151,11 @@ def scripts(cloud: str, names: Sequence[str], job: JobSpec | None = None) -> lis
         names = [*names, *OWN_SCRIPTS, *([OUTPUTS_SCRIPT] if get_outputs(job) else [])]
     texts = {name: own_script_text(cloud, name) if own else script_text(cloud, name) for name in names}
     shell = [NodeFile(f"{BIN_DIR}/{name}", "0755", _COMMENT.sub("", text)) for name, text in texts.items()]
-    return shell + called
+    return shell + called + ([] if job is None or job.training is None else [_train_file(job.training)])
+
+
+def _train_file(training: Training) -> NodeFile:
+    return NodeFile(training.config_file, "0644", training.document)
 
 
 METADATA_UNIT = "gangway-metadata.service"

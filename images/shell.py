@@ -202,16 +202,22 @@ def workload_argv(spec: MachineSpec, bin_dir: str, watch: Sequence[str] = ()) ->
     return [*watch, *member_argv(spec.member_key), *life, *spec.job.torchrun_argv()]
 
 
-def own_mounts(job: JobSpec, bin_dir: str) -> list[str]:
-    """Docker's arguments by which the container of a job's own command has the scripts that run it, whatever its image
-    holds, and begins in its folder; none for the trainer.
+def workload_mounts(job: JobSpec, bin_dir: str) -> list[str]:
+    """Docker's arguments that give the container the files of its workload: the trainer's configuration, or the scripts
+    that run a custom command, whatever its image holds, and the command's working directory.
     """
+    if job.training is not None:
+        return _mount_file(job.training.config_file)
     if job.command is None:
         return []
     argv = ["--entrypoint", "/bin/sh"]
     for script in OWN_SCRIPTS:
-        argv += ["--mount", f"type=bind,source={bin_dir}/{script},target={bin_dir}/{script},readonly"]
+        argv += _mount_file(f"{bin_dir}/{script}")
     return argv + (["--workdir", job.command.workdir] if job.command.workdir else [])
+
+
+def _mount_file(path: str) -> list[str]:
+    return ["--mount", f"type=bind,source={path},target={path},readonly"]
 
 
 def own_argv(job: JobSpec, bin_dir: str, run_dir: str, max_hours: float | None) -> list[str]:

@@ -40,7 +40,8 @@ def job_key(job: JobSpec) -> str:
 
 def _what_runs(job: JobSpec) -> list[object]:
     own = [] if job.command is None else [job.command.model_dump(mode="json")]
-    return [job.image, job.argv, *own]
+    training = None if job.training is None else job.training.model_dump(mode="json")
+    return [job.image, training, *own]
 
 
 def ended_object(job: JobSpec, max_hours: float | None) -> str:

@@ -255,18 +255,15 @@ def train_config(argv: Sequence[str]) -> TrainConfig:
         return _config(arguments)
 
 
-def data_mistake(argv: Sequence[str]) -> TrainerError | None:
+def data_mistake(config: TrainConfig, data_dir: Path) -> TrainerError | None:
     """Returns the error that `train` would raise for its data, except for damage; None where it would start.
 
-    Loads torch. Raises TrainerError: the arguments themselves are wrong.
+    Loads torch.
     """
     from trainer.data.dataset import check_data
 
-    arguments = _parser().parse_args(argv)
-    with _naming_flags(arguments):
-        config = _sized(_config(arguments), arguments, arguments.data)
     try:
-        check_data(config, arguments.data)
+        check_data(config, data_dir)
     except TrainerError as error:
         return error
     return None

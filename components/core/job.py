@@ -3,13 +3,14 @@
 `stacks.program` makes one JobSpec for cloud-init, the plan's JSON, and `gangway demo` on this machine.
 """
 
+import json
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from components.core.image_signature import ImageSignature
 
-__all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Volume"]
+__all__ = ["OPEN_FILES", "Backend", "JobSpec", "OwnCommand", "Rendezvous", "Training", "Volume"]
 
 Backend = Literal["gloo", "nccl", "xla"]
 OPEN_FILES = 131_072
@@ -54,6 +55,56 @@ class OwnCommand(_Frozen):
     outputs: tuple[str, ...] = Field(default=(), exclude_if=lambda folders: not folders)
 
 
+class Training(_Frozen):
+    """What the bundled trainer does: a configuration as a document, and the options of one session.
+
+    Attributes:
+        config: fields of a TrainConfig, without those that have its defaults.
+        config_file: where the job finds the document; whoever starts the job writes it there.
+        run_dir: the run's folder.
+        data_dir: prepared shards; empty for a folder in `run_dir`, prepared by the trainer.
+        context_file: a RunContext as JSON; empty for the environment's.
+        fabric_min_gbps: all-reduce bus bandwidth below which the job does not start; None for no test.
+        controller: fields of a ControlSettings; None for no controller.
+        options: further words of `train`.
+    """
+
+    config: dict[str, JsonValue]
+    config_file: str = "/etc/gangway/train.json"
+    run_dir: str
+    data_dir: str = ""
+    context_file: str = ""
+    metrics_port: int | None = None
+    log_format: Literal["text", "json"] = "text"
+    fabric_min_gbps: float | None = None
+    controller: dict[str, JsonValue] | None = None
+    options: tuple[str, ...] = ()
+
+    @property
+    def document(self) -> str:
+        """The text of `config_file`."""
+        return json.dumps(self.config, indent=1) + "\n"
+
+    @property
+    def argv(self) -> list[str]:
+        """The trainer's arguments."""
+        control = self.controller
+        return [
+            *("train", "--config", self.config_file, "--run-dir", self.run_dir),
+            *(("--data", self.data_dir) if self.data_dir else ()),
+            *(("--context", self.context_file) if self.context_file else ()),
+            *(() if self.metrics_port is None else ("--metrics-port", str(self.metrics_port))),
+            *(() if self.log_format == "text" else ("--log-format", self.log_format)),
+            *(("--fabric-min-gbps", f"{self.fabric_min_gbps:g}") if self.fabric_min_gbps else ()),
+            *(() if control is None else ("--controller", str(control["mode"]), "--control", _compact(control))),
+            *self.options,
+        ]
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 class JobSpec(_Frozen):
     """A distributed job, independent of its cloud.
 
@@ -62,7 +113,8 @@ class JobSpec(_Frozen):
         image_signature: verified before the image runs; None for no check.
         num_nodes_min: the fewest nodes with which the job continues.
         processes_per_node: one per accelerator; on a CPU-only node, gloo processes.
-        command: replaces module and argv; None for the trainer.
+        training: what the trainer does; None for a custom command.
+        command: replaces the trainer.
         run_id: of the run record; empty if the trainer generates it.
         max_restarts: restarts after failures; changes of membership do not count.
         shutdown_timeout_sec: between SIGTERM and SIGKILL, for the checkpoint (notice is about 30 s on GCP and Azure,
@@ -80,7 +132,7 @@ class JobSpec(_Frozen):
     volumes: tuple[Volume, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     module: str = "trainer"
-    argv: tuple[str, ...] = ()
+    training: Training | None = None
     command: OwnCommand | None = Field(default=None, exclude_if=lambda own: own is None)
     run_id: str = ""
     max_restarts: int = Field(default=3, ge=0)
@@ -90,6 +142,16 @@ class JobSpec(_Frozen):
     def _min_is_not_above_max(self) -> Self:
         assert self.num_nodes_min <= self.num_nodes_max, "StackConfig has checked nodes.min <= nodes.max"
         return self
+
+    @property
+    def argv(self) -> list[str]:
+        """Arguments of `module`."""
+        return [] if self.training is None else self.training.argv
+
+    @property
+    def data_dir(self) -> str | None:
+        """The folder that the trainer reads; None if it prepares one or there is no trainer."""
+        return None if self.training is None else self.training.data_dir or None
 
     @property
     def command_meets(self) -> bool:

@@ -12,13 +12,14 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
 from gangway.jobs.local.run import LocalRun, StatsTail
+from gangway.jobs.node_command import TRAIN_FILE
 from gangway.runs.errors import RunFailedError
-from stacks.config.job_settings import trainer_flags
+from stacks.config.job_settings import effective_config
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED
 from trainer.core.regular_files import read_file
@@ -229,9 +230,11 @@ class Local:
             rendezvous=Rendezvous(standalone=True),
             env={} if gpus else {"OMP_NUM_THREADS": "1"},
             max_restarts=0,
-            argv=(
-                "train",
-                *trainer_flags(self._preset, item.settings, overrides),
-                "--run-dir", str(folder), "--data", str(self._data_dir), "--context", str(folder / "context.json"),
+            training=Training(
+                config=effective_config(self._preset, item.settings, overrides).document(),
+                config_file=str(folder / TRAIN_FILE),
+                run_dir=str(folder),
+                data_dir=str(self._data_dir),
+                context_file=str(folder / "context.json"),
             ),
-        )  # fmt: skip
+        )

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from components.catalog.loader import PROVIDERS, load_provider, load_tpus
 from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from components.estimate.scaling import (
     AmdahlFit,
     Links,
@@ -27,6 +27,7 @@ from components.estimate.scaling import (
 from components.gcp.slices import plan_slice, slice_topologies
 from gangway.bench.local import Placement
 from gangway.jobs.local.run import LocalRun, StatsTail
+from gangway.jobs.node_command import TRAIN_FILE
 from trainer.config.train_config import TrainConfig
 
 MAX_WORKERS = 512
@@ -35,7 +36,7 @@ _ONE_SLICE = "one slice: a study leaves out the network between slices (DCN), so
 LINES = 7
 """Lines of statistics per run; the first is discarded."""
 _POLL_SEC = 0.1
-_ANY_FABRIC = "1e-9"
+_ANY_FABRIC_GBPS = 1e-9
 _LAST_LINES = 6
 NO_RATE = "a CPU was measured, and its slow steps beside an accelerator's links would scale too well"
 """Why a CPU's rate is not projected."""
@@ -142,8 +143,7 @@ def measure(
     `doing`: called repeatedly while it runs. InputError: the trainer failed.
     """
     folder.mkdir(parents=True)
-    (folder / "asked.json").write_text(config.to_json(), "utf-8")
-    with LocalRun.start(job(workers, folder, data_dir, placement), folder / "train.log") as run:
+    with LocalRun.start(job(config, workers, folder, data_dir, placement), folder / "train.log") as run:
         while run.exit_code is None:
             doing()
             time.sleep(_POLL_SEC)
@@ -167,7 +167,7 @@ def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
     )
 
 
-def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
+def job(config: TrainConfig, workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
     """The launch of one measurement, with pinned threads: torchrun's default depends on the number of processes."""
     return JobSpec(
         name="scaling",
@@ -178,11 +178,14 @@ def job(workers: int, folder: Path, data_dir: Path, placement: Placement) -> Job
         rendezvous=Rendezvous(standalone=True),
         env={"OMP_NUM_THREADS": str(placement.threads), "GANGWAY_CONTEXT": json.dumps({"run_id": folder.name})},
         max_restarts=0,
-        argv=(
-            "train", "--config", str(folder / "asked.json"), "--run-dir", str(folder), "--data", str(data_dir),
-            "--fabric-min-gbps", _ANY_FABRIC,
+        training=Training(
+            config=config.document(),
+            config_file=str(folder / TRAIN_FILE),
+            run_dir=str(folder),
+            data_dir=str(data_dir),
+            fabric_min_gbps=_ANY_FABRIC_GBPS,
         ),
-    )  # fmt: skip
+    )
 
 
 Mode = Literal["weak", "strong"]

@@ -23,7 +23,7 @@ from gangway.bench.results import Caps, Rate, Screen, get_rate, get_results, sho
 from gangway.bench.runner import Environment, Runner
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_items, get_preset, load_suite
 from stacks.base.extras import need
-from stacks.config.job_settings import effective_config, trainer_flags
+from stacks.config.job_settings import effective_config
 from trainer.config.parts.fields import SELF_PREPARED
 
 if TYPE_CHECKING:  # Pulumi, which a suite on this machine does not need
@@ -131,13 +131,13 @@ def _check_options(options: Options, items: Sequence[Item]) -> None:
 
 def _check_data(preset: str, items: Sequence[Item], data: Path | None) -> None:
     """Refuse data that a local run would refuse. `data`: None for a new folder in the suite's."""
-    local_items = {tuple(trainer_flags(preset, item.settings)): item for item in items if item.is_local}
-    for flags, item in local_items.items():
-        if data is None and effective_config(preset, item.settings).dataset in SELF_PREPARED:
+    local_items = {effective_config(preset, item.settings): item for item in items if item.is_local}
+    for config, item in local_items.items():
+        if data is None and config.dataset in SELF_PREPARED:
             continue
         from trainer.__main__ import data_mistake  # with torch, which takes seconds
 
-        mistake = data_mistake(["train", *flags, "--data", str(data or "data")])
+        mistake = data_mistake(config, data or Path("data"))
         if mistake is not None:
             problem = f"arm {item.arm}: {mistake.problem}" if item.arm else mistake.problem
             fix, allowed = mistake.fix, mistake.allowed

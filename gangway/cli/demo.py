@@ -24,13 +24,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
+from gangway.jobs.node_command import TRAIN_FILE
 from gangway.report.page import write_report
 from gangway.report.plans.show import sandbox_notes, sandbox_table, show_plan
 from gangway.sandbox.cloud import MotoCloud
 from gangway.sandbox.rows import SandboxRow
 from stacks.base.extras import need
+from stacks.config.job_settings import effective_config
 from stacks.config.paths import ROOT
 from stacks.estimates.run_context import local_context
 from stacks.loading.loader import find_stack_file, from_file
@@ -190,12 +192,14 @@ def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
             "rendezvous": Rendezvous(standalone=True),
             "env": {"OMP_NUM_THREADS": "1"},
             "max_restarts": 0,
-            "argv": (
-                "train", "--preset", plan.config.training.preset, "--kimg", f"{size.kimg:g}",
-                "--run-dir", str(run_dir), "--context", str(run_dir / "context.json"),
+            "training": Training(
+                config=effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),
+                config_file=str(run_dir / TRAIN_FILE),
+                run_dir=str(run_dir),
+                context_file=str(run_dir / "context.json"),
             ),
         }
-    )  # fmt: skip
+    )
 
 
 def _train(job: JobSpec, run_dir: Path, size: DemoSize, console: Console) -> None:

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.core.job import Training
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
-from stacks.config.job_settings import trainer_flags
+from stacks.config.job_settings import effective_config
 from stacks.config.own_command import command_variables
 
+TRAIN_FILE = "train.json"
+"""Name of the trainer's configuration in whichever folder an engine has for a job's files."""
 DATA_DIR = "GANGWAY_DATA_DIR"
 """Variable of a command: the folder with its data set, where the job file names a source of one."""
 
@@ -37,11 +40,13 @@ class Place:
 
     Attributes:
         run_dir: that outlives the node, the same on all nodes.
+        train_file: path of the trainer's configuration there, a preset's alone.
         own_job: path of images/templates/job/own-job.sh there.
         python: of the trainer's environment there; a preset's alone.
     """
 
     run_dir: str
+    train_file: str
     own_job: str
     python: str
 
@@ -51,16 +56,29 @@ def node_argv(job: JobFile, place: Place, meeting: Meeting | None = None) -> lis
     if job.preset is None:
         torchrun = [] if job.processes_per_node is None else _torchrun(job, meeting, "static")
         return ["/bin/sh", place.own_job, *torchrun, "--", *job.command]
-    data = () if job.data_dir is None else ("--data", job.data_dir)
     return [
         *(place.python, "-m", "trainer.launch"),
         *([] if meeting is None else [f"--member-key={meeting.member_key}", "--store=first"]),
         *_torchrun(job, meeting, "gangway"),
         f"--shutdown-timeout={job.grace_sec}",
-        *("-m", "trainer", "train"),
-        *trainer_flags(job.preset, job.settings, job.overrides()),
-        *("--run-dir", place.run_dir, *data),
+        *("-m", "trainer"),
+        *_training(job, place).argv,
     ]
+
+
+def train_document(job: JobFile, place: Place) -> str | None:
+    """The text of `place.train_file`; None for a command."""
+    return None if job.preset is None else _training(job, place).document
+
+
+def _training(job: JobFile, place: Place) -> Training:
+    assert job.preset is not None, "a command has no configuration of the trainer's"
+    return Training(
+        config=effective_config(job.preset, job.settings, job.overrides()).document(),
+        config_file=place.train_file,
+        run_dir=place.run_dir,
+        data_dir=job.data_dir or "",
+    )
 
 
 def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str]:

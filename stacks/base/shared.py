@@ -1,6 +1,4 @@
-"""What the plan of every provider does the same way: head node's type, zone, tag policy, the job's command line, a
-site's machine.
-"""
+"""What the plan of every provider does the same way: head node's type, zone, tag policy, the job, a site's machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -10,14 +8,14 @@ from components.catalog.loader import Provider, load_provider
 from components.catalog.schema import MachinePrice, MachineType, Region
 from components.catalog.site import SiteConfig, SiteMachine, site_machine, site_price, site_region
 from components.core.findings import InputError
-from components.core.job import JobSpec, OwnCommand, Rendezvous, Volume
+from components.core.job import JobSpec, OwnCommand, Rendezvous, Training, Volume
 from components.core.queue_fabric import fabric_variables
 from components.core.tags import TagPolicy, carbon_class
 from images.shell import OWN_NOTICES
 from stacks.base.command_nodes import command_meets
 from stacks.base.image_signature import image_signature
 from stacks.base.registry import get_provider
-from stacks.config.job_settings import control_flags, trainer_flags
+from stacks.config.job_settings import effective_config
 from stacks.config.own_command import command_variables, output_folder
 from stacks.config.sections import CommandConfig
 from stacks.config.stack_config import StackConfig
@@ -125,7 +123,7 @@ def get_job(
     config: StackConfig,
     image: str,
     context: RunContext,
-    argv: Sequence[str],
+    training: Training,
     *,
     state: str,
     processes_per_node: int,
@@ -153,7 +151,7 @@ def get_job(
         volumes=(Volume(source=state, target=state), *volumes),
         env={"GANGWAY_CONTEXT": context.model_dump_json(), **env},
         run_id=context.run_id,
-        argv=tuple(argv),
+        training=training,
         shutdown_timeout_sec=shutdown_timeout_sec,
     )
 
@@ -251,24 +249,28 @@ def rendezvous(config: StackConfig, *, at_head: bool) -> Rendezvous:
     return Rendezvous(host=head_host(config), port=RENDEZVOUS_PORT) if at_head else Rendezvous(standalone=True)
 
 
-def train_argv(
+def get_training(
     config: StackConfig, *, run_dir: str, data_dir: str, fabric_min_gbps: float | None, backend: str | None = None
-) -> tuple[str, ...]:
-    """The trainer's arguments. `data_dir`: where the objects of `storage.source` appear, or what a site's machines
-    have; empty for none. Not said to the trainer where there is no source; `fabric_min_gbps`: bus bandwidth below
-    which the job does not start; None to start without a test; `backend`: where it is not the trainer's own choice.
+) -> Training:
+    """What the trainer does on the nodes.
+
+    `data_dir`: where the objects of `storage.source`, or a site's own data, appear; unused where there are none.
+    `fabric_min_gbps`: bus bandwidth below which the job does not start; None for no test. `backend`: None for the
+    trainer's own choice. InputError: settings that the backend does not support.
     """
     job = config.training
-    return (
-        "train",
-        *trainer_flags(job.preset, job.settings, job.overrides(backend)),
-        *("--run-dir", run_dir),
-        *(("--data", data_dir) if data_dir and _has_data(config) else ()),
-        *("--metrics-port", str(METRICS_PORT)),
-        # The cloud's log service makes metrics of these lines.
-        *("--log-format", "json"),
-        *(("--fabric-min-gbps", f"{fabric_min_gbps:g}") if fabric_min_gbps else ()),
-        *control_flags(job.controller),
+    try:
+        trained = effective_config(job.preset, job.settings, job.overrides(backend))
+    except InputError as error:
+        raise error.within("gangway:job", ".") from None
+    return Training(
+        config=trained.document(),
+        run_dir=run_dir,
+        data_dir=data_dir if _has_data(config) else "",
+        metrics_port=METRICS_PORT,
+        log_format="json",  # the cloud's log service makes metrics of these lines
+        fabric_min_gbps=fabric_min_gbps,
+        controller=None if job.controller is None else job.controller.document(),
     )
 
 

@@ -1,11 +1,9 @@
-"""What a job trains: its preset, what the job changes of it, and the one TrainConfig that comes of both.
+"""The TrainConfig of a job, from its preset and what the job changes: plan, findings, bench and nodes use this one.
 
-Plan, findings, bench and launch read `effective_config` or `trainer_flags`, which agree; the record has what the
-trainer makes of the flags. Length, seed and distance of checkpoints have keys of their own in the job.
+`kimg`, `seed` and `checkpoint_kimg` are keys of the job itself.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from pydantic import StrictBool, ValidationError
@@ -14,7 +12,6 @@ from components.core.findings import InputError, listed, nearest_hint
 from stacks.config.explain_errors import explain
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
-from trainer.config.values.control import ControlSettings
 from trainer.config.values.flag_names import as_keys
 
 Settings = dict[str, StrictBool | int | float | str]
@@ -46,10 +43,7 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
                 allowed=listed(fields, name),
                 fix=nearest_hint(name.replace("-", "_"), fields),
             )
-    try:
-        effective_config(preset, settings)
-    except ValidationError as error:
-        raise _explained(error, preset, settings) from None
+    effective_config(preset, settings)
 
 
 def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
@@ -73,64 +67,9 @@ def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool 
 def effective_config(
     preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
 ) -> TrainConfig:
-    """The configuration that the trainer makes of `trainer_flags` of the same arguments. ValidationError: values that
-    do not go together.
-    """
+    """The configuration; `settings` replace `overrides`. InputError, in `settings`: values that do not go together."""
     given = {name: value for name, value in overrides.items() if value is not None}
-    return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})
-
-
-def trainer_flags(
-    preset: str, settings: Mapping[str, bool | float | str], overrides: Overrides = MappingProxyType({})
-) -> tuple[str, ...]:
-    """The trainer's flags. Of a field that is given twice the trainer takes the last: the settings count."""
-    before = {name: value for name, value in overrides.items() if name == "backend"}
-    after = {name: value for name, value in overrides.items() if name != "backend"}
-    said = setting_flags({**_size(preset, settings), **settings})
-    return (*_override_flags(before), "--preset", preset, *_override_flags(after), *said)
-
-
-def _size(preset: str, settings: Mapping[str, bool | float | str]) -> Mapping[str, int]:
-    """Said where the trainer would take the size of the pictures that it finds: the nodes train what was planned."""
-    base = PRESETS[preset]
-    if settings.get("dataset", base.dataset) != "folder":
-        return {}
-    return {"resolution": base.resolution, "channels": base.channels}
-
-
-def _override_flags(overrides: Overrides) -> tuple[str, ...]:
-    return tuple(
-        word
-        for name, value in overrides.items()
-        if value is not None
-        for word in (_flag(name), f"{value:.10g}" if isinstance(value, float) else str(value))
-    )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def setting_flags(settings: Mapping[str, bool | float | str]) -> tuple[str, ...]:
-    """The trainer's flags for these fields, `--batch-size 256`, in the order of their names."""
-    values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
-    return tuple(word for name in sorted(values) for word in (_flag(name), values[name]))
-
-
-def control_flags(asked: ControlSettings | None) -> tuple[str, ...]:
-    """The trainer's flags for a controller, what is not its default as one JSON; none where nobody asks for one."""
-    if asked is None:
-        return ()
-    rest = asked.model_dump(mode="json", exclude_defaults=True, exclude={"mode", "policy", "objective"})
-    return (
-        *("--controller", asked.mode, "--policy", asked.policy, "--objective", asked.objective),
-        *(("--control", json.dumps(rest, separators=(",", ":"))) if rest else ()),
-    )
-
-
-def controller_asked(argv: Sequence[str]) -> ControlSettings | None:
-    """Policy, objective and mode of a job's arguments that `control_flags` are among; None where they are not."""
-    if "--controller" not in argv:
-        return None
-    mode, policy, objective = (argv[argv.index(flag) + 1] for flag in ("--controller", "--policy", "--objective"))
-    return ControlSettings.model_validate({"mode": mode, "policy": policy, "objective": objective})
+    try:
+        return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})
+    except ValidationError as error:
+        raise _explained(error, preset, settings) from None

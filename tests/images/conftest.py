@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous, Volume
+from components.core.job import JobSpec, Rendezvous, Training, Volume
 from images.aws import AwsHeadSpec, AwsNodeSpec
 from images.azure import AzureHeadSpec, AzureNodeSpec, FabricSetup
 from images.gcp import DataSource, GcpHeadSpec, GcpNodeSpec, NcclSetup, TpuHostSpec
@@ -69,7 +69,7 @@ def job() -> JobSpec:
         rendezvous=Rendezvous(host="head.gangway.internal", port=29400),
         volumes=(Volume(source="/fsx", target="/fsx"), Volume(source="/scratch", target="/data", read_only=True)),
         env={"GANGWAY_NOTE": 'it\'s "50 %" of $HOME\nüñí'},
-        argv=("train", "--run-dir", "/fsx/runs/dcgan-celeba64"),
+        training=Training(config={"preset": "dcgan-celeba64"}, run_dir="/fsx/runs/dcgan-celeba64"),
     )
 
 

@@ -89,7 +89,8 @@ def test_a_stacks_next_job_has_its_own_end(job_node: Any) -> None:
     assert job_node.run("run-trainer.sh").returncode == 0
     assert job_node.calls("docker") == []
     job = job_node.spec.job
-    job_node.plan(job=job.model_copy(update={"argv": (*job.argv, "--kimg", "2")}))
+    longer = job.training.model_copy(update={"config": {**job.training.config, "kimg": 2}})
+    job_node.plan(job=job.model_copy(update={"training": longer}))
     done = job_node.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     assert len(job_node.calls("docker")) == 1

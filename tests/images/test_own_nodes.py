@@ -2,6 +2,7 @@
 under real torchruns that meet at the head's store.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -456,7 +457,7 @@ class Classifier:
         root.mkdir()
         job = get_job("python", str(EXAMPLE), "--epochs", str(epochs), port=port, nodes=nodes)
         # A job of its own at the store, as another command is.
-        job = job.model_copy(update={"argv": (root.name,)})
+        job = job.model_copy(update={"image": f"{job.image[:-64]}{hashlib.sha256(root.name.encode()).hexdigest()}"})
         self.spec = replace(spec, job=job)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.nodes = Nodes(root, path, ("127.0.0.1", port))

@@ -1,5 +1,6 @@
 """Any value reaches the container as it was written: quoting through YAML, bash and docker's arguments."""
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.core.job import JobSpec
+from components.core.job import JobSpec, Training
 from images.aws import AwsNodeSpec, aws_docker_argv, aws_env_text, log_argv, render_aws_node
 from images.shell import bash_quote
 from images.specs import job_key
@@ -42,16 +43,18 @@ def test_bash_reads_back_what_was_quoted(words: list[str]) -> None:
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
-@given(env=st.dictionaries(NAMES, TEXT, max_size=5), argv=st.lists(TEXT, max_size=3), tag=TEXT)
-def test_env_and_argv_survive_yaml_and_bash(
-    node: AwsNodeSpec, job: JobSpec, env: dict[str, str], argv: list[str], tag: str
+@given(env=st.dictionaries(NAMES, TEXT, max_size=5), words=st.lists(TEXT, max_size=3), tag=TEXT)
+def test_env_argv_and_configuration_survive_yaml_and_bash(
+    node: AwsNodeSpec, job: JobSpec, env: dict[str, str], words: list[str], tag: str
 ) -> None:
-    odd = job.model_copy(update={"env": env, "argv": tuple(argv)})
+    training = Training(config={"preset": tag}, run_dir="/fsx/runs/x", options=tuple(words))
+    odd = job.model_copy(update={"env": env, "training": training})
     spec = replace(node, job=odd, labels={"note": tag})
     document = render_aws_node(spec)
     assert document.isascii()
     files = files_of(document)
     assert bash_array(files["/etc/gangway/job.env"], "DOCKER_ARGV") == aws_docker_argv(spec)
+    assert json.loads(files["/etc/gangway/train.json"]) == {"preset": tag}
     assert {f"{name}={value}" for name, value in env.items()} <= set(aws_docker_argv(spec))
 
 

@@ -29,7 +29,7 @@ def test_a_slurm_head_is_named_as_it_is_submitted_to() -> None:
 
 
 def test_outputs_that_a_stack_does_not_have_are_left_out_and_long_ones_are_hidden() -> None:
-    exports: dict[str, Any] = {"job": {"argv": ["train"]}, "kubeconfig": "{}", "zone": None, "run_bucket": "runs"}
+    exports: dict[str, Any] = {"job": {"name": "dev"}, "kubeconfig": "{}", "zone": None, "run_bucket": "runs"}
     shown = stack_exports(from_file(STACKS[0]), exports)
     assert set(shown) == {"job", "kubeconfig", "run_bucket", "next_command"}
     assert {name for name, value in shown.items() if isinstance(value, pulumi.Output)} == HIDDEN

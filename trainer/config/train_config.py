@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, ValidationError, model_validator
 
@@ -164,6 +164,10 @@ class TrainConfig(ConfigFields):
                 fix="a new run with --batch-size "
                 f"{-(-self.batch_size // (world_size * self.group)) * world_size * self.group}",
             )
+
+    def document(self) -> dict[str, Any]:
+        """The fields that differ from the defaults; JSON, which `from_json` reads."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     def to_json(self) -> str:
         """The config as indented JSON, readable by `from_json`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from components.core.whole_files import write_whole
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
@@ -19,7 +19,8 @@ from gangway.bench.local import describe, hardware
 from gangway.bench.processes import Stop
 from gangway.bench.suite import LOCAL
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
-from stacks.config.job_settings import trainer_flags
+from gangway.jobs.node_command import TRAIN_FILE
+from stacks.config.job_settings import effective_config
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_INTERRUPTED
 from trainer.core.regular_files import read_file
@@ -91,7 +92,7 @@ def run_experiment(
 def get_job(item: Item, folder: Path) -> JobSpec:
     """The job of one run in the experiment's folder."""
     scenario, own = item.scenario, folder / item.name
-    flags = trainer_flags(scenario.preset, scenario.settings, {"kimg": item.kimg, "seed": item.seed})
+    config = effective_config(scenario.preset, scenario.settings, {"kimg": item.kimg, "seed": item.seed})
     return JobSpec(
         name=item.name,
         backend="nccl" if hardware()["gpus"] else "gloo",
@@ -101,11 +102,15 @@ def get_job(item: Item, folder: Path) -> JobSpec:
         rendezvous=Rendezvous(standalone=True),
         env={"OMP_NUM_THREADS": str(item.threads)},
         max_restarts=0,
-        argv=(
-            "train", *flags, *item.args, "--run-dir", str(own),
-            "--data", str(folder / "data" / scenario.data), "--context", str(own / "context.json"),
+        training=Training(
+            config=config.document(),
+            config_file=str(own / TRAIN_FILE),
+            run_dir=str(own),
+            data_dir=str(folder / "data" / scenario.data),
+            context_file=str(own / "context.json"),
+            options=tuple(item.args),
         ),
-    )  # fmt: skip
+    )
 
 
 def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequence[str] = ()) -> dict[str, Any] | None:

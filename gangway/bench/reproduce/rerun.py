@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from components.core.findings import InputError
 from components.core.image_reference import DIGEST, NAME, is_reference
-from components.core.job import JobSpec, Rendezvous, Volume
+from components.core.job import JobSpec, Rendezvous, Training, Volume
 from gangway.bench.local import Hardware, describe
 from gangway.jobs.local.run import LocalRun, StatsTail
+from gangway.jobs.node_command import TRAIN_FILE
 from gangway.runs.run_folders import Run, read_json
 from images.shell import container_argv
 from stacks.base.extras import need
@@ -256,8 +257,6 @@ def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container:
     except OSError as error:
         fix = "name a folder, which may not be there yet, with --out"
         raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
-    # Only what the record has: older trainers refuse unknown fields.
-    (out / "again.json").write_text(rerun.config.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
     known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
     context = local_context("reproduce", run_id).model_copy(update=known)
     (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
@@ -305,8 +304,12 @@ def _job(rerun: Rerun, out: Path) -> JobSpec:
         rendezvous=Rendezvous(standalone=True),
         env=dict(env),
         max_restarts=0,
-        argv=(
-            "train", "--config", str(out / "again.json"), "--run-dir", str(out),
-            "--data", str(rerun.data_dir or out / "data"), "--context", str(out / "context.json"),
+        training=Training(
+            # Only what the record has: older trainers refuse unknown fields.
+            config=rerun.config.model_dump(mode="json", exclude_unset=True),
+            config_file=str(out / TRAIN_FILE),
+            run_dir=str(out),
+            data_dir=str(rerun.data_dir or out / "data"),
+            context_file=str(out / "context.json"),
         ),
-    )  # fmt: skip
+    )

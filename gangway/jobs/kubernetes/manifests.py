@@ -18,12 +18,14 @@ from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
 from gangway.jobs.attempts import most_restarts
 from gangway.jobs.kubernetes.fabric import Fabric
 from gangway.jobs.node_command import (
+    TRAIN_FILE,
     Meeting,
     Place,
     needs_member_key,
     node_argv,
     node_variables,
     own_job_script,
+    train_document,
 )
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile, Priority
@@ -68,7 +70,7 @@ MEMBER_KEY = "member.pem"
 """In a job's Secret, and in `_MEMBER_DIR`: its nodes' key. In no pod's environment."""
 _OWN_JOB, _NOTICES = "own-job.sh", "/tmp/gangway-notices.jsonl"
 _HOURS, _USED = "hours.sh", f"{_RUN_DIR}/.gangway-used-sec"
-_PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
+_PLACE = Place(_RUN_DIR, f"{_SCRIPTS_DIR}/{TRAIN_FILE}", f"{_SCRIPTS_DIR}/{_OWN_JOB}", "python")
 _PORT = 29400
 _HOLD_BACK_SEC = 20
 """By then the end of a pod that others have lost is known: its own code, or that it was evicted."""
@@ -179,15 +181,17 @@ def get_variables(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, st
     return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
-def supports(placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
-    """What there is before the JobSet: the script, the job's variables and key, and who may talk to its pods."""
+def supports(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """What there is before the JobSet: files of the pods, the job's variables and key, and who may talk to its pods."""
+    document = train_document(job, _PLACE)
+    training = {} if document is None else {TRAIN_FILE: document}
     return (
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _meta(placing, placing.name),
             "immutable": True,
-            "data": {_OWN_JOB: own_job_script().read_text(), _HOURS: hours_script().read_text()},
+            "data": {_OWN_JOB: own_job_script().read_text(), _HOURS: hours_script().read_text(), **training},
         },
         {
             "apiVersion": "v1",

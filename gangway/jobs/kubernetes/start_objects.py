@@ -42,7 +42,7 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
     made, tried, token = list[str](), "", secrets.token_hex(8)
     try:
         # The first one's name nobody else can have from then on.
-        for each in (*supports(placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
+        for each in (*supports(job, placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
             tried = each["kind"]
             stored = kubectl.create(_signed(each, token))
             made.append(tried)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core.job import JobSpec
+from components.core.whole_files import write_whole
 from stacks.config.paths import for_modules
 from trainer.core.regular_files import open_file
 
@@ -48,6 +49,8 @@ class LocalRun:
         """Starts `job` under the trainer's launcher; its output goes to `log`. `instead`: a command that runs it
         elsewhere, such as in a container, and hands the job's variables on itself.
         """
+        if job.training is not None:
+            write_whole(Path(job.training.config_file), job.training.document.encode())
         argv = [sys.executable, "-m", f"{job.module}.launch", *job.torchrun_argv()]
         process = _begin(instead, log, os.environ) if instead else _begin_module(argv, log, job.env)
         try:

@@ -32,7 +32,7 @@ from gangway.jobs.local.engine import get_order, is_alive
 from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from gangway.jobs.local.turn import Turn
-from gangway.jobs.node_command import Place, node_argv, node_variables, own_job_script
+from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
 from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
 from stacks.config.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
@@ -237,7 +237,9 @@ class _Runner:
         stretch = self._kept(lambda: RunningStretch(self._folder, nodes=1))
         job = with_data(self._job, self._queue)
         folder = self._folder.path
-        place = Place(str(folder / RUN_FOLDER), str(own_job_script()), sys.executable)
+        place = Place(str(folder / RUN_FOLDER), str(folder / TRAIN_FILE), str(own_job_script()), sys.executable)
+        if (document := train_document(job, place)) is not None:
+            self._kept(lambda: self._folder.write(TRAIN_FILE, document.encode()))
         self._kept(lambda: self._folder.write(_NOTICES, b""))
         of_submit = of_submit if job.preset is None else for_modules(of_submit)
         variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}

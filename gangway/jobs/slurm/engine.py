@@ -41,7 +41,7 @@ from gangway.jobs.job_folders import (
     write_status,
 )
 from gangway.jobs.listing import check_open, job_ids, open_job
-from gangway.jobs.node_command import needs_member_key
+from gangway.jobs.node_command import TRAIN_FILE, needs_member_key, train_document
 from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
 from gangway.jobs.slurm.job_files import (
@@ -63,6 +63,7 @@ from gangway.jobs.slurm.script import (
     get_comment,
     get_max_hours,
     get_minutes,
+    get_place,
     minutes_in,
     node_env,
     sbatch_words,
@@ -285,6 +286,8 @@ class SlurmEngine(FolderEngine):
                     folder.make_folders(name)
             folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
             folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
+            if (document := train_document(job, get_place(job, path, sys.executable))) is not None:
+                folder.write(TRAIN_FILE, document.encode())
             if needs_member_key(job):
                 _write_member_key(folder)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())

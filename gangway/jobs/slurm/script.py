@@ -10,7 +10,7 @@ from pathlib import Path
 from gangway.jobs.attempts import most_restarts, too_often
 from gangway.jobs.base import Used
 from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
-from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables
+from gangway.jobs.node_command import TRAIN_FILE, Meeting, Place, node_argv, node_variables
 from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_words
 from gangway.jobs.slurm.variables import OF_ALLOCATION, REACH
 from stacks.config.job_file import JobFile, Priority
@@ -94,12 +94,17 @@ def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
 
 
+def get_place(job: JobFile, folder: Path, python: str) -> Place:
+    """What the job's folder has for a node."""
+    own = (str(folder / name) for name in (RUN_FOLDER, TRAIN_FILE, OWN_JOB))
+    return Place(*own, python if job.image is None else "python")
+
+
 def node_env(job: JobFile, folder: Path, python: str) -> str:
     """Of a node's part: variables, folder and words; where the nodes meet, and which devices they have, is known there
     alone.
     """
-    run_dir = str(folder / RUN_FOLDER)
-    place = Place(run_dir, str(folder / OWN_JOB), python if job.image is None else "python")
+    place, run_dir = get_place(job, folder, python), str(folder / RUN_FOLDER)
     # What is known on the node alone: in the place of it names that nobody else could have written.
     (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
     key = str(folder / MEMBER_KEY)

@@ -16,7 +16,6 @@ from components.core.findings import InputError
 from components.core.visible import visible
 from gangway.runs.run_folders import STATS
 from images.shell import CONTAINER_NAME
-from stacks.config.job_settings import controller_asked
 from trainer.config.values.control import SWITCH_FILE, ControlSettings
 from trainer.core.program import MODULE, program
 from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
@@ -32,14 +31,14 @@ def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -
     """Of a stack's job, as its outputs have it, with the decisions of its newest record; nothing without a controller.
     `over`: nothing more is to come of it.
     """
-    argv = [str(word) for word in job["argv"]] if isinstance(job, Mapping) else []
-    asked = controller_asked(argv)
-    if asked is None:
+    training = job.get("training") if isinstance(job, Mapping) else None
+    if not training or training["controller"] is None:
         return
+    asked = ControlSettings.model_validate_json(json.dumps(training["controller"]))
     yield f"controller: {asked.choice}"
     yield from _last(made, "as of its record")
     if not over:
-        command = f"{MODULE} control off --run-dir {shlex.quote(argv[argv.index('--run-dir') + 1])}"
+        command = f"{MODULE} control off --run-dir {shlex.quote(training['run_dir'])}"
         yield (
             "  switch it off, on the node of worker 0, or on any where nodes share the folder: "
             f"sudo docker exec {CONTAINER_NAME} {command}"

@@ -201,7 +201,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         )
     prices = load().get_prices(planned.machine.name)
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    argv = shared.train_argv(
+    training = shared.get_training(
         config,
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data",
@@ -211,7 +211,7 @@ def job_spec(config: StackConfig, planned: AwsPlan, image: str) -> JobSpec:
         config,
         image,
         context,
-        argv,
+        training,
         state=state,
         processes_per_node=processes,
         at=shared.rendezvous(config, at_head=planned.head),

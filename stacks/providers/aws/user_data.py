@@ -69,12 +69,6 @@ def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pul
     return user_data_inputs.known().apply(lambda names: _head(config, names))
 
 
-def _data_dir(job: JobSpec) -> str | None:
-    """The folder that the job is told to read, so that the node cannot prepare another one."""
-    trained = job.argv if job.command is None else ()
-    return trained[trained.index("--data") + 1] if "--data" in trained else None
-
-
 def _common(config: StackConfig, names: _Names) -> dict[str, Any]:
     """What every machine is told."""
     return {
@@ -102,7 +96,7 @@ def _node(config: StackConfig, planned: AwsPlan, names: _Names) -> str:
         lustre_efa_setup_sha256=(config.storage and config.storage.efa_setup_sha256) or EFA_SETUP_SHA256,
         # Fewer than AWS's script sets up means one that failed, and a file system at a fraction of its speed.
         lustre_efa_interfaces=count_lustre_efa(planned.machine),
-        data_dir=_data_dir(names.job),
+        data_dir=names.job.data_dir,
         scratch_mount_point="/scratch" if planned.machine.instance_store_gib.value else None,
         labels=container_labels(config, planned.tags),
         lifecycle_hook=LIFECYCLE_HOOK,

@@ -296,7 +296,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         )
     prices = load_provider("azure").get_prices(planned.machine.name)
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    argv = shared.train_argv(
+    training = shared.get_training(
         config,
         run_dir=run_dir(config),
         data_dir=data_dir(planned) or "",
@@ -306,7 +306,7 @@ def job_spec(config: StackConfig, planned: AzurePlan, image: str) -> JobSpec:
         config,
         image,
         context,
-        argv,
+        training,
         state=shared.state_root(config, MOUNT),
         processes_per_node=planned.machine.num_accelerators.value,
         at=at,

@@ -385,7 +385,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     )
     own_image = config.cluster.image_id is not None
     plugin = None if tpu else nccl_plugin(planned.gpu_machine, own_image=own_image)
-    argv = shared.train_argv(
+    training = shared.get_training(
         config,
         run_dir=run_dir(config),
         data_dir=f"{MOUNT}/data",
@@ -396,7 +396,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         config,
         image,
         context,
-        argv,
+        training,
         state=shared.state_root(config, MOUNT),
         processes_per_node=machine.num_accelerators.value,
         at=shared.rendezvous(config, at_head=planned.meets),

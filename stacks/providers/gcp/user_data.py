@@ -148,7 +148,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
         nccl=None if plugin is None else nccl_setup(plugin),
         gvnics_planned=nics.count("GVNIC"),
         rdma_nics_planned=nics.count("MRDMA"),
-        data_dir=_data_dir(names.job),
+        data_dir=names.job.data_dir,
         scratch_mount_point="/scratch" if machine.instance_store_gib.value else None,
         labels=container_labels(config, planned.tags),
         terminate_when_done=config.work.terminate_when_done,
@@ -162,7 +162,7 @@ def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSp
         data=_workers_data(config, planned),
         num_slices=config.cluster.nodes.max,
         queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
-        data_dir=_data_dir(names.job),
+        data_dir=names.job.data_dir,
         labels=container_labels(config, planned.tags),
     )
 
@@ -195,11 +195,6 @@ def _heads_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSou
     assert names.file_system_id is not None, "there is a resource for every file system"
     source = config.storage.source
     return DataSource(source, "import", asdict(import_request(names.file_system_id, source)))
-
-
-def _data_dir(job: JobSpec) -> str | None:
-    """The folder that the job is told to read, so that the node cannot prepare another one."""
-    return job.argv[job.argv.index("--data") + 1] if "--data" in job.argv else None
 
 
 def nccl_setup(plugin: NcclPlugin) -> NcclSetup:

@@ -48,7 +48,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
             env=planned.fabric.nccl_env if planned.meets else {},
         )
     context = cloud_context(config, planned.machine, planned.region, [planned.price], image.rpartition("@")[2])
-    argv = shared.train_argv(
+    training = shared.get_training(
         config,
         run_dir=state,
         data_dir=own.data_dir or "",
@@ -58,7 +58,7 @@ def job_spec(config: StackConfig, planned: HostsPlan) -> JobSpec:
         config,
         image,
         context,
-        argv,
+        training,
         state=state,
         processes_per_node=processes,
         at=meeting or Rendezvous(standalone=True),

@@ -179,14 +179,17 @@ def job_spec(config: StackConfig, planned: OpenstackPlan, image: str) -> JobSpec
         )
     prices = [get_price(config, planned.machine)]
     context = cloud_context(config, planned.machine, planned.region, prices, image.rpartition("@")[2])
-    data = data_dir(config)
-    least_gbps = fabric_min_gbps(config, planned)
-    argv = shared.train_argv(config, run_dir=run_dir(config), data_dir="", fabric_min_gbps=least_gbps)
+    training = shared.get_training(
+        config,
+        run_dir=run_dir(config),
+        data_dir=data_dir(config) or "",
+        fabric_min_gbps=fabric_min_gbps(config, planned),
+    )
     return shared.get_job(
         config,
         image,
         context,
-        (*argv, *(("--data", data) if data else ())),
+        training,
         state=shared.state_root(config, MOUNT),
         processes_per_node=planned.machine.num_accelerators.value,
         at=head if planned.head else Rendezvous(standalone=True),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from components.core.job import Backend, JobSpec, Rendezvous, Volume
+from components.core.job import Backend, JobSpec, Rendezvous, Training, Volume
 
 
 def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> None:
@@ -18,7 +18,7 @@ def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> Non
         num_nodes_max=4,
         processes_per_node=8,
         rendezvous=Rendezvous(host="head.gangway.internal", port=29400),
-        argv=("train", "--kimg", "25000"),
+        training=Training(config={"kimg": 25000}, run_dir="/runs/celeba"),
     )
     assert job.torchrun_argv() == [
         "--nnodes=2:4",
@@ -32,8 +32,10 @@ def test_a_cluster_job_meets_at_the_head_node_and_never_hosts_the_store() -> Non
         "-m",
         "trainer",
         "train",
-        "--kimg",
-        "25000",
+        "--config",
+        "/etc/gangway/train.json",
+        "--run-dir",
+        "/runs/celeba",
     ]
     assert job.world_size_max == 32
 
@@ -57,11 +59,12 @@ def test_a_job_on_one_machine_is_standalone() -> None:
 def test_torchrun_itself_understands_the_arguments() -> None:
     from torch.distributed.run import get_args_parser
 
-    job = JobSpec(name="j", backend="nccl", num_nodes_min=1, num_nodes_max=3, processes_per_node=8, argv=("train",))
+    training = Training(config={}, run_dir="r")
+    job = JobSpec(name="j", backend="nccl", num_nodes_min=1, num_nodes_max=3, processes_per_node=8, training=training)
     parsed = get_args_parser().parse_args(job.torchrun_argv())
     assert (parsed.nnodes, parsed.nproc_per_node, parsed.max_restarts) == ("1:3", "8", 3)
     assert (parsed.rdzv_id, parsed.module, parsed.training_script) == ("j", True, "trainer")
-    assert parsed.training_script_args == ["train"]
+    assert parsed.training_script_args == training.argv
 
 
 @given(st.integers(1, 512), st.integers(0, 512), st.integers(1, 16), st.sampled_from(get_args(Backend)))
@@ -74,6 +77,9 @@ def test_a_job_survives_json(nodes: int, more: int, processes: int, backend: Bac
         processes_per_node=processes,
         volumes=(Volume(source="/a", target="/b"),),
         env={"A": "b"},
+        training=Training(
+            config={"kimg": 1.5, "segments": [{"from_image": 8}]}, run_dir="r", controller={"mode": "act"}
+        ),
     )
     assert JobSpec.model_validate_json(job.model_dump_json()) == job
     assert job.world_size_max == (nodes + more) * processes

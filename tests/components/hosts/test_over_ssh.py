@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from components.hosts.node_pool import HostPool, HostPoolArgs
 from images.hosts import HostSpec, render_host_installer
 
@@ -130,7 +130,7 @@ def installer(kimg: int = 1) -> str:
         processes_per_node=1,
         rendezvous=Rendezvous(standalone=True),
         env={"NOTE": 'it\'s "50 %" of $HOME\nüñí'},
-        argv=("train", "--kimg", str(kimg)),
+        training=Training(config={"kimg": kimg}, run_dir="/var/lib/gangway/runs/lab"),
     )
     spec = HostSpec(
         stack="lab", job=job, image_registry="", bucket_uri="/srv/results", run_dir="/var/lib/gangway/runs/lab"

@@ -12,11 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from gangway.bench.local import Hardware, Local, describe, hardware
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.suite import Item, SuiteConfig, get_items, get_run_id
 from gangway.runs.errors import RunFailedError
+from trainer.config.presets import PRESETS
 from trainer.records.run_record import RunContext, RunRecord
 
 STAMP = "20260101-000000-abcd"
@@ -61,7 +62,9 @@ def launcher(local: Local, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
             processes_per_node=1,
             rendezvous=Rendezvous(standalone=True),
             module="fakejob",
-            argv=("trainer.launch", str(tmp_path / get_run_id(item, STAMP))),
+            training=Training(
+                config={}, config_file=str(tmp_path / "trainer.launch"), run_dir=str(tmp_path / get_run_id(item, STAMP))
+            ),
             env={"PYTHONPATH": str(tmp_path)},
             shutdown_timeout_sec=5,
         )
@@ -92,11 +95,14 @@ def record_file(tmp_path: Path, item: Item, make_record: Callable[..., RunRecord
 def test_the_job_is_the_suites_training(local: Local, item: Item, tmp_path: Path) -> None:
     job = local._job(item)
     folder = tmp_path / get_run_id(item, STAMP)
-    assert job.argv == (
-        "train", "--preset", "dcgan-digits", "--kimg", "2", "--seed", "1", "--checkpoint-kimg", "1",
-        "--batch-size", "32", "--tf32", "false",
-        "--run-dir", str(folder), "--data", str(tmp_path / "data"), "--context", str(folder / "context.json"),
-    )  # fmt: skip
+    changes = {"kimg": 2, "seed": 1, "checkpoint_kimg": 1, "batch_size": 32, "tf32": False}
+    assert job.training == Training(
+        config=PRESETS["dcgan-digits"].replace(changes).document(),
+        config_file=str(folder / "train.json"),
+        run_dir=str(folder),
+        data_dir=str(tmp_path / "data"),
+        context_file=str(folder / "context.json"),
+    )
     assert (job.backend, job.processes_per_node) == ("gloo", 3)
 
 

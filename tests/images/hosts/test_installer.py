@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.core.job import JobSpec
+from components.core.job import JobSpec, Training
 from images.hosts import HostSpec, host_docker_argv, host_files, render_host_installer
 from images.specs import job_key
 
@@ -114,7 +114,11 @@ def test_other_settings_let_a_job_that_has_ended_go_on_and_the_same_do_not(owned
 def test_another_job_stops_the_old_one_first(owned: Any, first: HostSpec, host_job: JobSpec) -> None:
     owned.install(first)
     before = len(owned.systemctl())
-    other = replace(first, job=host_job.model_copy(update={"argv": ("train", "--kimg", "9")}), prometheus_image=None)
+    other = replace(
+        first,
+        job=host_job.model_copy(update={"training": Training(config={"kimg": 9}, run_dir="/runs")}),
+        prometheus_image=None,
+    )
     done = owned.install(other)
     assert done.returncode == 0, done.stderr
     stop, *_, start = owned.systemctl()[before:]

@@ -1,5 +1,6 @@
-"""What a job may change of its preset: checked with the stack file, and handed to the trainer as flags."""
+"""What a job may change of its preset: checked with the stack file, and handed to the trainer as a document."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from stacks.config.job_settings import check_settings, setting_flags
+from stacks.config.job_settings import check_settings, effective_config
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
@@ -19,34 +20,36 @@ from trainer.records.run_record import RunContext
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
 
 
-def argv_of(config: StackConfig) -> list[str]:
-    return list(make_plan(config).job["argv"])
+def get_document(config: StackConfig) -> dict[str, Any]:
+    return dict(make_plan(config).job["training"]["config"])
 
 
 def test_seed_settings_and_id_reach_the_trainer(edited: Edited) -> None:
     job = {"seed": 7, "settings": {"batch_size": 256, "tf32": False}, "run_id": "mine-s7"}
     plan = make_plan(edited(lambda values: values["gangway:job"].update(job)))
-    argv = list(plan.job["argv"])
-    assert argv[argv.index("--seed") :][:6] == ["--seed", "7", "--batch-size", "256", "--tf32", "false"]
+    document = plan.job["training"]["config"]
+    assert (document["seed"], document["batch_size"], document["tf32"]) == (7, 256, False)
     assert RunContext.model_validate_json(plan.job["env"]["GANGWAY_CONTEXT"]).run_id == "mine-s7"
 
 
 def test_nothing_is_said_where_nothing_is_asked(demo_config: StackConfig) -> None:
-    argv = argv_of(demo_config)
-    assert "--seed" not in argv
-    assert "--batch-size" not in argv
+    job = demo_config.training
+    preset = PRESETS[job.preset].replace({"kimg": job.kimg, "checkpoint_kimg": job.checkpoint_kimg})
+    assert get_document(demo_config) == preset.document()
 
 
-@given(seed=st.integers(0, 2**63 - 1), batch_size=st.integers(1, 4096), bf16=st.booleans())
-def test_the_trainer_reads_the_flags_as_they_were_meant(seed: int, batch_size: int, bf16: bool) -> None:
-    """As its command line does: text for each field, which pydantic parses."""
-    settings = {"batch_size": batch_size, "precision": "bf16" if bf16 else "fp32", "tf32": bf16, "seed": seed}
-    flags = setting_flags(settings)
-    given_ = {
-        flag.removeprefix("--").replace("-", "_"): text for flag, text in zip(flags[::2], flags[1::2], strict=True)
-    }
-    config = PRESETS["dcgan-digits"].replace(given_)
-    assert {name: getattr(config, name) for name in settings} == settings
+@given(preset=st.sampled_from(sorted(PRESETS)), seed=st.integers(0, 2**63 - 1), kimg=st.floats(0.001, 1e6))
+def test_the_trainer_reads_the_document_as_it_was_meant(preset: str, seed: int, kimg: float) -> None:
+    trained = effective_config(preset, {"seed": seed}, {"kimg": kimg, "seed": 1})
+    assert (trained.seed, trained.kimg) == (seed, kimg)
+    assert TrainConfig.from_json(json.dumps(trained.document())) == trained
+
+
+def test_settings_that_the_machines_backend_does_not_support_are_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        effective_config("r3gan-cifar10", {"activation_checkpointing": True}, {"backend": "xla"})
+    assert caught.value.place == "settings"
+    assert "activation_checkpointing" in caught.value.fix
 
 
 # what stands in the section, then what is said

@@ -2,7 +2,6 @@
 in vain there.
 """
 
-import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.job_settings import control_flags
+from components.core.job import Training
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.plan.plan import Plan, make_plan, run_program
 from stacks.program import get_program
 from stacks.recording import PlaceholderCloud
+from trainer.__main__ import _parser
 from trainer.config.values.control import Bounds, ControlSettings
+from trainer.control.flags import parse_control
 
 REPO = Path(__file__).resolve().parents[3]
 # Those of one job: a cluster with a queue has none that could be controlled.
@@ -70,11 +71,11 @@ def told(plan: Plan) -> dict[str, Finding]:
 def test_every_provider_hands_it_to_the_trainer_and_nothing_unasked(stack: str, changed: Change) -> None:
     """The JobSpec of the resources themselves, which becomes user data; TPU slices too."""
     without = from_file(REPO / f"stacks/Pulumi.{stack}.yaml")
-    before = list(run_program(without, PlaceholderCloud()).result["job"]["argv"])
-    after = list(run_program(from_file(changed(stack, ASKED)), PlaceholderCloud()).result["job"]["argv"])
-    flags = ["--controller", "observe", "--policy", "model", "--objective", "time"]
-    assert after == [*before, *flags, "--control", '{"min_gain":0.05,"bounds":{"prefetch":[2,8]}}']
-    assert "--controller" not in before
+    before = run_program(without, PlaceholderCloud()).result["job"]["training"]
+    after = run_program(from_file(changed(stack, ASKED)), PlaceholderCloud()).result["job"]["training"]
+    asked = {"mode": "observe", "policy": "model", "min_gain": 0.05, "bounds": {"prefetch": [2, 8]}}
+    assert after == {**before, "controller": asked}
+    assert before["controller"] is None
 
 
 _RANGES = st.tuples(st.integers(1, 99), st.integers(1, 99)).map(sorted)
@@ -87,15 +88,15 @@ _RANGES = st.tuples(st.integers(1, 99), st.integers(1, 99)).map(sorted)
     rest=st.fixed_dictionaries({}, optional={"interval_sec": st.floats(1, 60), "patience": st.integers(1, 9)}),
     bounds=st.fixed_dictionaries({}, optional={"batch_size": _RANGES, "nodes": _RANGES, "watts": _RANGES}),
 )
-def test_the_flags_say_all_that_was_asked(
+def test_the_trainer_gets_all_that_was_asked(
     mode: str, policy: str, objective: str, rest: dict[str, Any], bounds: dict[str, Any]
 ) -> None:
     asked = ControlSettings.model_validate(
         {"mode": mode, "policy": policy, "objective": objective, **rest, "bounds": bounds}
     )
-    flags = dict(zip(*[iter(control_flags(asked))] * 2, strict=True))
-    read = {"mode": flags["--controller"], "policy": flags["--policy"], "objective": flags["--objective"]}
-    assert ControlSettings.model_validate({**read, **json.loads(flags.get("--control", "{}"))}) == asked
+    training = Training(config={"preset": "dcgan-digits"}, run_dir="run", controller=asked.document())
+    arguments = _parser().parse_args(training.argv)
+    assert parse_control(arguments) == asked
 
 
 # stack, controller, other sections, place below job.controller, what is allowed, the fix

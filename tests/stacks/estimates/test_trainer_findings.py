@@ -20,7 +20,7 @@ from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
 from stacks.providers.gcp.plan import plan as plan_gcp
 from trainer.config.parts.rules import RULES
-from trainer.config.presets import PRESETS
+from trainer.config.train_config import TrainConfig
 from trainer.config.values.flag_names import as_keys
 
 Edited = Callable[[Callable[[dict[str, Any]], object]], StackConfig]
@@ -313,16 +313,12 @@ def test_data_of_the_settings_is_what_has_to_be_there(edited: Edited) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", ONE_OF_EACH)
 def test_plan_launch_and_record_have_one_configuration(repo: Path, stack: str) -> None:
-    """What findings read is what the trainer makes of the planned command line, and so what the record has."""
-    from trainer.__main__ import _parser
-
+    """What findings read is what the trainer reads, and so what the record has."""
     shipped = from_file(repo / "stacks" / f"Pulumi.{stack}.yaml")
     job = shipped.training.model_copy(update={"settings": SETTINGS, "seed": 11, "checkpoint_kimg": 12.5})
     config = shipped.model_copy(update={"job": job})
     planned = make_plan(config)
-    parsed = vars(_parser().parse_args(list(planned.job["argv"])))
-    flags = {name.removeprefix("field_"): value for name, value in parsed.items() if name.startswith("field_")}
-    trained = PRESETS[parsed["preset"]].replace({name: value for name, value in flags.items() if value is not None})
+    trained = TrainConfig.from_json(json.dumps(planned.job["training"]["config"]))
     backend = "xla" if planned.job["backend"] == "xla" else None
     assert trained == effective_config(job.preset, job.settings, job.overrides(backend))
     assert (trained.seed, trained.checkpoint_kimg, trained.kimg) == (11, 12.5, job.kimg)
@@ -338,10 +334,9 @@ def test_the_size_of_pictures_is_said_to_the_nodes_which_would_take_that_of_the_
 ) -> None:
     """The plan knows no pictures: what it has counted with is trained, or refused at the start."""
     config = edited(lambda values: values["gangway:job"].update(preset="few-images", settings=settings))
-    argv = list(make_plan(config).job["argv"])
+    trained = TrainConfig.from_json(json.dumps(make_plan(config).job["training"]["config"]))
     size = config.training.effective_config()
-    assert argv[argv.index("--resolution") + 1] == str(size.resolution)
-    assert argv[argv.index("--channels") + 1] == str(size.channels)
+    assert (trained.resolution, trained.channels) == (size.resolution, size.channels)
     machine = load_provider("aws").machine("p5.48xlarge")
     (told,) = [found for found in common_findings(config, machine, None) if found.code == "data.prepared"]
     assert f"data prepare folder --source PATH_OR_URL --resolution {size.resolution}" in told.fix

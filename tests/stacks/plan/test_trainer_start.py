@@ -4,6 +4,7 @@ The trainer's checks run for every number of nodes that the plan allows, with th
 the machine only what the catalogue says of it is pretended.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,6 @@ from components.catalog.schema import MachineType
 from components.core.findings import InputError, Severity
 from stacks.plan.plan import Plan
 from stacks.program import get_program
-from trainer.__main__ import train_config
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -78,10 +78,10 @@ def pretended(machine: MachineType) -> Iterator[None]:
         yield
 
 
-def refused(argv: list[str], machine: MachineType, num_nodes: int) -> str:
+def refused(document: dict[str, Any], machine: MachineType, num_nodes: int) -> str:
     """What the trainer's start-up refuses on so many nodes (of a TPU: slices); nothing where it begins."""
     try:
-        return _refused(train_config(argv), machine, num_nodes)
+        return _refused(TrainConfig.from_json(json.dumps(document)), machine, num_nodes)
     except TrainerError as error:
         return f"{error.place}: {error.problem}"
 
@@ -174,11 +174,11 @@ def test_what_the_trainer_refuses_is_an_error_of_the_plan(
         assert made
         return
     machine = get_program(made.config.provider).plan(made.config).machine
-    nodes, argv = made.config.cluster.nodes, made.job["argv"]
-    reasons = {num: reason for num in range(nodes.min, nodes.max + 1) if (reason := refused(argv, machine, num))}
+    nodes, document = made.config.cluster.nodes, made.job["training"]["config"]
+    reasons = {num: reason for num in range(nodes.min, nodes.max + 1) if (reason := refused(document, machine, num))}
     errors = [finding for finding in made.findings if finding.severity is Severity.ERROR]
     event(f"plan {'red' if errors else 'green'}, trainer {'refuses' if reasons else 'starts'}")
-    assert errors or not reasons, (argv, machine.name, reasons)
+    assert errors or not reasons, (document, machine.name, reasons)
     mine = [finding for finding in errors if finding.code.startswith(("trainer.", "batch."))]
     assert mine or not reasons, (errors, reasons)
     assert all(finding.fix for finding in mine)

@@ -5,7 +5,7 @@ controller: {policy: rules, mode: act, objective: time, bounds: {loader_threads:
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -100,6 +100,10 @@ class ControlSettings(Written):
     decisions_per_hour: float = Field(default=60.0, gt=0, le=10_000)
     lost_sec: float = Field(default=300.0, ge=0, le=1e6)
     bounds: Bounds = Bounds()
+
+    def document(self) -> dict[str, Any]:
+        """The mode, and the fields that differ from the defaults, as JSON has them."""
+        return {"mode": self.mode, **self.model_dump(mode="json", exclude_defaults=True)}
 
     @property
     def choice(self) -> str:

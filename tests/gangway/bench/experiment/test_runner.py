@@ -1,6 +1,5 @@
 """One run of an experiment with a stand-in for the trainer: its neighbour, its stopping rule, what is kept of it."""
 
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.runner import FailedRunError, get_job, is_reached, run_item
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached, get_items
 from gangway.bench.processes import Stop
+from stacks.config.job_settings import effective_config
 
 _TRAINER = """
 import json, signal, sys, time
@@ -141,7 +141,12 @@ def test_both_arms_are_the_same_job_but_for_their_own_arguments(values: dict[str
     ]
     place = words[1].index("--mirror")
     assert words[0] == words[1][:place] + words[1][place + 2 :]
-    assert json.dumps(words[0]).count("--seed") == 1
+    assert [get_job(item, tmp_path).training.config for item in (control, treatment)] == [  # type: ignore[union-attr]
+        effective_config(
+            item.scenario.preset, item.scenario.settings, {"kimg": item.kimg, "seed": item.seed}
+        ).document()
+        for item in (control, treatment)
+    ]
 
 
 def test_an_arm_has_its_own_threads(values: dict[str, Any], tmp_path: Path) -> None:

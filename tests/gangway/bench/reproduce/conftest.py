@@ -32,7 +32,6 @@ def tiny_config() -> TrainConfig:
 def started(config: TrainConfig, folder: Path, until_lines: int) -> None:
     """Trains in `folder`, to the end or until so many lines of statistics are there; then it is interrupted."""
     folder.mkdir()
-    (folder / "again.json").write_text(config.to_json())
     (folder / "context.json").write_text("{}")
     job = _job(Rerun(config, 1, 1, None, "", False, ()), folder)
     tail, lines = StatsTail(folder / "stats.jsonl"), 0

@@ -15,6 +15,7 @@ from components.core.findings import InputError
 from gangway.bench.local import Hardware
 from gangway.bench.reproduce.rerun import _job, _prepare, execute, name_of_rerun, plan_rerun
 from gangway.runs.run_folders import Run, find_runs
+from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext
 
 MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
@@ -38,7 +39,9 @@ def test_a_whole_record_is_its_own_configuration(run: Run) -> None:
     assert (again.workers, again.threads, again.on_gpus, again.changes) == (1, 1, False, ())
     assert again.data_dir == run.path / "data"
     job = _job(again, Path("o"))
-    assert job.argv[:3] == ("train", "--config", "o/again.json")
+    assert job.argv[:3] == ["train", "--config", "o/train.json"]
+    assert job.training is not None
+    assert TrainConfig.from_json(job.training.document) == again.config
     assert (job.env, job.backend) == ({"OMP_NUM_THREADS": "1"}, "gloo")
 
 
@@ -59,9 +62,11 @@ def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(ru
     record = json.loads(path.read_text())
     del record["config"]["mirror"], record["digest"]
     path.write_text(json.dumps(record))
-    _prepare(plan_rerun(find_runs([path])[0], MACHINE, 0.16, None), tmp_path / "out", "id-again", MACHINE, None)
-    given = json.loads((tmp_path / "out" / "again.json").read_text())
-    assert given == {**record["config"], "kimg": 0.16}
+    again = plan_rerun(find_runs([path])[0], MACHINE, 0.16, None)
+    _prepare(again, tmp_path / "out", "id-again", MACHINE, None)
+    training = _job(again, tmp_path / "out").training
+    assert training is not None
+    assert training.config == {**record["config"], "kimg": 0.16}
     context = json.loads((tmp_path / "out" / "context.json").read_text())
     assert {"run_id", "machine_type"} <= context.keys() < RunContext.model_fields.keys(), "what is said, and no default"
 

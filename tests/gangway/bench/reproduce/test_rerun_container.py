@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from gangway.bench.reproduce.rerun import Container, container_job, find_container, start_argv
 from gangway.cli.main import app
 from images.shell import CONTAINED
@@ -51,7 +51,7 @@ def job() -> JobSpec:
         rendezvous=Rendezvous(standalone=True),
         env={"OMP_NUM_THREADS": "1"},
         max_restarts=0,
-        argv=("train", "--run-dir", "/runs/new"),
+        training=Training(config={}, config_file="/runs/new/train.json", run_dir="/runs/new"),
     )
 
 

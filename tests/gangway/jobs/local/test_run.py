@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.core.job import JobSpec, Rendezvous
+from components.core.job import JobSpec, Rendezvous, Training
 from gangway.jobs.local.run import LocalRun, StatsTail, run_module
 
 _STUBBORN = """
@@ -34,7 +34,7 @@ def job(tmp_path: Path) -> JobSpec:
         processes_per_node=1,
         rendezvous=Rendezvous(standalone=True),
         module="fakejob",
-        argv=(str(tmp_path / "ready"),),
+        training=Training(config={}, config_file=str(tmp_path / "train.json"), run_dir=str(tmp_path / "ready")),
         env={"PYTHONPATH": str(tmp_path)},
         shutdown_timeout_sec=1,
     )

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from components.core.findings import InputError
+from components.core.job import Training
 from gangway.cli.main import app
 from gangway.finops.audit import state
 from gangway.jobs.systemd.controller import lines_of_folder, lines_of_stack
 from gangway.jobs.systemd.state import JobState
 from gangway.runs.run_store import RunStore
-from stacks.config.job_settings import control_flags, controller_asked
 from trainer.config.values.control import SWITCH_FILE, Bounds, ControlSettings, Mode, Objective, PolicyName
 from trainer.records.decisions import DecisionRecord
 
@@ -30,17 +30,16 @@ def made(images: int, **more: Any) -> DecisionRecord:
 
 
 def job(settings: ControlSettings | None, run_dir: str = "/fsx/runs/a job") -> dict[str, Any]:
-    return {"argv": ["train", "--preset", "x", "--run-dir", run_dir, *control_flags(settings)]}
+    training = Training(config={}, run_dir=run_dir, controller=settings and settings.document())
+    return {"training": training.model_dump(mode="json")}
 
 
 @pytest.mark.parametrize("policy", get_args(PolicyName))
 @pytest.mark.parametrize("mode", get_args(Mode))
 @pytest.mark.parametrize("objective", get_args(Objective))
-def test_arguments_say_who_decides(policy: PolicyName, mode: Mode, objective: Objective) -> None:
+def test_the_job_says_who_decides(policy: PolicyName, mode: Mode, objective: Objective) -> None:
     asked = ControlSettings(policy=policy, mode=mode, objective=objective, bounds=Bounds(threads=(1, 2)))
-    found = controller_asked(control_flags(asked))
-    assert found is not None
-    assert found.choice == asked.choice
+    assert next(iter(lines_of_stack(job(asked), (), over=True))) == f"controller: {asked.choice}"
 
 
 def test_a_stacks_job_with_a_controller_and_how_it_is_switched_off() -> None:

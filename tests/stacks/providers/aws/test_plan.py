@@ -12,6 +12,7 @@ from images.render import STOP_MARGIN_SEC
 from stacks.config.stack_config import StackConfig
 from stacks.providers.aws.findings import findings
 from stacks.providers.aws.plan import NOTICE_SEC, job_spec, plan
+from trainer.config.train_config import TrainConfig
 from trainer.preemption.watcher import POLL_SEC
 from trainer.records.run_record import RunContext
 
@@ -96,12 +97,11 @@ def test_the_job_meets_at_the_head_node_and_knows_its_bill(demo_config: StackCon
     assert (job.name, job.backend, job.processes_per_node) == ("aws-demo", "nccl", 8)
     assert (job.num_nodes_min, job.num_nodes_max, job.world_size_max) == (2, 2, 16)
     assert (job.rendezvous.host, job.rendezvous.port) == ("head.aws-demo.gangway.internal", 29400)
-    argv = dict(zip(job.argv[1::2], job.argv[2::2], strict=True))
-    assert argv["--log-format"] == "json", "metrics are read out of the lines"
-    assert argv["--fabric-min-gbps"] == "800", "a quarter of 3200"
-    assert argv["--preset"] == "dcgan-digits"
-    assert argv["--kimg"] == "150"
-    assert argv["--run-dir"].startswith("/fsx/")
+    assert job.training is not None
+    assert job.training.log_format == "json", "metrics are read out of the lines"
+    assert job.training.fabric_min_gbps == 800, "a quarter of 3200"
+    assert (job.training.config["preset"], job.training.config["kimg"]) == ("dcgan-digits", 150)
+    assert job.training.run_dir.startswith("/fsx/")
     assert [volume.target for volume in job.volumes] == ["/fsx"]
     context = RunContext.model_validate_json(job.env["GANGWAY_CONTEXT"])
     assert (context.stack, context.region, context.machine_type) == ("aws-demo", "us-east-2", "p5.48xlarge")
@@ -118,11 +118,12 @@ def test_a_checkpoint_has_most_of_the_two_minutes_of_notice(demo_config: StackCo
     assert 60 <= job.shutdown_timeout_sec <= NOTICE_SEC - STOP_MARGIN_SEC - aws_notices.POLL_SEC - POLL_SEC
 
 
-@pytest.mark.parametrize(("kimg", "written"), [(25000, "25000"), (0.5, "0.5"), (1234567.5, "1234567.5")])
-def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float, written: str) -> None:
+@pytest.mark.parametrize("kimg", [25000, 0.5, 1234567.5, 1 / 3])
+def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float) -> None:
     config = edited(lambda values: values["gangway:job"].update(kimg=kimg))
-    argv = job_spec(config, plan(config), "x").argv
-    assert argv[argv.index("--kimg") + 1] == written
+    training = job_spec(config, plan(config), "x").training
+    assert training is not None
+    assert TrainConfig.from_json(training.document).kimg == kimg
 
 
 def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> None:

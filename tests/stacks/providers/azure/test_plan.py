@@ -48,16 +48,15 @@ def test_one_node_alone_still_has_a_head_that_asks_for_it(azure_configs: Configs
     job = job_spec(config, planned, f"x@{DIGEST}")
     assert job.rendezvous.standalone
     assert {volume.target for volume in job.volumes} == {"/var/lib/gangway"}
-    assert "--data" not in job.argv
+    assert job.data_dir is None
 
 
-@pytest.mark.parametrize(("name", "least"), [(V5, "800"), (V4, "400")])
+@pytest.mark.parametrize(("name", "least"), [(V5, 800), (V4, 400)])
 def test_the_job_is_what_the_nodes_run(
-    azure_configs: Configs, azure_plans: dict[str, Plan], name: str, least: str
+    azure_configs: Configs, azure_plans: dict[str, Plan], name: str, least: float
 ) -> None:
     job = azure_plans[name].job
-    assert job["argv"][-2:] == ["--fabric-min-gbps", least]
-    assert job["argv"][job["argv"].index("--run-dir") + 1] == f"/shared/runs/{name}"
+    assert (job["training"]["fabric_min_gbps"], job["training"]["run_dir"]) == (least, f"/shared/runs/{name}")
     spec = job_spec(azure_configs[name], plan(azure_configs[name]), f"x@{DIGEST}")
     assert (spec.backend, spec.processes_per_node) == ("nccl", 8)
     assert (spec.rendezvous.host, spec.rendezvous.port) == (f"head.{name}.gangway.internal", 29400)
@@ -68,9 +67,8 @@ def test_the_job_is_what_the_nodes_run(
 
 def test_data_lies_under_its_own_path(azure_configs: Configs, azure_plans: dict[str, Plan]) -> None:
     assert data_dir(plan(azure_configs[V5])) == "/shared/digits"
-    argv = azure_plans[V5].job["argv"]
-    assert argv[argv.index("--data") + 1] == "/shared/digits"
-    assert "--data" not in azure_plans[V4].job["argv"]
+    assert azure_plans[V5].job["training"]["data_dir"] == "/shared/digits"
+    assert azure_plans[V4].job["training"]["data_dir"] == ""
 
 
 def test_the_record_knows_machine_price_and_grid(azure_configs: Configs) -> None:

@@ -25,11 +25,11 @@ def test_several_machines_meet_at_the_first(lab: StackConfig, lab_plan: Plan) ->
     assert job["rendezvous"] == {"host": "10.30.0.11", "port": 29400, "standalone": False}
     assert (job["num_nodes_min"], job["num_nodes_max"], job["processes_per_node"]) == (1, 2, 8)
     assert job["image"] == lab.image.prebuilt
-    argv = job["argv"]
-    assert argv[argv.index("--run-dir") + 1] == "/shared/gangway/runs/hosts-lab"
-    assert argv[argv.index("--data") + 1] == "/shared/data/celeba"
+    training = job["training"]
+    assert training["run_dir"] == "/shared/gangway/runs/hosts-lab"
+    assert training["data_dir"] == "/shared/data/celeba"
     # A quarter of 8 x 400.
-    assert argv[argv.index("--fabric-min-gbps") + 1] == "800"
+    assert training["fabric_min_gbps"] == 800
     assert job["env"]["NCCL_NET"] == "IB"
     mounts = {(volume["source"], volume["read_only"]) for volume in job["volumes"]}
     assert mounts == {("/shared/gangway/runs/hosts-lab", False), ("/shared/data/celeba", True)}
@@ -38,10 +38,9 @@ def test_several_machines_meet_at_the_first(lab: StackConfig, lab_plan: Plan) ->
 def test_a_machine_alone_needs_no_meeting_and_no_share(alone: StackConfig) -> None:
     job = job_spec(alone, plan(alone))
     assert job.rendezvous.standalone
-    assert "--run-dir" in job.argv
-    assert job.argv[job.argv.index("--run-dir") + 1] == "/var/lib/gangway/runs/hosts-lab"
-    assert "--data" not in job.argv
-    assert "--fabric-min-gbps" not in job.argv
+    assert job.training is not None
+    assert job.training.run_dir == "/var/lib/gangway/runs/hosts-lab"
+    assert (job.training.data_dir, job.training.fabric_min_gbps) == ("", None)
     assert set(job.env) == {"GANGWAY_CONTEXT"}
 
 

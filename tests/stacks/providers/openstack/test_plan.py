@@ -35,10 +35,9 @@ def test_the_job_is_what_the_nodes_run(config: StackConfig, made: Plan) -> None:
     assert (spec.rendezvous.host, spec.rendezvous.port) == ("10.42.0.10", 29400)
     assert spec.env["NCCL_NET"] == "IB"
     assert {volume.target for volume in spec.volumes} == {"/shared"}
-    argv = made.job["argv"]
-    assert argv[argv.index("--fabric-min-gbps") + 1] == "800"
-    assert argv[argv.index("--run-dir") + 1] == "/shared/runs/openstack-gpu"
-    assert "--data" not in argv
+    training = made.job["training"]
+    assert (training["fabric_min_gbps"], training["run_dir"]) == (800, "/shared/runs/openstack-gpu")
+    assert training["data_dir"] == ""
 
 
 def test_one_node_alone_needs_no_head(edited: Edited, alone: dict[str, Any]) -> None:
@@ -54,8 +53,7 @@ def test_one_node_alone_needs_no_head(edited: Edited, alone: dict[str, Any]) -> 
 def test_what_is_trained_on_is_on_the_share(edited: Edited) -> None:
     config = edited(openstack={"data_dir": "images/celeba"})
     assert data_dir(config) == "/shared/images/celeba"
-    argv = job_spec(config, plan(config), f"x@{DIGEST}").argv
-    assert argv[argv.index("--data") + 1] == "/shared/images/celeba"
+    assert job_spec(config, plan(config), f"x@{DIGEST}").data_dir == "/shared/images/celeba"
 
 
 @pytest.mark.parametrize("rung", [{"kind": "on-demand"}, {"kind": "reservation", "id": IMAGE}])

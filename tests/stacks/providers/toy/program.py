@@ -108,7 +108,7 @@ def build(config: StackConfig, planned: ToyPlan) -> Mapping[str, pulumi.Input[An
         processes_per_node=planned.machine.num_accelerators.value,
         rendezvous=shared.rendezvous(config, at_head=False),
         env={"GANGWAY_CONTEXT": context.model_dump_json()},
-        argv=shared.train_argv(config, run_dir="/toys/runs", data_dir="", fabric_min_gbps=None),
+        training=shared.get_training(config, run_dir="/toys/runs", data_dir="", fabric_min_gbps=None),
     )
     labels = planned.tags if toy_of(config).labelled else {}
     machine = {"size": planned.machine.name, "place": config.region, "labels": labels, "job": job.model_dump_json()}
