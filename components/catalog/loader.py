@@ -20,7 +20,7 @@ from functools import cache
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, SkipValidation, ValidationError
 
@@ -68,6 +68,7 @@ __all__ = [
     "AzureMachineType",
     "CardRun",
     "Catalog",
+    "CatalogFolder",
     "Confidence",
     "Device",
     "EfaFabric",
@@ -93,6 +94,7 @@ __all__ = [
     "TpuGeneration",
     "TpuPrice",
     "accelerator_hint",
+    "bundled_folder",
     "load",
     "load_amlfs_subnets",
     "load_amlfs_tiers",
@@ -354,6 +356,27 @@ def read_catalog(folder: Path, provider: str, model: type[MachineType] = Machine
     )
 
 
+class CatalogFolder(NamedTuple):
+    """One provider's catalogue: a folder of YAML files. A call gives it with the newest price overlay."""
+
+    path: Path
+    provider: str
+    model: type[MachineType] = MachineType
+
+    def __call__(self) -> Catalog:
+        """The catalogue with the newest overlay; read once per process and overlay. InputError: a wrong row."""
+        return _with_overlay(self, newest_overlay(self.provider))
+
+    def bundled(self) -> Catalog:
+        """The catalogue without overlays."""
+        return _with_overlay(self, None)
+
+
+def bundled_folder(provider: Provider) -> CatalogFolder:
+    """The folder of a provider whose catalogue is part of Gangway."""
+    return CatalogFolder(Path(__file__).parent / provider, provider, MACHINE_MODELS[provider])
+
+
 def load() -> Catalog:
     """AWS's catalogue, the default for modules that know no other provider."""
     return load_provider("aws")
@@ -361,19 +384,19 @@ def load() -> Catalog:
 
 def load_provider(provider: Provider) -> Catalog:
     """The catalogue of one provider with its newest price overlay; read once per process and overlay."""
-    return _provider_with(provider, newest_overlay(provider))
+    return bundled_folder(provider)()
 
 
 def load_bundled(provider: Provider) -> Catalog:
     """The catalogue of one provider without overlays."""
-    return _provider_with(provider, None)
+    return bundled_folder(provider).bundled()
 
 
 @cache
-def _provider_with(provider: Provider, overlay: OverlayFile | None) -> Catalog:
+def _with_overlay(folder: CatalogFolder, overlay: OverlayFile | None) -> Catalog:
     if overlay is None:
-        return read_catalog(Path(__file__).parent / provider, provider, MACHINE_MODELS[provider])
-    bundled = load_bundled(provider)
+        return read_catalog(*folder)
+    bundled = folder.bundled()
     machines, services, read = bundled.prices, bundled.services, read_overlay(overlay.path)
     assert isinstance(machines, MachinePrices), "as read_catalog makes them"
     assert isinstance(services, ServicePrices), "as read_catalog makes them"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+from components.catalog.loader import load_tpus
 from components.core.findings import InputError, nearest_hint
 from components.core.job import JobSpec, Rendezvous, Training
 from components.estimate.scaling import (
@@ -28,6 +28,7 @@ from components.gcp.slices import plan_slice, slice_topologies
 from gangway.bench.local import Placement
 from gangway.jobs.local.run import LocalRun, StatsTail
 from gangway.jobs.node_command import TRAIN_FILE
+from stacks.base.registry import sellers
 from trainer.config.train_config import TrainConfig
 
 MAX_WORKERS = 512
@@ -56,7 +57,7 @@ class Target:
 
 def target_named(name: str) -> Target:
     """Find machines of any provider, or TPU slices. InputError: none, or an unknown bandwidth."""
-    machines = {key: one for provider in PROVIDERS for key, one in load_provider(provider).machines.items()}
+    machines = {key: one for provider in sellers() for key, one in provider.catalog_here().machines.items()}
     if name in machines:
         return Target(name, get_links(machines[name]), tuple(2**power for power in range(MAX_WORKERS.bit_length())))
     generations = load_tpus().generations

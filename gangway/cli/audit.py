@@ -7,24 +7,18 @@ Asks the provider and changes nothing. Heavy imports stand inside the command: `
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.core.findings import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from components.catalog.loader import Provider
-    from components.estimate.cost import CostComponent
-    from gangway.finops.audit.classify_orphans import CloudResource, Listing
-    from gangway.finops.audit.state import State, StateResource
+    from gangway.finops.audit.classify_orphans import Judged, Listing
+    from gangway.finops.audit.state import State
     from gangway.finops.audit.tables import Audit
-    from stacks.config.stack_config import StackConfig
 
 EXIT_ORPHANS = 1
-PROVIDERS: "tuple[Provider, ...]" = ("aws", "gcp", "azure")
 
 
 def audit(
@@ -50,29 +44,30 @@ def audit(
 
     from gangway.cli.common import stacks_dir
     from gangway.finops.audit.tables import audit_json, show_audit
+    from stacks.base.registry import load_adapter, with_adapter
     from stacks.loading.loader import find_stack_file, from_file
 
     if state is not None and no_state:
         raise InputError("--no-state", "not beside --state", fix="leave one of them out")
     config = from_file(find_stack_file(stack_or_file, stacks_dir()))
-    provider = next((name for name in PROVIDERS if name == config.provider), None)
-    if provider is None:
+    if config.provider not in with_adapter("audit"):
         raise InputError(
             "gangway:provider",
             "no audit of this provider",
             value=config.provider,
-            allowed=", ".join(PROVIDERS),
+            allowed=", ".join(with_adapter("audit")),
             fix="list by tag with the provider's own tool",
         )
-    if regions is not None and config.provider != "aws":
+    cloud = load_adapter(config.provider, "audit")
+    if regions is not None and not cloud.BY_REGION:
         typer.echo(f"warning: --regions is ignored: {config.provider} is asked about all regions at once", err=True)
     # What takes long says so, beside what is printed for other programs.
     with Console(stderr=True).status("") as status:
         status.update("reading the state")
         known = _state(config.stack_name, state, no_state)
         status.update(f"asking {config.provider} for what carries the tag of {config.stack}")
-        listing = _listing(config, regions)
-    outcome = audited(config.stack, provider, known, listing)
+        listing = cloud.list_resources(config, regions)
+    outcome = audited(config.stack, config.provider, known, listing)
     if as_json:
         import json
 
@@ -82,20 +77,22 @@ def audit(
     raise typer.Exit(EXIT_ORPHANS if outcome.orphans else 0)
 
 
-def audited(stack: str, provider: "Provider", state: "State", listing: "Listing") -> "Audit":
+def audited(stack: str, provider: str, state: "State", listing: "Listing") -> "Audit":
     """Tells the listing's resources apart and prices what nobody looks after and what is kept; pure. `listing`: what
     the provider says carries the stack's tag.
     """
-    from gangway.finops.audit.classify_orphans import classify_orphans
+    from gangway.finops.audit.classify_orphans import classify_orphans, price
     from gangway.finops.audit.tables import Audit, Row
+    from stacks.base.registry import load_adapter
 
-    keys_of = _get_keys(provider)
-    known = {key for resource in state.resources for key in keys_of(resource)}
+    cloud = load_adapter(provider, "audit")
+    known = {key for resource in state.resources for key in cloud.state_keys(resource)}
     judged = classify_orphans(listing.resources, known)
-    rows = {
-        verdict: [Row(each, tuple(_bill(each.resource, provider))) for each in judged if each.verdict == verdict]
-        for verdict in ("orphan", "kept")
-    }
+
+    def get_row(each: "Judged") -> Row:
+        return Row(each, tuple(price(each.resource, provider, cloud.price_region(each.resource.region))))
+
+    rows = {verdict: [get_row(each) for each in judged if each.verdict == verdict] for verdict in ("orphan", "kept")}
     for each in rows.values():
         each.sort(key=lambda row: (-(row.hourly_usd or 0.0), row.judged.resource.id))
     return Audit(
@@ -119,43 +116,3 @@ def _state(stack: str, path: Path | None, removed: bool) -> "State":
     if path is not None:
         return read_state(path)
     return export_state(stack, project_folder())
-
-
-def _listing(config: "StackConfig", regions: str | None) -> "Listing":
-    """What the provider says carries the stack's tag. InputError: no credentials, a right that is missing, nobody
-    answers.
-    """
-    from stacks.providers.azure.settings import AzureConfig
-    from stacks.providers.gcp.settings import GcpConfig
-
-    if (section := config.find_section(GcpConfig)) is not None:
-        from gangway.finops.audit import gcp
-
-        return gcp.list_gcp(gcp.open_web(section.project), section.project, config.stack)
-    if (account := config.find_section(AzureConfig)) is not None:
-        from gangway.finops.audit import azure
-        from gangway.sessions.azure import open_session
-
-        subscription = account.subscription_id
-        return azure.list_azure(open_session(subscription), subscription, config.stack)
-    import boto3
-
-    from gangway.finops.audit import aws
-
-    def client(service: str, region: str) -> Any:
-        return boto3.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
-
-    return aws.list_aws(client, config.stack, aws.get_regions(client, regions, config.region))
-
-
-def _get_keys(provider: "Provider") -> "Callable[[StateResource], set[str]]":
-    from gangway.finops.audit import aws, azure, gcp
-
-    return {"aws": aws.state_keys, "gcp": gcp.state_keys, "azure": azure.state_keys}[provider]
-
-
-def _bill(resource: "CloudResource", provider: "Provider") -> "list[CostComponent]":
-    from gangway.finops.audit.classify_orphans import price
-    from gangway.finops.audit.gcp import get_region
-
-    return price(resource, provider, get_region(resource.region) if provider == "gcp" else resource.region)

@@ -39,11 +39,14 @@ def show(stack_or_file: _Stack) -> None:
 @app.command()
 def reset(stack_or_file: _Stack) -> None:
     """Have a stack's nodes launched again, once what was wrong with them is mended."""
+    from stacks.base.registry import load_adapter
+
     breaker, stack_name = _found(stack_or_file)
     for line in breaker.reset():
         typer.echo(line)
-    if breaker.provider == "gcp" and breaker.group_names:
-        typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: the first group is smaller by those that left it")
+    why = load_adapter(breaker.provider, "scaling").AFTER_RESET
+    if why and breaker.group_names:
+        typer.echo(f"then `pulumi up --refresh --stack {stack_name}`: {why}")
 
 
 def _found(stack_or_file: str) -> "tuple[Breaker, str]":

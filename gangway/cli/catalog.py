@@ -16,23 +16,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from components.core.findings import InputError, nearest_hint
-
 if TYPE_CHECKING:
     from rich.table import Table
 
     from components.aws.pricing import Difference, Ec2Client
     from components.catalog.crosscheck import Difference as Disagreement
     from components.catalog.crosscheck import Value
-    from components.catalog.loader import Catalog, Provider
+    from components.catalog.loader import Catalog
     from components.catalog.schema import MachinePrice, MachineType, TpuPrice
+    from stacks.base.provider import Provider
 
 RowT = TypeVar("RowT", "MachinePrice", "TpuPrice")
 EXIT_DIFFERENT = 1
 _NAMED = 3
 """Machine types that a row names one by one."""
-HOME_REGION = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
-"""The region whose prices the list shows, one a provider."""
 
 app = typer.Typer(help="The machine types Gangway knows, and where each fact is from.", no_args_is_help=True)
 
@@ -75,24 +72,21 @@ def list_machines(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each value with its source.")] = False,
 ) -> None:
     """List the machine types: accelerators, memory, network, fabric and list price."""
-    from components.catalog.loader import PROVIDERS, load_provider
+    from stacks.base.registry import chosen_sellers
 
-    if provider not in (None, *PROVIDERS):
-        hint = nearest_hint(str(provider), PROVIDERS)
-        raise InputError("--provider", "no such provider", value=provider, allowed=", ".join(PROVIDERS), fix=hint)
-    shown = [name for name in PROVIDERS if provider in (None, name)]
+    shown = chosen_sellers(provider, "--provider")
     if as_json:
         import json
 
-        typer.echo(json.dumps([row for name in shown for row in _rows(name)], indent=2))
+        typer.echo(json.dumps([row for one in shown for row in _rows(one)], indent=2))
         return
     from rich.console import Console
 
-    for name in shown:
-        catalog = load_provider(name)
-        Console().print(machines_table(catalog.machines.values(), catalog))
-        if name == "gcp":
-            Console().print(tpus_table())
+    for one in shown:
+        catalog = one.catalog_here()
+        Console().print(machines_table(catalog.machines.values(), catalog, one.home_region))
+        if one.has_tpus:
+            Console().print(tpus_table(one.home_region))
 
 
 @app.command("check")
@@ -129,7 +123,8 @@ def check(
 def _check_offline(*, as_json: bool) -> bool:
     """Whether the catalogue loads and every difference from other public catalogues has its reason; says so."""
     from components.catalog.crosscheck import check as compare_with_others
-    from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+    from components.catalog.loader import PROVIDERS, load_tpus
+    from stacks.base.registry import sellers
 
     outcomes = {provider: compare_with_others(provider) for provider in PROVIDERS}
     if as_json:
@@ -140,7 +135,7 @@ def _check_offline(*, as_json: bool) -> bool:
     from rich.console import Console
 
     console = Console()
-    known = sum(len(load_provider(provider).machines) for provider in PROVIDERS)
+    known = sum(len(one.catalog_here().machines) for one in sellers())
     generations = len(load_tpus().generations)
     typer.echo(f"{known} machine types and {generations} TPU generations load and keep their layout rules")
     for provider, outcome in outcomes.items():
@@ -183,11 +178,12 @@ def _said(value: "Value") -> str:
 
 def ages_of_prices(today: date) -> str:
     """How many of the prices are young, old and of unknown age, by their sources' own dates."""
-    from components.catalog.loader import PROVIDERS, load_provider, load_tpus
+    from components.catalog.loader import load_tpus
     from components.catalog.schema import Fact
     from components.catalog.validators import STALE_DAYS, is_stale
+    from stacks.base.registry import sellers
 
-    catalogs = [load_provider(provider) for provider in PROVIDERS]
+    catalogs = [one.catalog_here() for one in sellers()]
     rows = [*(row for catalog in catalogs for row in (*catalog.prices, *catalog.services)), *load_tpus().prices]
     values = [getattr(row, name) for row in rows for name in type(row).model_fields]
     prices = [fact for fact in values if isinstance(fact, Fact) and fact.value is not None]
@@ -201,27 +197,27 @@ def ages_of_prices(today: date) -> str:
 
 def _rows(provider: "Provider") -> list[dict[str, Any]]:
     """Everything of one provider as plain JSON data."""
-    from components.catalog.loader import load_provider, load_tpus
+    from components.catalog.loader import load_tpus
 
-    catalog = load_provider(provider)
-    rows = [machine_row(machine, catalog) for machine in catalog.machines.values()]
-    if provider == "gcp":
+    catalog = provider.catalog_here()
+    rows = [machine_row(machine, catalog, provider.home_region) for machine in catalog.machines.values()]
+    if provider.has_tpus:
         tpus = load_tpus()
         for generation in tpus.generations.values():
-            price = _home_price(tpus.get_prices(generation.name), provider)
-            own = {"provider": provider, **generation.model_dump(mode="json")}
+            price = _home_price(tpus.get_prices(generation.name), provider.home_region)
+            own = {"provider": provider.name, **generation.model_dump(mode="json")}
             rows.append({**own, "price": None if price is None else price.model_dump(mode="json")})
     return rows
 
 
-def _home_price(rows: Sequence[RowT], provider: str) -> RowT | None:
-    """The price in the region that the lists of this command are of; of the first one without it."""
-    home = (row for row in rows if row.region == HOME_REGION[provider])
+def _home_price(rows: Sequence[RowT], region: str) -> RowT | None:
+    """The price in `region`, or in the first one that has a price."""
+    home = (row for row in rows if row.region == region)
     return next(home, rows[0] if rows else None)
 
 
-def tpus_table() -> "Table":
-    """The TPU generations as a person reads them; prices are of a chip."""
+def tpus_table(region: str) -> "Table":
+    """The TPU generations as a person reads them; prices are of a chip in `region`, if it has one."""
     from rich.table import Table
 
     from components.catalog.loader import load_tpus
@@ -233,7 +229,7 @@ def tpus_table() -> "Table":
     for heading in ("types", "GiB a\nchip", "chips\na host", "USD/\nchip h", "in region", "zones"):
         table.add_column(heading, justify="right" if "\n" in heading else "left", no_wrap=True)
     for tpu in tpus.generations.values():
-        price, sold = _home_price(tpus.get_prices(tpu.name), "gcp"), tpu.offered.zones.value or {}
+        price, sold = _home_price(tpus.get_prices(tpu.name), region), tpu.offered.zones.value or {}
         table.add_row(
             f"{tpu.prefix}-{tpu.suffix_counts.upper()}",
             _number(tpu.hbm_gib.value),
@@ -245,24 +241,22 @@ def tpus_table() -> "Table":
     return table
 
 
-def machine_row(machine: "MachineType", catalog: "Catalog") -> dict[str, Any]:
+def machine_row(machine: "MachineType", catalog: "Catalog", region: str) -> dict[str, Any]:
     """One machine as plain JSON data, each fact with its source, and its price where one is known."""
-    price = _home_price(catalog.get_prices(machine.name), machine.provider)
+    price = _home_price(catalog.get_prices(machine.name), region)
     return {
         **machine.model_dump(mode="json"),
         "price": None if price is None else price.model_dump(mode="json"),
     }
 
 
-def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Table":
-    """The machines as a person reads them; `?` stands where nobody knows."""
+def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog", region: str) -> "Table":
+    """The machines as a person reads them, `?` for an unknown value; prices are of `region`."""
     from rich.table import Table
 
-    rows = list(machines)
-    regions = ", ".join(dict.fromkeys(HOME_REGION[machine.provider] for machine in rows))
     # Narrow, so that a terminal of 80 columns cuts nothing.
     table = Table(
-        title=f"machine types, on-demand list prices of {regions}",
+        title=f"machine types, on-demand list prices of {region}",
         title_justify="left",
         padding=(0, 1, 0, 0),
         show_edge=False,
@@ -274,8 +268,8 @@ def machines_table(machines: "Iterable[MachineType]", catalog: "Catalog") -> "Ta
             # What people copy into a stack file stays whole; headings may take two lines.
             no_wrap=heading in ("machine type", "accelerators"),
         )
-    for machine in rows:
-        price = _home_price(catalog.get_prices(machine.name), machine.provider)
+    for machine in machines:
+        price = _home_price(catalog.get_prices(machine.name), region)
         table.add_row(
             machine.name,
             machine.accelerator,

@@ -62,6 +62,7 @@ def init(
     Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
     holds files already; then nothing is written.
     """
+    from gangway.cli.new_project import startable
     from stacks.config.identity import folder_stack
 
     asks = sys.stdin.isatty() if ask is None else ask
@@ -69,7 +70,7 @@ def init(
     stack = folder_stack(folder.resolve().name) if stack is None else stack
     given = {"region": region, "accelerator": accelerator, "nodes": nodes, "preset": preset, "email": email}
     fixed = {"kimg": kimg, "max_hours": max_hours, "team": team, "cost_center": cost_center}
-    provider = _answer("Provider: aws, gcp, azure, openstack or hosts", provider, "aws", asks)
+    provider = _answer(f"Provider: {', '.join(startable())}", provider, startable()[0], asks)
     _check_room(folder, stack, provider, policy)
     answers = _answers(stack, provider, given, machine_type, asks)
     own = {**answers.own, **dict(_setting(text) for text in setting or ())}
@@ -90,18 +91,18 @@ def _answers(
     stack: str, provider: str, given: Mapping[str, str | None], machine_type: str | None, asks: bool
 ) -> "Answers":
     """What flags say, else people, else the provider's start."""
-    from gangway.cli.new_project import OWN_QUESTIONS, STARTS, Answers, start_value
+    from gangway.cli.new_project import Answers, get_start
     from trainer.config.presets import PRESETS
 
-    start = STARTS[provider]
+    start = get_start(provider)
     node = given["accelerator"] or ""
     if asks and not node and machine_type is None:
         node = _answer("Machine type, or accelerators of a node such as H100x8", None, start.machine_type, asks)
         if not _ACCELERATOR.fullmatch(node):
             node, machine_type = "", node
     own: dict[str, str] = {}
-    for path, question in OWN_QUESTIONS.get(provider, {}).items() if asks else ():
-        answer = _answer(question, None, default := start_value(provider, path), asks)
+    for path, question in start.questions.items() if asks else ():
+        answer = _answer(question, None, default := start.example(path), asks)
         own |= {path: answer} if answer != default else {}
     return Answers(
         stack=stack,

@@ -62,7 +62,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     from gangway.finops.audit.state import stack_outputs
     from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
-    from gangway.jobs.systemd.breaker import LAUNCHED_BY, get_breaker
+    from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
     from gangway.jobs.systemd.controller import lines_of_stack
     from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
     from gangway.jobs.systemd.state import JobState
@@ -80,7 +80,7 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
     state = JobState.read(RunStore(breaker.url, region, storage_cloud(config)))
     said = state.lines(config.stack_name if config.own_command else "")
     lines = [*said, *lines_of_stack(outputs.get("job"), state.decisions, over=state.is_over)]
-    held = breaker.held() if config.provider in LAUNCHED_BY else None
+    held = breaker.held() if replaces_nodes(config.provider) else None
     now = datetime.now(UTC)
     done, unknown = (images, "") if images is not None else (state.images, why_unknown(config, state.told_at, now))
     if scale and state.is_over:
@@ -93,6 +93,6 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
         lines += ask_for_nodes(config, scaler, names, done, now, dry_run=dry_run)
     elif config.work.autoscale is not None and not state.is_over:
         lines.append(autoscale_line(config, done, now, unknown))
-    if config.provider in LAUNCHED_BY:
+    if replaces_nodes(config.provider):
         lines.append("launches are not held" if held is None else str(held))
     return lines

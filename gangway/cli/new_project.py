@@ -6,136 +6,17 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from textwrap import wrap
-from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from components.core.findings import InputError, nearest_hint
+from components.core.findings import InputError
+from stacks.base.registry import all_providers, get_provider
+from stacks.base.start import Start
 from stacks.config.corrections import find_range
 from stacks.config.identity import without_accents
 
-_DIGEST = "sha256:" + "0123456789abcdef" * 4
-_SITE = {
-    "as_of": "2026-11-01",
-    "accelerator": "H100x8",
-    "vcpus": 224,
-    "memory_gib": 2048,
-    "interconnect": "nvswitch",
-    "network_gbps": 100,
-    "usd_per_node_hour": 14.5,
-    "intensity_g_per_kwh": 380,
-    "pue": 1.3,
-    "country": "DE",
-}
 _WIDTH = 120
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a project on a provider begins with, where nothing else is answered.
-
-    Attributes:
-        region: its region.
-        machine_type: a small one that is sold there; of one's own machines what they are called.
-        sections: further settings; what of them is somebody's own has a question in `OWN_QUESTIONS`.
-        shared: sections that several nodes want besides: the smallest file system for data and checkpoints.
-        job: settings of the job beyond those of all providers.
-    """
-
-    region: str
-    machine_type: str
-    sections: Mapping[str, Any] = field(default_factory=dict)
-    shared: Mapping[str, Any] = field(default_factory=dict)
-    job: Mapping[str, Any] = field(default_factory=lambda: {"terminate_when_done": True})
-
-
-STARTS: Mapping[str, Start] = MappingProxyType(
-    {
-        "aws": Start(
-            "us-east-1",
-            machine_type="g5.xlarge",
-            shared={
-                "storage": {"kind": "lustre", "capacity_gib": 2400, "throughput_mbps_per_tib": 250},
-                "network": {"egress": "nat"},
-            },
-        ),
-        "gcp": Start(
-            "us-central1",
-            machine_type="g2-standard-8",
-            sections={
-                "gcp": {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"},
-                "network": {"egress": "nat"},
-            },
-            shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
-        ),
-        "azure": Start(
-            "eastus",
-            machine_type="Standard_NC24ads_A100_v4",
-            sections={
-                "azure": {"subscription_id": "11111111-0000-0000-0000-111111111111"},
-                "network": {"egress": "nat"},
-            },
-            shared={"storage": {"kind": "lustre", "capacity_gib": 16384, "throughput_mbps_per_tib": 250}},
-        ),
-        "openstack": Start(
-            "RegionOne",
-            machine_type="gpu.h100x8",
-            sections={
-                "openstack": {
-                    "cloud": "lab",
-                    "auth_url": "https://cloud.example.com:5000/v3",
-                    "image": "ubuntu-24.04-nvidia-580",
-                    "external_network_id": "11111111-0000-4000-8000-111111111111",
-                },
-                "site": _SITE,
-                "network": {"egress": "nat"},
-                "image": {"prebuilt": f"registry.example.com/gan/trainer@{_DIGEST}"},
-            },
-            shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
-        ),
-        "hosts": Start(
-            "lab",
-            machine_type="dgx-h100",
-            sections={
-                "hosts": {
-                    "user": "gangway",
-                    "machines": [
-                        {
-                            "address": "10.20.0.11",
-                            "host_key": "ssh-ed25519 "
-                            "AAAAC3NzaC1lZDI1NTE5AAAAIAyVss5jfKvNG9nAyvFya7awnZkQEwORPXLntYc4gg4R",
-                        }
-                    ],
-                    "run_store": "/shared/gangway/results",
-                },
-                "site": _SITE,
-                "image": {"prebuilt": f"registry.example.com/gan/trainer@{_DIGEST}"},
-            },
-            job={},  # nothing ends machines that are there already
-        ),
-    }
-)
-
-OWN_QUESTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "gcp": {"gcp.project": "Project", "gcp.billing_account": "Billing account"},
-        "azure": {"azure.subscription_id": "Subscription"},
-        "openstack": {
-            "openstack.auth_url": "Keystone's address",
-            "openstack.image": "Image of the nodes",
-            "openstack.external_network_id": "External network",
-            "image.prebuilt": "The trainer's image",
-        },
-        "hosts": {
-            "hosts.machines.0.address": "Address of the machine",
-            "hosts.machines.0.host_key": "Its SSH key (ssh-keyscan -t ed25519 ADDRESS)",
-            "hosts.run_store": "Where records are kept",
-            "image.prebuilt": "The trainer's image",
-        },
-    }
-)
-"""Provider -> what is nobody else's: the setting, and how to ask for it."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +25,7 @@ class Answers:
 
     Attributes:
         stack: its name, and that of its file.
-        provider: one of `STARTS`.
+        provider: one of `startable`.
         accelerator: empty for that of the machine type.
         machine_type: empty for the provider's start, or whichever has the accelerator.
         nodes: `2`, or `2-4` for a minimum and a maximum.
@@ -168,25 +49,26 @@ class Answers:
     own: Mapping[str, str] = field(default_factory=dict)
 
 
+def startable() -> tuple[str, ...]:
+    """Providers that a project can begin with."""
+    return tuple(provider.name for provider in all_providers() if provider.start is not None)
+
+
+def get_start(provider: str) -> Start:
+    """What a project on one of `startable` begins with."""
+    start = get_provider(provider).start
+    assert start is not None, "check_names was called"
+    return start
+
+
 def check_names(stack: str, provider: str) -> None:
     """What the files' names and all other questions depend on. InputError: no such provider, or a name that no file
     can have.
     """
-    if provider not in STARTS:
-        allowed = ", ".join(STARTS)
-        raise InputError(
-            "--provider", "no such provider", value=provider, allowed=allowed, fix=nearest_hint(provider, STARTS)
-        )
+    if provider not in startable():
+        raise InputError.not_among("--provider", "no such provider", provider, startable())
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", stack):
         raise InputError("--stack", "no name of a stack", value=stack, allowed="a-z, 0-9 and -", fix="--stack dev")
-
-
-def start_value(provider: str, path: str) -> str:
-    """What a setting of somebody's own begins with: an example, to be replaced."""
-    place: Any = STARTS[provider].sections
-    for part in path.split("."):
-        place = place[int(part)] if isinstance(place, list) else place[part]
-    return str(place)
 
 
 def file_names(stack: str, *, policy: bool) -> tuple[str, ...]:
@@ -199,7 +81,8 @@ def _settings(answers: Answers) -> dict[str, Any]:
     """The stack file's settings, in their order, keys with their namespace. InputError: numbers of nodes that are
     none, a setting with no place.
     """
-    start, sections = STARTS[answers.provider], deepcopy(dict(STARTS[answers.provider].sections))
+    start = get_start(answers.provider)
+    sections = deepcopy(dict(start.sections))
     low, _, high = answers.nodes.partition("-")
     if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", answers.nodes):
         meant = find_range(answers.nodes) or (1, 1)
@@ -210,8 +93,8 @@ def _settings(answers: Answers) -> dict[str, Any]:
         sections["site"] = {**sections["site"], "accelerator": answers.accelerator}
     elif answers.accelerator and not answers.machine_type:
         carrier = {"accelerator": answers.accelerator}
-    if answers.provider == "azure":
-        sections["azure"]["budget_starts_on"] = f"{datetime.now(UTC):%Y-%m}-01"
+    if start.month_setting:
+        _set(sections, start.month_setting, f"{datetime.now(UTC):%Y-%m}-01")
     if int(high or low) > 1:
         sections.update(deepcopy(dict(start.shared)))
     later: dict[str, Any] = {name: sections.pop(name) for name in ("head", "storage", "network") if name in sections}
@@ -278,7 +161,7 @@ def project_files(answers: Answers, name: str, source: str, *, policy: bool) -> 
     stack, extras = answers.stack, [answers.provider, *(["policy"] if policy else [])]
     texts = (
         _PULUMI_YAML.format(name=re.sub(r"[^A-Za-z0-9_.-]+", "-", without_accents(name)).strip("-") or "gangway")
-        + (_REFRESH if answers.provider == "azure" else ""),
+        + (_REFRESH if get_start(answers.provider).refreshes else ""),
         stack_file(answers),
         _PROGRAM.format(stack=stack),
         f"gangway-iac[{','.join(extras)}] @ {source}\n",
@@ -328,8 +211,9 @@ run_policy_pack()
 
 def stack_file(answers: Answers) -> str:
     """The stack file, as people write one: a line for what is short, sections in the order of the shipped files."""
-    stand_ins = [path for path in OWN_QUESTIONS.get(answers.provider, {}) if path not in answers.own]
-    if "site" in STARTS[answers.provider].sections:
+    start = get_start(answers.provider)
+    stand_ins = [path for path in start.questions if path not in answers.own]
+    if "site" in start.sections:
         stand_ins.append("everything under site")
     head = [f"# `gangway plan {answers.stack}` checks and prices it, `pulumi up --stack {answers.stack}` builds it."]
     if stand_ins:

@@ -18,7 +18,6 @@ from components.core.findings import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from components.catalog.loader import Provider
     from gangway.finops.prices.difference import Price
     from gangway.finops.prices.refresh import Report
 
@@ -31,7 +30,7 @@ _Item = Annotated[
     str | None,
     typer.Argument(help="A machine type, a service such as nat-gateway, or a generation of TPUs such as v5p."),
 ]
-_Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider: aws, gcp or azure.")]
+_Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider, such as aws.")]
 _Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, each price with its source.")]
 
@@ -141,7 +140,7 @@ def diff(
     console.print(f"{len(found)} prices differ", highlight=False)
 
 
-def _ask(name: "Provider", regions: Sequence[str], now: datetime) -> "tuple[Report | None, str]":
+def _ask(name: str, regions: Sequence[str], now: datetime) -> "tuple[Report | None, str]":
     """A report, or why there is none: not a single region was read."""
     from rich.console import Console
     from rich.progress import Progress
@@ -195,13 +194,11 @@ def _nothing_read(failures: dict[str, str]) -> InputError:
     )
 
 
-def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[str]]":
+def _regions(provider: str | None, region: str | None) -> dict[str, list[str]]:
     """The regions of each provider that are meant. InputError: no such provider, or no such region of it."""
-    from components.catalog.loader import PROVIDERS, load_provider
+    from stacks.base.registry import chosen_sellers
 
-    if provider not in (None, *PROVIDERS):
-        raise InputError.not_among("--provider", "no such provider", str(provider), PROVIDERS)
-    of_each = {name: list(load_provider(name).regions) for name in PROVIDERS if provider in (None, name)}
+    of_each = {one.name: list(one.catalog_here().regions) for one in chosen_sellers(provider, "--provider")}
     if region is None:
         return of_each
     every = [name for names in of_each.values() for name in names]
@@ -210,11 +207,13 @@ def _regions(provider: str | None, region: str | None) -> "dict[Provider, list[s
     return {name: [region] for name, names in of_each.items() if region in names}
 
 
-def _of_provider(name: "Provider") -> "list[Price]":
-    from components.catalog.loader import load_provider, load_tpus
+def _of_provider(name: str) -> "list[Price]":
+    from components.catalog.loader import load_tpus
     from gangway.finops.prices.difference import flatten
+    from stacks.base.registry import get_provider
 
-    catalog, tpus = load_provider(name), load_tpus().prices if name == "gcp" else ()
+    facts = get_provider(name)
+    catalog, tpus = facts.catalog_here(), load_tpus().prices if facts.has_tpus else ()
     return list(flatten(name, catalog.prices, tpus, catalog.services))
 
 

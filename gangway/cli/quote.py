@@ -19,12 +19,13 @@ from components.core.findings import InputError
 from stacks.config.corrections import TPU_SLICE, Span, number_for
 
 if TYPE_CHECKING:
-    from components.catalog.loader import Catalog, Provider
+    from components.catalog.loader import Catalog
     from components.estimate.data_transfer import DataAt
     from components.estimate.offers import Carrier, Offer
     from components.estimate.quotes import Job, Sort
     from components.estimate.regions import RegionLimits
     from gangway.finops.quotes.move_tables import AdviceGiven
+    from stacks.base.provider import Provider
 
 EXIT_NOTHING = 1
 _LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(h|d)?")
@@ -167,31 +168,28 @@ def _hours_meant(text: str) -> float:
 
 
 def chosen_providers(text: str | None) -> "tuple[Provider, ...]":
-    """The providers of a list such as `aws,gcp`; all of them without one. InputError: one of them is not known."""
-    from components.catalog.loader import PROVIDERS
+    """The providers of a list such as `aws,gcp`; without one, all with a catalogue. InputError: an unknown one."""
+    from stacks.base.registry import chosen_sellers, sellers
 
     if text is None:
-        return PROVIDERS
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if word not in PROVIDERS:
-            raise InputError.not_among("--providers", "no such provider", word, PROVIDERS)
-    return tuple(provider for provider in PROVIDERS if provider in words)
+        return sellers()
+    chosen = {chosen_sellers(word.strip(), "--providers")[0].name for word in text.split(",")}
+    return tuple(provider for provider in sellers() if provider.name in chosen)
 
 
 def carriers(accelerator: str, providers: "Sequence[Provider]", place: str = "--accelerator") -> "list[Carrier]":
     """What carries the accelerator at these providers: machine types, or a TPU slice. InputError: nobody of them has
     it; the nearest is named.
     """
-    from components.catalog.loader import Catalog, load_provider
     from components.estimate.offers import get_carriers, unknown_accelerator
 
-    if TPU_SLICE.fullmatch(accelerator) and "gcp" in providers:
-        return [_slice(accelerator, load_provider("gcp"), place)]
-    catalogs: dict[str, Catalog] = {provider: load_provider(provider) for provider in providers}
+    sells_slices = next((provider for provider in providers if provider.has_tpus), None)
+    if sells_slices is not None and TPU_SLICE.fullmatch(accelerator):
+        return [_slice(accelerator, sells_slices.catalog_here(), place)]
+    catalogs = {provider.name: provider.catalog_here() for provider in providers}
     found = get_carriers(accelerator, catalogs)
     if not found:
-        further = "; of TPUs such as v5p-64" if "gcp" in providers else ""
+        further = "" if sells_slices is None else "; of TPUs such as v5p-64"
         raise unknown_accelerator(accelerator, catalogs, place, further)
     return found
 

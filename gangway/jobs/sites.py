@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from components.catalog.loader import PROVIDERS, Catalog, Provider, load_provider
+from components.catalog.loader import Catalog
 from components.catalog.schema import MachineType, Region
 from components.core.findings import InputError
 from components.estimate.data_transfer import DataAt, carried
 from components.estimate.energy import CarbonEstimate, EnergyEstimate, estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from gangway.jobs.base import Engine, JobStatus, as_movable
+from stacks.base.registry import get_provider
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 
@@ -82,7 +83,7 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
     if engine.machine_type is None or place is None:
         source = "nobody has said what a node costs" if own is None else f"engines.{name}.usd_per_node_hour"
         return Nodes(own, source, region=place, is_told=own is not None)
-    catalog = load_provider(_provider(place))
+    catalog = get_provider(place.provider).catalog_here()
     machine = catalog.machine(engine.machine_type, f"engines.{name}.machine_type")
     if machine.provider != place.provider:
         raise InputError(
@@ -92,10 +93,6 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
     if own is not None:
         return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_told=True)
     return _listed(catalog, engine, machine, place)
-
-
-def _provider(place: Place) -> Provider:
-    return next(provider for provider in PROVIDERS if provider == place.provider)
 
 
 def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
@@ -171,7 +168,7 @@ def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, Carb
     region = nodes.grid
     if region is None:
         assert place is not None, "one of the two is there"
-        region = load_provider(_provider(place)).region(place.region, place.provider)
+        region = get_provider(place.provider).catalog_here().region(place.region, place.provider)
     energy = estimate_energy(nodes.machine, num, hours, region)
     return energy, estimate_carbon(energy, region)
 

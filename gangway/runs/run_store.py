@@ -18,6 +18,7 @@ from components.core.blob_url import read_blob_url
 from components.core.whole_files import whole_file
 from gangway.runs.errors import Failure, RunFailedError, StoreFailedError
 from images.node.below import leads_out
+from stacks.base.registry import get_provider
 from trainer.core.regular_files import read_regular
 
 if TYPE_CHECKING:
@@ -125,17 +126,16 @@ def runs_url(provider: str, outputs: Mapping[str, Any], stack: str) -> str:
     """
     if outputs.get("runs_url"):
         return str(outputs["runs_url"])
-    scheme = {"aws": "s3://", "gcp": "gs://"}.get(provider, "")
+    store = get_provider(provider).settings.store
+    scheme = "" if store is None else f"{store.scheme}://"
     base = str(outputs.get("run_bucket_url") or f"{scheme}{outputs['run_bucket']}").rstrip("/")
     # A folder that machines see as we do.
     return f"{'file://' if base.startswith('/') else ''}{base}/{stack}/{stack}"
 
 
 def bucket_region(provider: str, region: str) -> str:
-    """A stack's region as RunStore takes it. Elsewhere a region is no place of the bucket's: machines of one's own have
-    any name for theirs.
-    """
-    return region if provider in ("aws", "openstack") else ""
+    """A stack's region as RunStore takes it; empty where buckets are not addressed by region."""
+    return region if get_provider(provider).has_regional_buckets else ""
 
 
 class _Files(Protocol):

@@ -5,17 +5,19 @@ makes resources of a stack file and is loaded for the stack's own provider alone
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import pulumi
-
-from components.catalog.loader import Catalog
+from components.catalog.loader import Catalog, CatalogFolder
 from components.catalog.schema import Fact, MachineType, Region
 from components.core.findings import Finding, InputError
 from components.core.retention import NO_RETENTION, Retention
 from components.estimate.cost import CostComponent, CostEstimate, Declared
+from stacks.base.start import Start
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
+
+if TYPE_CHECKING:
+    import pulumi
 
 
 class ProviderPlan(Protocol):
@@ -50,7 +52,7 @@ class Program(Protocol[PlanT]):
         """The bill of the declared resources. The lines of rung 0's nodes begin with `<stack>-0-<kind>:`."""
         ...
 
-    def build(self, config: StackConfig, planned: PlanT, /) -> Mapping[str, pulumi.Input[Any]]:
+    def build(self, config: StackConfig, planned: PlanT, /) -> "Mapping[str, pulumi.Input[Any]]":
         """Declares the stack's resources and returns what it exports, the JobSpec as `job` among it."""
         ...
 
@@ -142,6 +144,12 @@ class Provider:
         sdk: Pulumi's package of it, as pip knows it.
         program: imports what needs that SDK.
         settings: its part of the stack file.
+        start: what `gangway init` writes for it; None for a provider that it does not offer.
+        adapters: what other packages have for it, module paths by purpose: `audit`, `prices`, `scaling`.
+        home_region: the region whose list prices an overview shows.
+        has_regional_buckets: whether a run bucket is addressed by the stack's region.
+        has_spot_notice: whether a spot node is told before it is taken.
+        has_tpus: whether it sells slices of TPUs besides machines.
         packages: what its extra brings beside the SDK, as it is imported.
         loads_by_name: whether the SDK is one that Pulumi generates with a package for each service.
         mistakes: what is wrong with a valid stack file of this provider that has its section, beyond what `settings`
@@ -168,11 +176,17 @@ class Provider:
     sdk: str
     program: Callable[[], Program[Any]]
     settings: ProviderSettings
+    start: Start | None = None
+    adapters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    home_region: str = ""
+    has_regional_buckets: bool = False
+    has_spot_notice: bool = True
+    has_tpus: bool = False
     packages: tuple[str, ...] = ()
     loads_by_name: bool = True
     mistakes: Callable[[StackConfig], Iterable[InputError]] = _no_mistakes
     own_data: Callable[[StackConfig], str | None] = _no_data
-    catalog: Callable[[], Catalog] | None = None
+    catalog: CatalogFolder | None = None
     bucket_service: Callable[[Sequence[Declared]], str] | None = None
     spot_taken: Callable[[str, str], Fact[float | None]] | None = None
     caps_spot: bool = False

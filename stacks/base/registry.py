@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
+from components.core.findings import InputError
 from stacks.base.provider import Provider
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(
@@ -32,3 +33,27 @@ def get_provider(name: str) -> Provider:
 def all_providers() -> tuple[Provider, ...]:
     """All of them, in the registry's order."""
     return tuple(get_provider(name) for name in provider_names())
+
+
+def sellers() -> tuple[Provider, ...]:
+    """Those with a catalogue of machines and prices."""
+    return tuple(provider for provider in all_providers() if provider.catalog is not None)
+
+
+def chosen_sellers(name: str | None, place: str) -> tuple[Provider, ...]:
+    """The seller called `name`, or all of them. InputError, at `place`: no such seller."""
+    every = sellers()
+    found = tuple(provider for provider in every if name in (None, provider.name))
+    if not found:
+        raise InputError.not_among(place, "no such provider", str(name), [provider.name for provider in every])
+    return found
+
+
+def with_adapter(purpose: str) -> tuple[str, ...]:
+    """Names of the providers that have an adapter for `purpose`."""
+    return tuple(provider.name for provider in all_providers() if purpose in provider.adapters)
+
+
+def load_adapter(name: str, purpose: str) -> ModuleType:
+    """A provider's adapter for `purpose`, which it has."""
+    return import_module(get_provider(name).adapters[purpose])

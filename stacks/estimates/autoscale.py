@@ -12,6 +12,7 @@ from components.core.capacity import plan_rung
 from components.core.findings import Finding, InputError
 from components.estimate.autoscale import Decision, Rate, State, Targets, decide
 from components.estimate.cost import CostEstimate, foreign_mark
+from stacks.base.registry import get_provider
 from stacks.config.sections import AutoscaleConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import first_in_reach, rung_in_use, rung_lines, stops
@@ -19,7 +20,6 @@ from stacks.estimates.throughput import throughput
 
 _PLACE = "gangway:job.autoscale"
 _DOLLARS = "bounds.usd_per_hour"
-SCALED_BY = ("aws", "azure", "gcp")
 """Providers of whose groups `gangway job --scale` asks for nodes."""
 _MOST_LOOKED_AT = 64
 """Numbers of nodes that the curve has; of more, so many that are evenly spread, both ends among them."""
@@ -55,7 +55,7 @@ def autoscale_findings(
 
 def why_not_scaled(config: StackConfig, machine: MachineType) -> str:
     """Why `gangway job --scale` asks for no nodes of a stack; empty where it does."""
-    if config.provider not in SCALED_BY:
+    if "scaling" not in get_provider(config.provider).adapters:
         return "nobody makes the call for it there"
     if machine.backend == "xla":
         return "the slices of one request come and go together"
@@ -234,7 +234,11 @@ def _who_does_it(config: StackConfig, machine: MachineType) -> Finding:
     """A timer of the stack's owner does, where there is a call for it."""
     most, why_not = config.cluster.nodes.max, why_not_scaled(config, machine)
     spot = any(rung.kind == "spot" for rung in config.cluster.capacity)
-    stay = "; Azure gives a spot node no notice, and none is sent away" if config.provider == "azure" and spot else ""
+    stay = (
+        "; Azure gives a spot node no notice, and none is sent away"
+        if spot and not get_provider(config.provider).has_spot_notice
+        else ""
+    )
     if not why_not:
         return Finding.info(
             "autoscale.by-command",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from components.core.findings import InputError
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
+from stacks.config.stack_config import StackConfig
 
 Client: TypeAlias = Any
 """A boto3 client: every service has its own type, and none is imported here."""
@@ -17,6 +18,8 @@ _LEAVING = ("terminated", "shutting-down", "deleting", "deleted", "failed")
 Fields: TypeAlias = dict[str, Any]
 """Of CloudResource."""
 TAG = "gangway:stack"
+BY_REGION = True
+"""Whether `regions` has an effect."""
 GLOBAL_REGION = "us-east-1"
 """Where the API lists resources without a region, such as IAM's."""
 _OWNER_TAGS = ("aws:autoscaling:groupName", "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
@@ -168,6 +171,18 @@ _FREE = frozenset(
 """Kinds without a price of their own."""
 
 
+def list_resources(config: StackConfig, regions: str | None) -> Listing:
+    """The resources with the stack's tag; `regions`: a list, `all`, or None for the stack's own. InputError: no
+    credentials, a missing permission, or no answer.
+    """
+    import boto3
+
+    def client(service: str, region: str) -> Any:
+        return boto3.client(service, region_name=region)  # type: ignore[call-overload]  # one overload a service
+
+    return list_aws(client, config.stack, get_regions(client, regions, config.region))
+
+
 def list_aws(clients: Clients, stack: str, regions: Sequence[str]) -> Listing:
     """List resources with the stack's tag. InputError: no credentials, no permission or no such region."""
     found: dict[str, CloudResource] = {}
@@ -197,6 +212,11 @@ def get_regions(clients: Clients, words: str | None, own: str) -> list[str]:
         return names
     answer = _call_aws(lambda: clients("ec2", own).describe_regions(), own)
     return sorted(row["RegionName"] for row in answer["Regions"])
+
+
+def price_region(location: str) -> str:
+    """The region whose prices apply at a resource's location."""
+    return location
 
 
 def state_keys(resource: StateResource) -> set[str]:

@@ -14,8 +14,12 @@ from components.core.findings import InputError
 from components.core.query_text import kql_text
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
-from gangway.sessions.azure import Poster
+from gangway.sessions.azure import Poster, open_session
+from stacks.config.stack_config import StackConfig
+from stacks.providers.azure.settings import AzureConfig
 
+BY_REGION = False
+"""Whether `regions` has an effect."""
 API_URL = "https://management.azure.com"
 API_VERSION = "2024-04-01"
 TAG = "gangway-stack"
@@ -40,6 +44,17 @@ _FREE = frozenset(
         *("microsoft.network/virtualnetworks", "microsoft.resources/subscriptions/resourcegroups"),
     }
 )
+
+
+def list_resources(config: StackConfig, regions: str | None) -> Listing:  # of all regions at once
+    """The resources with the stack's tag. InputError: no credentials, a missing permission, or no answer."""
+    subscription = config.section(AzureConfig).subscription_id
+    return list_azure(open_session(subscription), subscription, config.stack)
+
+
+def price_region(location: str) -> str:
+    """The region whose prices apply at a resource's location."""
+    return location
 
 
 def list_azure(session: Poster, subscription: str, stack: str, api_url: str = API_URL) -> Listing:

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from components.catalog.loader import Catalog, Provider, load_provider
+from components.catalog.loader import Catalog
 from components.catalog.resolve import resolve_price
 from components.catalog.schema import MachinePrice
 from components.core.findings import InputError
 from components.estimate.cost import CostComponent, from_service, price_line, unknown_price
+from stacks.base.registry import get_provider
 
 Verdict: TypeAlias = Literal["in-state", "belongs", "kept", "gone", "orphan"]
 
@@ -98,11 +99,11 @@ def _owned_keys(resources: Iterable[CloudResource], known: Collection[str]) -> f
     return frozenset(found)
 
 
-def price(resource: CloudResource, provider: Provider, region: str) -> list[CostComponent]:
+def price(resource: CloudResource, provider: str, region: str) -> list[CostComponent]:
     """Price one resource; an unknown price is a component without one. `region`: not the zone."""
     if resource.billed is None:
         return [unknown_price(resource.name, 1, "paid by use, or by what this audit does not know")]
-    catalog = load_provider(provider)
+    catalog = get_provider(provider).catalog_here()
     return [_line(resource, billed, provider, catalog, region) for billed in resource.billed]
 
 
@@ -112,7 +113,7 @@ def hourly_usd(components: Sequence[CostComponent]) -> float | None:
     return sum(known) if len(known) == len(components) else None
 
 
-def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: Catalog, region: str) -> CostComponent:
+def _line(resource: CloudResource, billed: Billed, provider: str, catalog: Catalog, region: str) -> CostComponent:
     label = f"{resource.name}: {billed.what}"
     if billed.kind == "service":
         return _service(label, billed.what, billed.quantity, provider, catalog, region)
@@ -124,9 +125,7 @@ def _line(resource: CloudResource, billed: Billed, provider: Provider, catalog: 
     return price_line(label, billed.quantity, quote, kind=billed.market, note=f", {billed.market}")
 
 
-def _service(
-    label: str, service: str, quantity: float, provider: Provider, catalog: Catalog, region: str
-) -> CostComponent:
+def _service(label: str, service: str, quantity: float, provider: str, catalog: Catalog, region: str) -> CostComponent:
     if service not in catalog.get_services(provider):
         return unknown_price(label, quantity, f"no price of {service} in the catalogue")
     return from_service(label, catalog.service_price(provider, region, service), quantity, region)

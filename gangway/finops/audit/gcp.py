@@ -13,7 +13,11 @@ from components.gcp.tpu.api import TpuError, open_session
 from gangway.finops.audit.classify_orphans import Billed, CloudResource, Listing
 from gangway.finops.audit.state import StateResource
 from gangway.finops.prices.source import SourceError, Web, WebSession
+from stacks.config.stack_config import StackConfig
+from stacks.providers.gcp.settings import GcpConfig
 
+BY_REGION = False
+"""Whether `regions` has an effect."""
 API_URL = "https://cloudasset.googleapis.com"
 LABEL = "gangway-stack"
 PAGE_SIZE = "500"
@@ -31,6 +35,12 @@ _FREE = frozenset(
         *("compute.googleapis.com/Subnetwork", "iam.googleapis.com/ServiceAccount"),
     }
 )
+
+
+def list_resources(config: StackConfig, regions: str | None) -> Listing:  # of all regions at once
+    """The resources with the stack's label. InputError: no credentials, a missing permission, or no answer."""
+    project = config.section(GcpConfig).project
+    return list_gcp(open_web(project), project, config.stack)
 
 
 def list_gcp(web: Web, project: str, stack: str, api_url: str = API_URL) -> Listing:
@@ -65,10 +75,10 @@ def state_keys(resource: StateResource) -> set[str]:
     return keys | {f"{parent}/nodes/{_last(name)}" for name in names}
 
 
-def get_region(location: str) -> str:
+def price_region(location: str) -> str:
     """Return the region of a zone; any other location unchanged.
 
-    >>> get_region("us-central1-a")
+    >>> price_region("us-central1-a")
     'us-central1'
     """
     return location.rpartition("-")[0] if _ZONE.fullmatch(location) else location

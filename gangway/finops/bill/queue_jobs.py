@@ -11,12 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from rich.markup import escape
 from rich.table import Table
 
-from components.catalog.loader import PROVIDERS
 from components.core.findings import InputError, nearest_hint
 from components.core.first_error import first_wrong
 from components.core.foreign_files import foreign_path
 from gangway.finops.bill.cost_allocation import Span, Sums, Window
 from gangway.jobs.base import JobStatus
+from stacks.base.registry import sellers
 from trainer.core.regular_files import read_file
 
 _WORD = re.compile(r"(?P<provider>[a-z]+):(?P<stack>[a-z][a-z0-9-]*)=(?P<file>.+)")
@@ -89,16 +89,17 @@ class Share:
 def read_queue_jobs(words: Sequence[str]) -> list[QueueJob]:
     """Parse `PROVIDER:STACK=FILE`, each the latest output of `gangway job list --json`. InputError: invalid."""
     found, seen = list[QueueJob](), set[str]()
+    known = [provider.name for provider in sellers()]
     for word in words:
         match = _WORD.fullmatch(word)
-        if match is None or match["provider"] not in PROVIDERS:
-            providers = ", ".join(PROVIDERS)
+        if match is None or match["provider"] not in known:
+            providers = ", ".join(known)
             raise InputError(
                 "--jobs", "no jobs of a stack", value=word,
                 allowed=f"PROVIDER:STACK=FILE, the provider one of {providers}",
                 fix="gangway job list --json > jobs.json, then --jobs aws:my-stack=jobs.json"
                 if match is None
-                else nearest_hint(match["provider"], PROVIDERS),
+                else nearest_hint(match["provider"], known),
             )  # fmt: skip
         file = Path(match["file"])
         statuses = _listed(file)

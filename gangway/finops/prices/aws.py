@@ -15,11 +15,13 @@ from gangway.finops.prices.source import (
     INSTANCE,
     Answer,
     Gap,
+    PriceSource,
     Query,
     SourceError,
     UnreachableError,
     Web,
     as_service,
+    plain_session,
     unread_gaps,
 )
 
@@ -39,6 +41,8 @@ FILTERS: Mapping[str, str] = {
 }
 TERMS: Mapping[str, PriceField] = {"1yr": "reserved_1y", "3yr": "reserved_3y"}
 PLATFORM = "Linux/UNIX"
+MAX_ATTEMPTS = 6
+CONNECT_SEC = 10
 BLOCK_HOURS = 24
 BLOCK_FAMILIES = ("p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300.", "trn1.", "trn2.")
 """Families sold in capacity blocks."""
@@ -407,3 +411,30 @@ def _field(row: Mapping[str, str]) -> PriceField | None:
     if (row.get("OfferingClass"), row.get("PurchaseOption")) != ("standard", "No Upfront"):
         return None
     return TERMS.get(row.get("LeaseContractLength", ""))
+
+
+def open_source(now: datetime) -> PriceSource:
+    """AWS's own APIs, or the public offer files without credentials. SourceError: unreadable credentials."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        # A missing profile fails here, broken credentials on the next line.
+        session = boto3.Session()
+        signed_in = session.get_credentials() is not None
+    except BotoCoreError as problem:
+        raise SourceError(f"AWS's credentials cannot be read: {problem}") from None
+    if not signed_in:
+        return AwsPublicSource(Web(plain_session()), now.date())
+    config = Config(retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS}, connect_timeout=CONNECT_SEC)
+    made: dict[tuple[str, str], Any] = {}
+
+    def client(service: str, region: str) -> Any:
+        if (service, region) not in made:
+            # boto3's types need a literal service name.
+            make: Any = session.client
+            made[service, region] = make(service, region_name=region, config=config)
+        return made[service, region]
+
+    return AwsSource(client, now)

@@ -3,13 +3,24 @@ services. Excludes Windows, low priority, dev/test, dedicated hosts and future m
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
 from gangway.finops.prices.azure_services import AZURE_SERVICES, AZURE_UNREAD, Meter
-from gangway.finops.prices.source import INSTANCE, Answer, Gap, Query, SourceError, Web, as_service, unread_gaps
+from gangway.finops.prices.source import (
+    INSTANCE,
+    Answer,
+    Gap,
+    PriceSource,
+    Query,
+    SourceError,
+    Web,
+    as_service,
+    plain_session,
+    unread_gaps,
+)
 
 API_URL = "https://prices.azure.com/api/retail/prices"
 VERSION = "2023-01-01-preview"
@@ -161,3 +172,8 @@ def _ranks(meter: Mapping[str, Any]) -> tuple[bool, bool, date]:
     if not meter:
         return False, False, date.min
     return True, bool(meter.get("isPrimaryMeterRegion")), _effective(meter)
+
+
+def open_source(now: datetime) -> PriceSource:
+    """The retail prices API, which wants no credentials."""
+    return AzureSource(Web(plain_session()), now.date())

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from components.catalog.loader import PROVIDERS, load_bundled, load_bundled_tpus
+from components.catalog.loader import load_bundled_tpus
 from components.catalog.overlay import (
     OVERLAYS_VARIABLE,
     is_overlaid,
@@ -19,6 +19,7 @@ from components.catalog.overlay import (
 from components.catalog.schema import Fact, MachinePrice, ServicePrice, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, PriceField
 from components.core.findings import InputError
+from stacks.base.registry import sellers
 
 FIELD_NAMES: Mapping[PriceField, str] = {
     "on_demand": "on demand",
@@ -120,14 +121,16 @@ def get_prices(state: str, place: str) -> dict[Key, Price]:
     """Known prices of a state: `catalogue`, `overlay` (the newest), a date, or a path. InputError: no such state."""
     overlays = [] if state == CATALOGUE else [read_overlay(path) for path in _files(state, place)]
     prices: dict[Key, Price] = {}
-    for provider in PROVIDERS:
-        own = [row for overlay in overlays for row in overlay.machines if row.provider == provider]
-        machines = lay_over(load_bundled(provider).prices, own, "machine_type")
+    for provider in sellers():
+        assert provider.catalog is not None, "a seller has one"
+        bundled = provider.catalog.bundled()
+        own = [row for overlay in overlays for row in overlay.machines if row.provider == provider.name]
+        machines = lay_over(bundled.prices, own, "machine_type")
         chips = [row for overlay in overlays for row in overlay.tpus]
-        tpus = lay_over(load_bundled_tpus().prices, chips, "generation") if provider == "gcp" else ()
-        around = [row for overlay in overlays for row in overlay.services if row.provider == provider]
-        services = lay_over(load_bundled(provider).services, around, "service")
-        every = flatten(provider, machines, tpus, services)
+        tpus = lay_over(load_bundled_tpus().prices, chips, "generation") if provider.has_tpus else ()
+        around = [row for overlay in overlays for row in overlay.services if row.provider == provider.name]
+        services = lay_over(bundled.services, around, "service")
+        every = flatten(provider.name, machines, tpus, services)
         prices |= {price.key: price for price in every if price.fact.value is not None}
     return prices
 
@@ -145,10 +148,10 @@ def _value(prices: Mapping[Key, Price], key: Key) -> float | None:
 def _files(state: str, place: str) -> list[Path]:
     folder = overlay_folder()
     if state == NEWEST:
-        newest = [newest_overlay(provider) for provider in PROVIDERS]
+        newest = [newest_overlay(provider.name) for provider in sellers()]
         found = [overlay.path for overlay in newest if overlay is not None]
     elif _DAY.fullmatch(state):
-        paths = [] if folder is None else [folder / f"{provider}-{state}.yaml" for provider in PROVIDERS]
+        paths = [] if folder is None else [folder / f"{provider.name}-{state}.yaml" for provider in sellers()]
         found = [path for path in paths if path.is_file()]
     else:
         found = [Path(state)] if Path(state).is_file() else []

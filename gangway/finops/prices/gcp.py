@@ -1,15 +1,27 @@
 """Google Cloud's prices from the Cloud Billing Catalog: parts summed to machines, TPU chips, and services."""
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Any, TypeAlias
+from datetime import date, datetime
+from typing import Any, TypeAlias, cast
 
+from components.catalog.loader import load_provider
 from components.catalog.schema import GcpMachineType
 from components.catalog.validators import SERVICE_FIELD, Observed, PriceField
 from gangway.finops.prices.gcp_services import E2_MACHINES, EVERY_REGION, GCP_SERVICES, GCP_UNREAD, Entry, get_price
-from gangway.finops.prices.source import Answer, Gap, Query, SourceError, Web, unread_gaps
+from gangway.finops.prices.source import (
+    Answer,
+    Gap,
+    PriceSource,
+    Query,
+    SourceError,
+    Web,
+    WebSession,
+    plain_session,
+    unread_gaps,
+)
 
 DROPPED = (
     "dws", "calendar mode", "reserved", "commitment", "sole tenancy", "custom", "premium", "suspended", "optimized tpu"
@@ -20,6 +32,8 @@ UNITS = {"h": 1.0, "GiBy.h": 1.0, "GiBy.mo": 1 / 730}
 _DESCRIPTION = re.compile(
     r"(?:spot preemptible )?(?P<part>.+?)(?: attached to spot preemptible vms)?(?: (?:running )?in [^(]+)?"
 )
+KEY_VARIABLE = "GANGWAY_GOOGLE_API_KEY"
+"""An API key of a project with the Cloud Billing API, instead of Application Default Credentials."""
 API_URL = "https://cloudbilling.googleapis.com/v1"
 COMPUTE_ENGINE = "services/6F81-5844-456A"
 COMPUTE_NAME = "Compute Engine"
@@ -295,3 +309,20 @@ def _gap(sku: object, problem: Exception, parts: Collection[str], entries: Itera
     if not is_part and not any(entry.is_described(description) for entry in entries):
         return []
     return [Gap("", description[:80], f"an entry without what the Catalog documents: {problem!r}")]
+
+
+def open_source(now: datetime) -> PriceSource:
+    """The Cloud Billing Catalog. SourceError: there are neither credentials nor a key."""
+    from components.gcp.tpu.api import TpuError, open_session
+
+    key = os.environ.get(KEY_VARIABLE)
+    if key:
+        session, how = plain_session(), f"the Cloud Billing Catalog, with the key in {KEY_VARIABLE}"
+    else:
+        try:
+            session = cast("WebSession", open_session(API_URL))
+        except TpuError as problem:
+            raise SourceError(f"{problem}; an API key in {KEY_VARIABLE} will do as well") from None
+        how = "the Cloud Billing Catalog, with Application Default Credentials"
+    machines = cast("dict[str, GcpMachineType]", dict(load_provider("gcp").machines))
+    return GcpSource(Web(session), machines, now.date(), how, key or None)

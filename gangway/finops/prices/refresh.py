@@ -6,13 +6,14 @@ from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
-from components.catalog.loader import Catalog, Provider, load_provider, load_tpus
+from components.catalog.loader import Catalog, load_tpus
 from components.catalog.overlay import Overlay, lay_over, newest_overlay, overlay_text, read_overlay
 from components.catalog.schema import EVERYWHERE, Fact, GcpMachineType, MachinePrice, ServicePrice, TpuCatalog, TpuPrice
 from components.catalog.validators import PRICE_FIELDS, SERVICE_FIELD, Observed, PriceField, Refusal, judge
 from components.core.whole_files import whole_file
 from gangway.finops.prices.difference import TPU_FIELDS, flatten, is_same
 from gangway.finops.prices.source import Answer, Gap, PriceSource, Query, SourceError, UnreachableError
+from stacks.base.registry import get_provider
 
 DIGITS = 6
 OnRegion: TypeAlias = Callable[[str], None]
@@ -38,7 +39,7 @@ class Report:
     from the known ones; `confirmed`: number of accepted prices that do not differ.
     """
 
-    provider: Provider
+    provider: str
     how: str
     regions: tuple[str, ...]
     failed: Mapping[str, str]
@@ -76,11 +77,10 @@ def _move_to_all_regions(answer: Answer, everywhere: Collection[str]) -> Answer:
     return answer
 
 
-def refresh(
-    source: PriceSource, provider: Provider, regions: Sequence[str], today: date, on_region: OnRegion
-) -> Report:
+def refresh(source: PriceSource, provider: str, regions: Sequence[str], today: date, on_region: OnRegion) -> Report:
     """Query `source` and check its answers against catalogue and overlay. `on_region`: called before each region."""
-    catalog, tpus = load_provider(provider), load_tpus() if provider == "gcp" else None
+    facts = get_provider(provider)
+    catalog, tpus = facts.catalog_here(), load_tpus() if facts.has_tpus else None
     known, units, everywhere = _known(catalog, tpus), _units(catalog), _global_services(catalog)
     failed: dict[str, str] = {}
     reached: list[str] = []
@@ -158,7 +158,7 @@ def _prices_by_field(item: str, known: _Known) -> dict[PriceField, float]:
 
 
 def _new_overlay(
-    provider: Provider,
+    provider: str,
     accepted: Iterable[Observed],
     tpus: TpuCatalog | None,
     units: Mapping[str, str],

@@ -9,8 +9,9 @@ from typing import Any
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import GroupState, Scaler, find_nodes, get_change, since_change_sec
+from stacks.base.registry import with_adapter
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.autoscale import SCALED_BY, find_curve, wanted_nodes, why_not_scaled
+from stacks.estimates.autoscale import find_curve, wanted_nodes, why_not_scaled
 from stacks.plan.plan import make_plan
 from stacks.program import get_program
 
@@ -114,6 +115,9 @@ def check_scaled(config: StackConfig) -> None:
         )  # fmt: skip
     if why_not := why_not_scaled(config, get_program(config.provider).plan(config).machine):
         raise InputError(
-            SCALE_FLAG, f"{why_not}: the number is told", value=config.provider, allowed=", ".join(SCALED_BY),
+            SCALE_FLAG,
+            f"{why_not}: the number is told",
+            value=config.provider,
+            allowed=", ".join(with_adapter("scaling")),
             fix="change cluster.nodes.max and run `pulumi up`",
-        )  # fmt: skip
+        )

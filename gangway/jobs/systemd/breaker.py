@@ -13,13 +13,12 @@ from gangway.jobs.systemd.state import JobState
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore, bucket_region, object_store, runs_url
 from images.specs import HELD_OBJECT
+from stacks.base.registry import load_adapter, with_adapter
 
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
 _NAME = r"^[A-Za-z0-9._-]*$"
 _FIX = "run it as the account that runs `up`, which may read and write the run bucket"
-LAUNCHED_BY = ("aws", "gcp", "azure")
-"""Where groups bring nodes in the place of others."""
 
 
 class HeldRecord(BaseModel):
@@ -93,7 +92,7 @@ class Breaker:
         except StoreFailedError as error:
             raise InputError(self.url, str(error), fix=_FIX) from None
         # First what the cloud may refuse: as long as the marks are there, `show` says that launches are held.
-        done = self._resume() if self.provider == "aws" else []
+        done = self._resume() if load_adapter(self.provider, "scaling").SUSPENDS_LAUNCHES else []
         self._remove(mine)
         return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
 
@@ -109,7 +108,7 @@ class Breaker:
         except InputError as error:
             ended, doubt = "", str(error).splitlines()[0]
         processes = ["Launch", *(["AlarmNotification"] if not ended else [])]
-        resume(self.region, self.group_names, processes)
+        load_adapter(self.provider, "scaling").resume(self.region, self.group_names, processes)
         done = [f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}"]
         if doubt:
             done.append(f"whether the job has ended cannot be told: {doubt}")
@@ -137,14 +136,19 @@ class Breaker:
             ) from None
 
 
+def replaces_nodes(provider: str) -> bool:
+    """Whether its groups bring nodes in the place of others."""
+    return provider in with_adapter("scaling")
+
+
 def check_launches(provider: str) -> None:
     """InputError: nobody launches machines of this provider by himself."""
-    if provider not in LAUNCHED_BY:
+    if not replaces_nodes(provider):
         raise InputError(
             "gangway:provider",
             "nobody launches machines there in the place of others, so nothing is held",
             value=provider,
-            allowed=", ".join(LAUNCHED_BY),
+            allowed=", ".join(with_adapter("scaling")),
             fix="mend the machine; on OpenStack the next `up` makes another",
         )
 
@@ -156,20 +160,3 @@ def get_breaker(provider: str, stack: str, region: str, outputs: Mapping[str, An
             f"pulumi stack output --stack {stack}", "no run_bucket: the stack is not up", fix="pulumi up, or nothing"
         )
     return Breaker(provider, stack, region, outputs.get("group_names") or [], runs_url(provider, outputs, stack))
-
-
-def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None:
-    """Has Auto Scaling groups launch again. InputError: no credentials, no right, or no such group."""
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    client = boto3.client("autoscaling", region_name=region)
-    for group in groups:
-        try:
-            client.resume_processes(AutoScalingGroupName=group, ScalingProcesses=list(processes))
-        except (BotoCoreError, ClientError) as error:
-            raise InputError(
-                f"Auto Scaling group {group}",
-                f"{' and '.join(processes)} cannot be resumed: {error}",
-                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
-            ) from None

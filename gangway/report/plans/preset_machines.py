@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.catalog.loader import PROVIDERS, load_provider
 from components.estimate.offers import find_offers, get_carriers
 from gangway.report.plans.show import usd
+from stacks.base.registry import sellers
 from stacks.estimates.common_findings import span
 from stacks.estimates.throughput import FAST, SLOW, Band, about, project
 from trainer.config.segment_plan import stretches
@@ -42,7 +42,7 @@ class OnMachine:
 
 def on_machine(config: TrainConfig, accelerator: str) -> OnMachine:
     """Evaluate the preset on one machine with this accelerator, such as H100x8."""
-    carriers = get_carriers(accelerator, {provider: load_provider(provider) for provider in PROVIDERS})
+    carriers = get_carriers(accelerator, {one.name: one.catalog_here() for one in sellers()})
     priced = [offer for offer in find_offers(carriers) if offer.kind == "on-demand" and offer.price.value is not None]
     cheapest = min(priced, key=lambda offer: offer.price.value or 0.0, default=None)
     machine = carriers[0].machine if cheapest is None else cheapest.machine

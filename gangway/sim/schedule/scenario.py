@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from components.catalog.job_traces import load_philly
-from components.catalog.loader import load_provider
 from components.catalog.reliability import load_reliability
 from components.core.fields import Amount, PositiveNumber, PositiveWhole
 from components.core.findings import InputError
@@ -20,6 +19,7 @@ from gangway.sim.schedule.generate import generate
 from gangway.sim.schedule.hourly import Hourly
 from gangway.sim.schedule.job_controller import Gain, Misfit, controlled_job, drawn, submitted_job
 from gangway.sim.schedule.jobs import Ask, Curve, Job
+from stacks.base.registry import get_provider, sellers
 
 __all__ = ["MOST_JOBS", "JobConfig", "Scenario", "ScenarioConfig", "TraceConfig", "build"]
 
@@ -45,10 +45,17 @@ Series = Annotated[tuple[Amount, ...], Field(min_length=1, max_length=20_000), B
 _Gpus = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$", examples=["2-8"]), BeforeValidator(_text)]
 
 
+def _seller(name: str) -> str:
+    known = [provider.name for provider in sellers()]
+    if name not in known:
+        raise InputError.not_among("provider", "no such provider", name, known)
+    return name
+
+
 class MachineConfig(_Section):
     """A machine type of the catalogue, whose values are the defaults."""
 
-    provider: Literal["aws", "gcp", "azure"]
+    provider: Annotated[str, AfterValidator(_seller)] = Field(examples=["aws"])
     machine_type: str = Field(examples=["p5.48xlarge"])
     region: str = Field(examples=["us-east-1"])
 
@@ -332,7 +339,7 @@ def _check(jobs: Sequence[JobConfig], cluster: Cluster) -> None:
 def _from_catalogue(machine: MachineConfig | None) -> tuple[dict[str, Offer], Network, list[str]]:
     if machine is None:
         return {}, _ONE_NODE, ["assumed: all-reduces take no time; no machine is named"]
-    catalog = load_provider(machine.provider)
+    catalog = get_provider(machine.provider).catalog_here()
     place = "cluster.machine"
     found = catalog.machine(machine.machine_type, f"{place}.machine_type")
     carrier = Carrier(found, catalog.get_prices(found.name), catalog.regions)

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from components.aws.retention import RETENTION
-from components.catalog.loader import load_provider
+from components.catalog.loader import bundled_folder
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.base.rule import is_unknown, items, kind
+from stacks.base.start import Start
 from stacks.config.provider_settings import Account, ImageForm, ObjectStore, ProviderSettings
 
 if TYPE_CHECKING:
@@ -93,9 +94,26 @@ PROVIDER = Provider(
     name="aws",
     sdk="pulumi-aws",
     program=_program,
+    home_region="us-east-1",
+    has_regional_buckets=True,
+    start=Start(
+        "us-east-1",
+        "g5.xlarge",
+        shared={
+            "storage": {"kind": "lustre", "capacity_gib": 2400, "throughput_mbps_per_tib": 250},
+            "network": {"egress": "nat"},
+        },
+    ),
+    adapters=MappingProxyType(
+        {
+            "audit": "gangway.finops.audit.aws",
+            "prices": "gangway.finops.prices.aws",
+            "scaling": "gangway.jobs.systemd.scaling.aws",
+        }
+    ),
     packages=("boto3", "botocore"),
     settings=_SETTINGS,
-    catalog=partial(load_provider, "aws"),
+    catalog=bundled_folder("aws"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "aws"),
     caps_spot=True,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from components.azure.fabric import is_isolated_rung
 from components.azure.retention import RETENTION
-from components.catalog.loader import load_provider
+from components.catalog.loader import bundled_folder
 from components.catalog.tables import taken_per_month
 from components.core.findings import InputError
 from components.estimate.cost import Declared
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from stacks.base.start import Start
 from stacks.config.stack_config import StackConfig
 from stacks.providers.azure.settings import SETTINGS, AzureConfig
 
@@ -116,9 +117,30 @@ PROVIDER = Provider(
     name="azure",
     sdk="pulumi-azure-native",
     program=_program,
+    home_region="eastus",
+    has_spot_notice=False,
+    start=Start(
+        "eastus",
+        "Standard_NC24ads_A100_v4",
+        sections={
+            "azure": {"subscription_id": "11111111-0000-0000-0000-111111111111"},
+            "network": {"egress": "nat"},
+        },
+        questions={"azure.subscription_id": "Subscription"},
+        shared={"storage": {"kind": "lustre", "capacity_gib": 16384, "throughput_mbps_per_tib": 250}},
+        month_setting="azure.budget_starts_on",
+        refreshes=True,
+    ),
+    adapters=MappingProxyType(
+        {
+            "audit": "gangway.finops.audit.azure",
+            "prices": "gangway.finops.prices.azure",
+            "scaling": "gangway.jobs.systemd.scaling.azure",
+        }
+    ),
     settings=SETTINGS,
     mistakes=_ids,
-    catalog=partial(load_provider, "azure"),
+    catalog=bundled_folder("azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),
     caps_spot=True,

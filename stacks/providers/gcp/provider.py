@@ -5,12 +5,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from components.catalog.loader import load_provider
+from components.catalog.loader import bundled_folder
 from components.catalog.tables import taken_per_month
 from components.estimate.cost import Declared
 from components.gcp.retention import RETENTION
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.base.rule import is_unknown, kind
+from stacks.base.start import Start
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.settings import SETTINGS, GcpConfig
 
@@ -91,9 +92,28 @@ PROVIDER = Provider(
     name="gcp",
     sdk="pulumi-gcp",
     program=_program,
+    home_region="us-central1",
+    start=Start(
+        "us-central1",
+        "g2-standard-8",
+        sections={
+            "gcp": {"project": "my-project", "billing_account": "012345-6789AB-CDEF01"},
+            "network": {"egress": "nat"},
+        },
+        questions={"gcp.project": "Project", "gcp.billing_account": "Billing account"},
+        shared={"storage": {"kind": "filestore", "capacity_gib": 2560}},
+    ),
+    adapters=MappingProxyType(
+        {
+            "audit": "gangway.finops.audit.gcp",
+            "prices": "gangway.finops.prices.gcp",
+            "scaling": "gangway.jobs.systemd.scaling.gcp",
+        }
+    ),
+    has_tpus=True,
     packages=("google",),
     settings=SETTINGS,
-    catalog=partial(load_provider, "gcp"),
+    catalog=bundled_folder("gcp"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "gcp"),
     retention=RETENTION,

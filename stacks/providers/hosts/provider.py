@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from components.core.findings import InputError
 from stacks.base.provider import NodeTypes, Program, Provider
+from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
 from stacks.config.secret_values import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.queue_settings import slurm_mistakes
@@ -38,6 +39,31 @@ PROVIDER = Provider(
     name="hosts",
     sdk="pulumi-command",
     program=_program,
+    start=Start(
+        "lab",
+        "dgx-h100",
+        sections={
+            "hosts": {
+                "user": "gangway",
+                "machines": [
+                    {
+                        "address": "10.20.0.11",
+                        "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAyVss5jfKvNG9nAyvFya7awnZkQEwORPXLntYc4gg4R",
+                    }
+                ],
+                "run_store": "/shared/gangway/results",
+            },
+            "site": EXAMPLE_SITE,
+            "image": {"prebuilt": EXAMPLE_IMAGE},
+        },
+        questions={
+            "hosts.machines.0.address": "Address of the machine",
+            "hosts.machines.0.host_key": "Its SSH key (ssh-keyscan -t ed25519 ADDRESS)",
+            "hosts.run_store": "Where records are kept",
+            "image.prebuilt": "The trainer's image",
+        },
+        job={},  # nothing ends machines that are there already
+    ),
     loads_by_name=False,
     settings=SETTINGS,
     mistakes=_mistakes,

@@ -9,6 +9,7 @@ from components.estimate.cost import Declared
 from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
+from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
 from stacks.config.secret_values import in_plain_text
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
@@ -63,6 +64,29 @@ PROVIDER = Provider(
     name="openstack",
     sdk="pulumi-openstack",
     program=_program,
+    has_regional_buckets=True,
+    start=Start(
+        "RegionOne",
+        "gpu.h100x8",
+        sections={
+            "openstack": {
+                "cloud": "lab",
+                "auth_url": "https://cloud.example.com:5000/v3",
+                "image": "ubuntu-24.04-nvidia-580",
+                "external_network_id": "11111111-0000-4000-8000-111111111111",
+            },
+            "site": EXAMPLE_SITE,
+            "network": {"egress": "nat"},
+            "image": {"prebuilt": EXAMPLE_IMAGE},
+        },
+        questions={
+            "openstack.auth_url": "Keystone's address",
+            "openstack.image": "Image of the nodes",
+            "openstack.external_network_id": "External network",
+            "image.prebuilt": "The trainer's image",
+        },
+        shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
+    ),
     settings=SETTINGS,
     mistakes=_url_key,
     retention=RETENTION,

@@ -76,6 +76,54 @@ def test_the_command_prints_it() -> None:
     assert set(printed["versions"]) == {"gangway", "pulumi"}
 
 
+@pytest.fixture
+def overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of overlays."""
+    folder = tmp_path / "overlays"
+    monkeypatch.setenv("GANGWAY_PRICES", str(folder))
+    return folder
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(cli.app, list(words))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_its_machines_are_offered() -> None:
+    answer = json.loads(run("quote", "--accelerator", "H100x8", "--providers", "toy", "--hours", "10", "--json"))
+    offers = {(offer["region"], offer["machine_type"], offer["kind"]) for offer in answer["ranked"]}
+    assert {("attic", "toy.8", "on-demand"), ("attic", "toy.8", "spot")} <= offers
+
+
+def test_its_machines_are_in_the_list_of_the_catalogue() -> None:
+    (row,) = json.loads(run("catalog", "list", "--provider", "toy", "--json"))
+    assert (row["name"], row["price"]["on_demand"]["value"]) == ("toy.8", 10.0)
+    table = run("catalog", "list", "--provider", "toy")
+    assert "list prices of attic" in table
+    assert "toy.8" in table
+
+
+def test_its_prices_are_shown_refreshed_and_compared(overlays: Path) -> None:
+    shown = json.loads(run("prices", "show", "toy.8", "--json"))
+    assert {price["value"] for price in shown if price["region"] == "attic" and price["field"] == "on_demand"} == {10}
+    run("prices", "refresh", "--provider", "toy", "--region", "attic")
+    (file,) = overlays.iterdir()
+    assert file.name.startswith("toy-")
+    assert json.loads(run("prices", "diff", "--json")) == [
+        {"item": "toy.8", "region": "attic", "field": "on_demand", "before": 10.0, "now": 9.0}
+    ]
+    assert make_plan(from_file(FILE)).rungs[0].nodes_hourly == 9.0, "a plan takes the newer price"
+
+
+def test_a_project_begins_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    run("init", str(folder), "--provider", "toy", "--email", "ann@example.com", "--from", "https://example.com/g.git")
+    config = from_file(folder / "Pulumi.lab.yaml")
+    assert (config.provider, config.region, config.cluster.machine_type) == ("toy", "attic", "toy.8")
+    assert not make_plan(config).has_errors
+
+
 def test_what_a_run_downloads_is_priced_from_its_catalogue(written: Callable[[Edit], Path]) -> None:
     plan = make_plan(from_file(written(lambda v: v.update({"gangway:estimate": {"download_gib": 4}}))))
     assert {line.name: line.once for line in plan.cost.components if line.once} == {

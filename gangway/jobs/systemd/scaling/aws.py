@@ -3,13 +3,18 @@
 A node that is to go hears of it by the group's lifecycle hook, and has the time to save.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
+from stacks.config.stack_config import StackConfig
 
+SUSPENDS_LAUNCHES = True
+"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
+AFTER_RESET = ""
+"""Why a reset wants an `up --refresh`; empty for no reason."""
 _FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
 
 
@@ -80,3 +85,25 @@ def _get_state(group: Any) -> GroupState:
         changed_at=changed_at,
         changed_why=changed_why,
     )
+
+
+def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
+    """The groups of a stack that is up. InputError: no login."""
+    return AwsScaler(config.region)
+
+
+def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None:
+    """Has Auto Scaling groups launch again. InputError: no credentials, no right, or no such group."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    client = boto3.client("autoscaling", region_name=region)
+    for group in groups:
+        try:
+            client.resume_processes(AutoScalingGroupName=group, ScalingProcesses=list(processes))
+        except (BotoCoreError, ClientError) as error:
+            raise InputError(
+                f"Auto Scaling group {group}",
+                f"{' and '.join(processes)} cannot be resumed: {error}",
+                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
+            ) from None

@@ -5,17 +5,23 @@ this needs no right to change a scale set, only to write tags. Which nodes go is
 notice tells them; a spot scale set's get none, so that none is sent away there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.azure.api import COMPUTE_VERSION
 from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
+from stacks.config.stack_config import StackConfig
+from stacks.program import get_program
 
+SUSPENDS_LAUNCHES = False
+"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
+AFTER_RESET = ""
+"""Why a reset wants an `up --refresh`; empty for no reason."""
 API_URL = "https://management.azure.com"
 TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
@@ -124,3 +130,17 @@ class AzureScaler:
 def _runs(machine: dict[str, Any]) -> bool:
     statuses = machine["properties"].get("instanceView", {}).get("statuses", [])
     return any(status["code"] == "PowerState/running" for status in statuses)
+
+
+def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
+    """The groups of a stack that is up. InputError: no login."""
+    from gangway.sessions.azure import open_session
+
+    planned = get_program(config.provider).plan(config)
+    return AzureScaler(
+        open_session(planned.subscription_id),
+        planned.subscription_id,
+        str(outputs["resource_group"]),
+        together=planned.machine.infiniband is None,
+        is_held=is_held,
+    )

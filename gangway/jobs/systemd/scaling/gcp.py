@@ -12,10 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gangway.jobs.systemd.scaling.base import Change, GroupState, find_time
+from components.core.findings import InputError
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, find_time
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.gcp.notices import LEAVE_TAG
+from stacks.config.stack_config import StackConfig
+from stacks.program import get_program
 
+SUSPENDS_LAUNCHES = False
+"""Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
+AFTER_RESET = "the first group is smaller by those that left it"
+"""Why a reset wants an `up --refresh`; empty for no reason."""
 API_URL = "https://compute.googleapis.com"
 _FIX = "gcloud auth application-default login, with the rights that docs/controller-stacks.md lists, on the project"
 _RESIZED, _TAGGED = "compute.instanceGroupManagers.resize", "setTags"
@@ -184,3 +191,20 @@ class GcpScaler:
 
     def _place(self, zone: str) -> str:
         return f"/compute/v1/projects/{self._project}/zones/{zone}"
+
+
+def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
+    """The groups of a stack that is up. InputError: no login."""
+    from components.gcp.capacity import rung_zone
+    from components.gcp.tpu.api import TpuError, open_session
+
+    planned = get_program(config.provider).plan(config)
+    try:
+        session = open_session(API_URL)
+    except TpuError as problem:
+        raise InputError(
+            f"Google Cloud, project {planned.project}", str(problem), fix="gcloud auth application-default login"
+        ) from None
+    rungs = zip(names, config.cluster.capacity, strict=True)
+    zones = {name: rung_zone(rung, planned.zone) for name, rung in rungs}
+    return GcpScaler(session, planned.project, zones, most=config.cluster.nodes.max, is_held=is_held)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.catalog.loader import Catalog, read_catalog
+from components.catalog.loader import CatalogFolder
 from components.catalog.schema import Fact
 from components.core.findings import InputError
 from stacks.base.provider import Program, Provider, TagRules
+from stacks.base.start import EXAMPLE_IMAGE, Start
 from stacks.config.stack_config import StackConfig
 
 from .settings import SETTINGS, toy_of
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["PROVIDER", "catalog"]
 
 
-@cache
-def catalog() -> Catalog:
-    """The files beside this one."""
-    return read_catalog(Path(__file__).parent, "toy")
+catalog = CatalogFolder(Path(__file__).parent, "toy")
+"""The files beside this one."""
 
 
 def _program() -> "Program[ToyPlan]":
@@ -47,6 +45,14 @@ PROVIDER = Provider(
     program=_program,
     loads_by_name=False,
     settings=SETTINGS,
+    home_region="attic",
+    start=Start(
+        "attic",
+        "toy.8",
+        sections={"toy": {"owner": "ann"}, "image": {"prebuilt": EXAMPLE_IMAGE}},
+        questions={"toy.owner": "Whose they are"},
+    ),
+    adapters={"prices": f"{__package__}.prices"},
     mistakes=_nobodys,
     catalog=catalog,
     spot_taken=_spot_taken,
