@@ -35,7 +35,7 @@ from trainer.config.arguments import Parser, add_config_flags, add_run_dir, path
 from trainer.config.presets import PRESETS, preset
 from trainer.config.train_config import RESUMABLE_CHANGES, TrainConfig
 from trainer.control.flags import add_control, parse_control, parse_reading, with_shares
-from trainer.core.console import flush_output, output_problem, refuse, warn
+from trainer.core.console import flush_output, output_failed, refuse, warn
 from trainer.core.errors import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
@@ -379,20 +379,12 @@ def run(argv: Sequence[str]) -> NoReturn:
     except BrokenPipeError:  # of `... | head`, say
         code = _EXIT_BROKEN_PIPE
     except OSError as error:
-        code = _output_failed(error) or _failed(error)
+        code = output_failed(error) or _failed(error)
     except Exception as error:
         code = _failed(error)
     lost = flush_output()
-    code = code or _output_failed(lost)
+    code = code or output_failed(lost)
     os._exit(code)
-
-
-def _output_failed(error: OSError | None) -> int:
-    """Says that stdout did not take what was printed; the exit code for it. 0 for another error: a reader may leave."""
-    if error is None or (problem := output_problem(error)) is None:
-        return 0
-    warn(f"error: {problem}")
-    return EXIT_BAD_INPUT
 
 
 def _failed(error: Exception) -> int:

@@ -49,6 +49,19 @@ def write_whole(path: Path, content: bytes) -> Path:
     return path
 
 
+@contextmanager
+def without_empty_folders(folder: Path) -> Iterator[None]:
+    """After an error or a signal in the block, removes what it has made of a folder and its parents, if empty."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # another program has put something there
+            for each in missing:
+                each.rmdir()
+        raise
+
+
 def make_folder(folder: Path) -> None:
     """Create a folder and its parents. InputError: it cannot be created."""
     try:

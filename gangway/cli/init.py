@@ -12,7 +12,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -249,27 +249,21 @@ def _source(given: str | None) -> str:
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Writes all or nothing, over nothing that came meanwhile. InputError: the folder cannot be written."""
-    from components.core.whole_files import FULL
+    from components.core.whole_files import FULL, without_empty_folders
 
-    written, made = list[Path](), list[Path]()
     try:
-        for name, text in files.items():
-            path = folder / name
-            missing = [each for each in (path.parent, *path.parent.parents) if not each.exists()]
-            made += reversed(missing)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                written.append(path)
-                file.write(text)
-    except BaseException as error:
-        for path in written:
-            with suppress(OSError):
-                path.unlink()
-        for path in reversed(made):
-            with suppress(OSError):  # another program has put something there
-                path.rmdir()
-        if not isinstance(error, OSError):
-            raise
+        with ExitStack() as made:
+            for parent in dict.fromkeys((folder / name).parent for name in files):
+                made.enter_context(without_empty_folders(parent))
+            undo = made.enter_context(ExitStack())
+            for name, text in files.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as file:
+                    undo.callback(path.unlink, missing_ok=True)
+                    file.write(text)
+            undo.pop_all()
+    except OSError as error:
         if isinstance(error, FileExistsError):  # it was not there when the answers were checked
             raise InputError(
                 str(error.filename or folder),

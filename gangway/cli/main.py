@@ -38,7 +38,7 @@ from gangway.cli.trainer import add_trainer
 from gangway.cli.when import when
 from stacks.base.extras import missing_extra
 from stacks.plan.gc_pause import without_gc
-from trainer.core.console import flush_output
+from trainer.core.console import flush_output, output_failed
 
 EXIT_INTERRUPTED = 128 + 2
 """As a shell reports a program ended by SIGINT."""
@@ -201,7 +201,9 @@ def _run_app() -> int | str | None:
     except OSError as error:
         # Neither a pipe's reader that has left nor a full disk is one of these.
         if (found := file_problem(error)) is None:
-            if (code := _output_failed(error)) is None:
+            if isinstance(error, BrokenPipeError):
+                return EXIT_BROKEN_PIPE
+            if not (code := output_failed(error)):
                 raise
             return code
         raise InputError(found.place, found.problem, fix=found.fix) from None
@@ -209,18 +211,6 @@ def _run_app() -> int | str | None:
         # Typer and Rich both turn a closed pipe into a quiet exit with code 1, which is that of a finding.
         return EXIT_BROKEN_PIPE if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
     return 0
-
-
-def _output_failed(error: OSError) -> int | None:
-    """Says that stdout did not take what was printed; the exit code. None for another error."""
-    from trainer.core.console import output_problem
-
-    if isinstance(error, BrokenPipeError):
-        return EXIT_BROKEN_PIPE
-    if (problem := output_problem(error)) is None:
-        return None
-    _print_error(problem)
-    return EXIT_BAD_INPUT
 
 
 def _print_error(text: str) -> None:
@@ -245,6 +235,6 @@ def main() -> NoReturn:
         # a third of a plan's time.
         gc.freeze()
     lost = flush_output()
-    if lost is not None and not code:
-        code = _output_failed(lost)
+    if not code:
+        code = EXIT_BROKEN_PIPE if isinstance(lost, BrokenPipeError) else output_failed(lost)
     sys.exit(code)

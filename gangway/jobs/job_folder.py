@@ -15,7 +15,7 @@ import shutil
 import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
@@ -316,21 +316,6 @@ def make_shared(folder: Path) -> None:
     for finding in sharing_findings(folder):
         if finding.severity is Severity.ERROR:
             raise InputError(finding.path, finding.message, fix=finding.fix)
-
-
-@contextmanager
-def without_empty_folders(folder: Path) -> Iterator[None]:
-    """After an error or a signal in the block, what it has made of a folder and those above it is removed, but for
-    those that hold something.
-    """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for each in missing:
-                each.rmdir()
-        raise
 
 
 def sharing_findings(folder: Path) -> Iterator[Finding]:

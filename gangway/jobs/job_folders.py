@@ -29,7 +29,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.findings import Finding, InputError, Severity, nearest_hint
 from components.core.first_error import first_wrong
 from components.core.json_lines import lock
-from components.core.whole_files import FULL
+from components.core.whole_files import FULL, without_empty_folders
 from components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
@@ -52,7 +52,6 @@ from gangway.jobs.job_folder import (
     UnreadableError,
     make_shared,
     sharing_findings,
-    without_empty_folders,
 )
 from gangway.jobs.listing import (
     STATE_FILE,

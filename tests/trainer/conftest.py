@@ -23,6 +23,23 @@ from trainer.data.shards import write_shards
 from trainer.rendezvous.member_key import MemberKey
 
 TIMEOUT_SEC = 120
+FULL_DISK = """
+import errno, os
+from pathlib import Path
+
+fsync = os.fsync
+
+
+def fail(handle):
+    if Path(f"/proc/self/fd/{handle}").readlink().name.endswith(os.environ.get("FULL_DISK", " ")):
+        del os.environ["FULL_DISK"]
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    fsync(handle)
+
+
+os.fsync = fail
+"""
+"""A sitecustomize: the next file whose name ends with $FULL_DISK cannot be written, as on a full disk."""
 TRAIN_EACH = """
 import contextlib, sys
 from pathlib import Path
@@ -278,6 +295,18 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     yield begin
     for command in commands:
         command.kill()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Fails the next write of a file whose name ends so, as a full disk does."""
+
+    def fill(name: str) -> None:
+        monkeypatch.setattr(os, "fsync", os.fsync)
+        monkeypatch.setenv("FULL_DISK", name)
+        exec(FULL_DISK, {})
+
+    return fill
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainer.conftest import FULL_DISK
 from trainer.checkpoint import store as checkpoint
 from trainer.config.train_config import TrainConfig
 from trainer.core.errors import TrainerError
@@ -32,14 +33,6 @@ def _train(config: TrainConfig, run_dir: Path, data: Path, interruption: Interru
     return train(config, run_dir, data, RunContext(run_id="r"), interruption or Interruption())
 
 
-def _full_disk(run_dir: Path, images: int, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-    """Every write of that checkpoint fails as on a full disk; with one before it, that must not clean the fake up."""
-    (run_dir / "checkpoints").mkdir(parents=True)
-    (run_dir / f"checkpoints/.partial-{images:012d}.pt").symlink_to("/dev/full")
-    if monkeypatch is not None:
-        monkeypatch.setattr("trainer.checkpoint.store.clean_temporaries", lambda folder: None)
-
-
 def _slow_disk(monkeypatch: pytest.MonkeyPatch, sec: float, at_first: Callable[[], None] = lambda: None) -> None:
     """Every fsync takes so long; `at_first` is called in the first of a checkpoint's."""
     fsync, calls = os.fsync, []
@@ -56,9 +49,9 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch, sec: float, at_first: Callable[[
 
 
 def test_a_full_disk_stops_the_run_soon_and_keeps_the_checkpoint_before(
-    short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, monkeypatch: pytest.MonkeyPatch
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, lines_of: Lines, full_disk: Callable[[str], None]
 ) -> None:
-    _full_disk(tmp_path, 160, monkeypatch)
+    full_disk("000000000160.pt")
     with pytest.raises(TrainerError, match=r"000000000160\.pt: cannot be written: No space left on device"):
         _train(short.replace({"kimg": 8}), tmp_path, digits_dir)
     assert lines_of(tmp_path)[-1]["images"] < 8_000, "it did not train on to the end"
@@ -70,9 +63,9 @@ def test_a_full_disk_stops_the_run_soon_and_keeps_the_checkpoint_before(
 
 
 def test_a_disk_that_is_full_at_the_very_end_is_told(
-    short: TrainConfig, tmp_path: Path, digits_dir: Path, monkeypatch: pytest.MonkeyPatch
+    short: TrainConfig, tmp_path: Path, digits_dir: Path, full_disk: Callable[[str], None]
 ) -> None:
-    _full_disk(tmp_path, 320, monkeypatch)
+    full_disk("000000000320.pt")
     with pytest.raises(TrainerError, match=r"000000000320\.pt: cannot be written"):
         _train(short, tmp_path, digits_dir)
     assert not (tmp_path / "run.json").exists(), "a run whose end is not on disk is not done"
@@ -82,10 +75,12 @@ def test_a_disk_that_is_full_at_the_very_end_is_told(
 def test_two_workers_stop_together_when_the_disk_is_full(
     torchrun: Callable[..., Any], short: TrainConfig, tmp_path: Path, digits_dir: Path
 ) -> None:
-    _full_disk(tmp_path / "run", 80)
+    (tmp_path / "sitecustomize.py").write_text(FULL_DISK)
+    env = {"FULL_DISK": "000000000080.pt", "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     (tmp_path / "config.json").write_text(short.replace({"kimg": 8}).to_json())
     flags = ["--run-dir", str(tmp_path / "run"), "--data", str(digits_dir)]
-    code, output = torchrun("-m", "trainer", "train", "--config", str(tmp_path / "config.json"), *flags).finish()
+    words = ("-m", "trainer", "train", "--config", str(tmp_path / "config.json"), *flags)
+    code, output = torchrun(*words, **env).finish()
     assert code == 2, output
     assert output.count("000000000080.pt: cannot be written: No space left on device") == 1, output
     assert "Traceback" not in output

@@ -12,17 +12,16 @@ _TTY_SEC, _LOG_SEC = 2.0, 10.0
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_lost_lines = False
-"""Whether `info` has lost any: what it prints is no result, and a command without it has not failed."""
 
 
 def info(text: str) -> None:
-    """A line on stdout at once; lost where its reader has gone, as `| head` does, or its disk is full."""
-    global _lost_lines
+    """A line on stdout at once. It is no result: where its reader has left, as `| head` does, or the disk is full, this
+    and all later output is dropped, and the command has not failed.
+    """
     try:
         print(text, flush=True)
     except OSError:
-        _lost_lines = True
+        _drop_output()
 
 
 def warn(text: str) -> None:
@@ -38,30 +37,37 @@ def refuse(mistake: object) -> None:
 
 def flush_output() -> OSError | None:
     """Flushes stdout and stderr at a command's end. Returns why stdout does not take what was printed; the rest is
-    dropped, so that Python, which flushes once more, has nothing to report. None where all is written, and where only
-    `info` has lost lines.
+    dropped, so that Python, which flushes once more, has nothing to report. None where all is written.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     try:
         sys.stdout.flush()
     except OSError as error:
-        with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
-            sys.stdout.flush()
-        return None if _lost_lines else error
-    except ValueError:  # somebody has closed it
+        _drop_output()
+        return error
+    except ValueError:  # it is closed
         pass
     return None
 
 
-def output_problem(error: OSError) -> str | None:
-    """What to say of an error of writing that names no file, as those of stdout do; None for any other error."""
-    if error.errno not in _FULL or error.filename is not None:
-        return None
-    return f"what is printed cannot be written: {error.strerror}"
+def _drop_output() -> None:
+    """Sends stdout to nowhere, with what is left in its buffer."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        sys.stdout.flush()
+
+
+def output_failed(error: OSError | None) -> int:
+    """Report that stdout did not take what was printed; the exit code for it, 0 for any other error."""
+    if error is None or error.errno not in _FULL or error.filename is not None:
+        return 0
+    from trainer.core.errors import EXIT_BAD_INPUT  # with pydantic, which takes longer than this module
+
+    refuse(f"what is printed cannot be written: {error.strerror}")
+    return EXIT_BAD_INPUT
 
 
 def announce(sentence: str) -> None:

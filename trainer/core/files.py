@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from io import BufferedReader
@@ -148,11 +149,14 @@ def cannot_be_written(path: Path, error: OSError) -> TrainerError:
 
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable)."""
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}")
+    """Open a binary file that replaces `path` when the block succeeds (TrainerError: not writable).
+
+    Its temporary name is random, so that nobody can plant a link in a shared folder.
+    """
+    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open_file(temporary, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

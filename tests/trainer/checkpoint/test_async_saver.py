@@ -86,15 +86,13 @@ def test_the_next_save_waits_for_a_slow_disk(
         assert store.load(report.path).state["g"]["weight"][0, 0] == value
 
 
-def _full_disk(folder: Path, images: int) -> None:
-    (folder / f".partial-{images:012d}.pt").symlink_to("/dev/full")  # every write there fails as on a full disk
-
-
 @pytest.mark.parametrize("ask", ["wait", "save"])
-def test_a_full_disk_is_told_by_the_next_that_asks_and_once(saver: Saver, tmp_path: Path, ask: str) -> None:
+def test_a_full_disk_is_told_by_the_next_that_asks_and_once(
+    saver: Saver, tmp_path: Path, ask: str, full_disk: Callable[[str], None]
+) -> None:
     saver.save(_state(1), 100)
     saver.wait()
-    _full_disk(tmp_path, 200)
+    full_disk("000000000200.pt")
     saver.save(_state(2), 200)
     asking: dict[str, Callable[[], None]] = {"wait": saver.wait, "save": lambda: saver.save(_state(3), 300)}
     with pytest.raises(TrainerError, match=r"000000000200\.pt: cannot be written: No space left on device") as caught:
@@ -108,8 +106,8 @@ def test_a_full_disk_is_told_by_the_next_that_asks_and_once(saver: Saver, tmp_pa
     assert (found.manifest.images, passed_over) == (100, [])
 
 
-def test_a_failure_is_known_without_waiting(saver: Saver, tmp_path: Path) -> None:
-    _full_disk(tmp_path, 100)
+def test_a_failure_is_known_without_waiting(saver: Saver, full_disk: Callable[[str], None]) -> None:
+    full_disk("000000000100.pt")
     saver.save(_state(1), 100)
     assert saver._thread is not None
     saver._thread.join()

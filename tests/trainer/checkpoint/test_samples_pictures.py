@@ -1,5 +1,6 @@
 """Grids and films: every image in its place, read back from what was written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -103,8 +104,8 @@ def test_a_film_read_back_shows_its_frames_in_order(tmp_path: Path, suffix: str,
     assert path.read_bytes() == first
 
 
-def test_a_full_disk_leaves_no_film(tmp_path: Path) -> None:
-    (tmp_path / ".partial-film.gif").symlink_to("/dev/full")  # every write there fails as on a full disk
+def test_a_full_disk_leaves_no_film(tmp_path: Path, full_disk: Callable[[str], None]) -> None:
+    full_disk("film.gif")
     with pytest.raises(TrainerError, match="No space left on device"):
         write_film(tmp_path / "film.gif", [np.zeros((8, 8, 1), dtype=np.uint8)], 10)
     assert not (tmp_path / "film.gif").exists()

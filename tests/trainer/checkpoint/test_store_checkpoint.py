@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -258,9 +259,11 @@ def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["000000000200.pt", "000000000200.json"])
-def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: TrainConfig, file: str) -> None:
+def test_a_full_disk_leaves_the_earlier_checkpoint(
+    tmp_path: Path, tiny_config: TrainConfig, file: str, full_disk: Callable[[str], None]
+) -> None:
     store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
-    (tmp_path / f".partial-{file}").symlink_to("/dev/full")  # every write there fails as on a full disk
+    full_disk(file)
     with pytest.raises(TrainerError, match=f"{file}: cannot be written: No space left on device"):
         store.save(tmp_path, _state(2), tiny_config, 200, IDENTITY)
     found, passed_over = store.load_newest_valid(tmp_path)
@@ -269,9 +272,11 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path, tiny_config: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000100.json", "000000000100.pt"]
 
 
-def test_a_full_disk_leaves_the_checkpoint_that_was_to_be_replaced(tmp_path: Path, tiny_config: TrainConfig) -> None:
+def test_a_full_disk_leaves_the_checkpoint_that_was_to_be_replaced(
+    tmp_path: Path, tiny_config: TrainConfig, full_disk: Callable[[str], None]
+) -> None:
     path = store.save(tmp_path, _state(1), tiny_config, 100, IDENTITY)
-    (tmp_path / f".partial-{path.name}").symlink_to("/dev/full")
+    full_disk(path.name)
     with pytest.raises(TrainerError, match="No space left on device"):
         store.save(tmp_path, _state(2), tiny_config, 100, IDENTITY)
     assert torch.equal(store.load(path).state["g"]["weight"], torch.full((3, 3), 1.0))

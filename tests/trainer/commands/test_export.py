@@ -184,11 +184,13 @@ def test_another_suffix_is_refused_with_the_right_one(make_run: Callable[[int], 
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_full_disk_leaves_the_earlier_file(make_run: Callable[[int], Path], tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_earlier_file(
+    make_run: Callable[[int], Path], tmp_path: Path, full_disk: Callable[[str], None]
+) -> None:
     path = tmp_path / "generator.safetensors"
     export(make_run(0), "safetensors", path)
     before = path.read_bytes()
-    (tmp_path / f".partial-{path.name}").symlink_to("/dev/full")  # every write there fails as on a full disk
+    full_disk(path.name)
     with pytest.raises(TrainerError, match="No space left on device"):
         export(tmp_path / "run", "safetensors", path, overwrite=True)
     assert path.read_bytes() == before

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,10 @@ def test_an_interrupted_writer_leaves_the_old_file_and_nothing_else(tmp_path: Pa
     assert _names(tmp_path) == ["a.txt"]
 
 
-def test_a_full_disk_is_a_user_error_and_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_user_error_and_leaves_the_old_file(tmp_path: Path, full_disk: Callable[[str], None]) -> None:
     path = tmp_path / "a.txt"
     write_atomically(path, b"old")
-    (tmp_path / ".partial-a.txt").symlink_to("/dev/full")  # every write there fails as on a full disk
+    full_disk("a.txt")
     with pytest.raises(TrainerError, match="No space left on device") as caught:
         write_atomically(path, b"new")
     assert caught.value.value == str(path)

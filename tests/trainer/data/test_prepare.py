@@ -221,9 +221,9 @@ def test_a_damaged_journal_is_not_guessed_at(tmp_path: Path) -> None:
         prepare(_recipe((1,)), tmp_path)
 
 
-def test_a_full_disk_is_named_and_the_rest_goes_on_later(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_rest_goes_on_later(tmp_path: Path, full_disk: Callable[[str], None]) -> None:
     recipe = _recipe((1,) * 9)
-    (tmp_path / ".partial-00001.npy").symlink_to("/dev/full")  # every write there fails as on a full disk
+    full_disk("00001.npy")
     with pytest.raises(TrainerError, match=r"00001\.npy: cannot be written: No space left"):
         prepare(recipe, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000.npy", JOURNAL_FILE]

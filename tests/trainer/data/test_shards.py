@@ -129,8 +129,10 @@ def test_missing_and_damaged_labels_are_no_shard(tmp_path: Path) -> None:
         ShardedImages.open(tmp_path)
 
 
-def test_a_full_disk_leaves_a_folder_that_nobody_takes_for_a_data_set(tmp_path: Path) -> None:
-    (tmp_path / ".partial-00001.npy").symlink_to("/dev/full")
+def test_a_full_disk_leaves_a_folder_that_nobody_takes_for_a_data_set(
+    tmp_path: Path, full_disk: Callable[[str], None]
+) -> None:
+    full_disk("00001.npy")
     with pytest.raises(TrainerError, match=r"00001\.npy: cannot be written: No space left"):
         write_shards(tmp_path, "noise", _images(10), images_per_shard=5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000.npy", "journal.jsonl"]
