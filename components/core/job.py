@@ -63,7 +63,6 @@ class Training(_Frozen):
         config_file: where the job finds the document; whoever starts the job writes it there.
         run_dir: the run's folder.
         data_dir: prepared shards; empty for a folder in `run_dir`, prepared by the trainer.
-        context_file: a RunContext as JSON; empty for the environment's.
         fabric_min_gbps: all-reduce bus bandwidth below which the job does not start; None for no test.
         controller: fields of a ControlSettings; None for no controller.
         options: further words of `train`.
@@ -73,7 +72,6 @@ class Training(_Frozen):
     config_file: str = "/etc/gangway/train.json"
     run_dir: str
     data_dir: str = ""
-    context_file: str = ""
     metrics_port: int | None = None
     log_format: Literal["text", "json"] = "text"
     fabric_min_gbps: float | None = None
@@ -92,7 +90,6 @@ class Training(_Frozen):
         return [
             *("train", "--config", self.config_file, "--run-dir", self.run_dir),
             *(("--data", self.data_dir) if self.data_dir else ()),
-            *(("--context", self.context_file) if self.context_file else ()),
             *(() if self.metrics_port is None else ("--metrics-port", str(self.metrics_port))),
             *(() if self.log_format == "text" else ("--log-format", self.log_format)),
             *(("--fabric-min-gbps", f"{self.fabric_min_gbps:g}") if self.fabric_min_gbps else ()),

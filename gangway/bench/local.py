@@ -3,7 +3,7 @@
 import os
 import platform
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,11 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec, Rendezvous, Training
+from components.core.job import JobSpec
 from gangway.bench.processes import end_leftover, process_facts
 from gangway.bench.runner import Guard
 from gangway.bench.suite import LOCAL, Item, SuiteConfig, get_run_id
-from gangway.jobs.local.run import LocalRun, StatsTail
-from gangway.jobs.node_command import TRAIN_FILE
+from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from gangway.runs.errors import RunFailedError
 from stacks.config.job_settings import effective_config
 from stacks.estimates.run_context import local_context
@@ -36,12 +35,12 @@ class Hardware(dict[str, Any]):
 
 
 def hardware(cpuinfo: Path = _CPUINFO) -> Hardware:
-    """Detect this machine."""
+    """Detect this machine; of its GPUs those that CUDA_VISIBLE_DEVICES shows."""
     return Hardware(
         cpu=_cpu(cpuinfo),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        gpus=_gpus(),
+        gpus=_visible(_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")),
         system=f"{platform.system()} {platform.machine()}",
     )
 
@@ -62,7 +61,12 @@ def _cpu(cpuinfo: Path) -> str:
     return platform.processor() or platform.machine()
 
 
-def _gpus() -> list[str]:
+class _Gpu(NamedTuple):
+    name: str
+    uuid: str
+
+
+def _gpus() -> list[_Gpu]:
     import pynvml
 
     try:
@@ -71,9 +75,28 @@ def _gpus() -> list[str]:
         return []
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+        return [_Gpu(str(pynvml.nvmlDeviceGetName(one)), str(pynvml.nvmlDeviceGetUUID(one))) for one in handles]
     finally:
         pynvml.nvmlShutdown()
+
+
+def _visible(gpus: Sequence[_Gpu], visible: str | None) -> list[str]:
+    """Names of the visible GPUs: numbers or beginnings of UUIDs; what follows an invalid one is hidden (CUDA C++
+    Programming Guide, "CUDA Environment Variables").
+    """
+    if visible is None:
+        return [gpu.name for gpu in gpus]
+    found = list[str]()
+    for word in (each.strip() for each in visible.split(",")):
+        chosen = [
+            gpu
+            for index, gpu in enumerate(gpus)
+            if word == str(index) or (word.startswith("GPU-") and gpu.uuid.startswith(word))
+        ]
+        if len(chosen) != 1:
+            break
+        found.append(chosen[0].name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -94,14 +117,14 @@ class Placement:
 
 def placement(asked: str, largest: int, machine: Hardware, visible: str | None) -> Placement:
     """Use GPUs if there are enough, else the CPU, unless requested. `asked`: auto, cpu or cuda; `visible`:
-    CUDA_VISIBLE_DEVICES or None. InputError: unknown, or `cuda` with fewer GPUs than processes.
+    CUDA_VISIBLE_DEVICES or None, for the reason. InputError: unknown, or `cuda` with fewer GPUs than processes.
     """
     if asked not in DEVICES:
         fix = nearest_hint(asked, DEVICES)
         raise InputError("--device", "no such device", value=asked, allowed=", ".join(DEVICES), fix=fix)
-    gpus = _number_visible(len(machine["gpus"]), visible)
+    gpus = len(machine["gpus"])
     available = f"{gpus} GPU(s) here" if gpus else "no GPU here"
-    if machine["gpus"] and visible is not None:
+    if visible is not None:
         available += f" (CUDA_VISIBLE_DEVICES={visible})"
     if asked == "cpu":
         return Placement("cpu", 1, "asked for: --device cpu")
@@ -122,15 +145,6 @@ def placement(asked: str, largest: int, machine: Hardware, visible: str | None) 
         )
     few = f"{available}, fewer than {largest} processes: GPUs are taken up to --processes {gpus}"
     return Placement("cpu", 1, few if gpus else available)
-
-
-def _number_visible(gpus: int, visible: str | None) -> int:
-    """CUDA's rule: devices after the first -1 do not count, and an empty list hides all."""
-    if visible is None:
-        return gpus
-    devices = [word.strip() for word in visible.split(",")]
-    visible_devices = devices[: devices.index("-1")] if "-1" in devices else devices
-    return min(gpus, sum(1 for word in visible_devices if word))
 
 
 class _Running(NamedTuple):
@@ -157,9 +171,6 @@ class Local:
         """See Environment."""
         folder = self._folder(item)
         folder.mkdir(exist_ok=True)
-        context = local_context(LOCAL, get_run_id(item, self._stamp))
-        context = context.model_copy(update={"machine_type": describe(self._machine)})
-        (folder / "context.json").write_text(context.model_dump_json(indent=2), "utf-8")
         cleanup = ExitStack()
         run = cleanup.enter_context(LocalRun.start(self._job(item), folder / "train.log"))
         facts = process_facts(run.pid, "trainer.launch")
@@ -221,20 +232,14 @@ class Local:
         suite, folder = self._suite, self._folder(item)
         overrides = {"kimg": suite.kimg, "seed": item.seed, "checkpoint_kimg": suite.checkpoint_kimg}
         gpus = len(self._machine["gpus"])
-        return JobSpec(
-            name=f"{suite.name}-local",
-            backend="nccl" if gpus else "gloo",
-            num_nodes_min=1,
-            num_nodes_max=1,
-            processes_per_node=gpus or suite.local_processes,
-            rendezvous=Rendezvous(standalone=True),
-            env={} if gpus else {"OMP_NUM_THREADS": "1"},
-            max_restarts=0,
-            training=Training(
-                config=effective_config(self._preset, item.settings, overrides).document(),
-                config_file=str(folder / TRAIN_FILE),
-                run_dir=str(folder),
-                data_dir=str(self._data_dir),
-                context_file=str(folder / "context.json"),
-            ),
+        context = local_context(LOCAL, folder.name).model_copy(update={"machine_type": describe(self._machine)})
+        return local_job(
+            f"{suite.name}-local",
+            effective_config(self._preset, item.settings, overrides).document(),
+            folder,
+            gpus or suite.local_processes,
+            on_gpus=bool(gpus),
+            threads=None if gpus else 1,
+            data_dir=self._data_dir,
+            context=context,
         )

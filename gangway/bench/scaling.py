@@ -1,6 +1,5 @@
 """A scaling study: 1 to N trainer processes measured on this machine, and projections to machines of the catalogue."""
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from components.catalog.loader import load_tpus
 from components.core.findings import InputError, nearest_hint
-from components.core.job import JobSpec, Rendezvous, Training
+from components.core.job import JobSpec
 from components.estimate.scaling import (
     AmdahlFit,
     Links,
@@ -26,10 +25,10 @@ from components.estimate.scaling import (
 )
 from components.gcp.slices import plan_slice, slice_topologies
 from gangway.bench.local import Placement
-from gangway.jobs.local.run import LocalRun, StatsTail
-from gangway.jobs.node_command import TRAIN_FILE
+from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from stacks.base.registry import sellers
 from trainer.config.train_config import TrainConfig
+from trainer.records.run_record import RunContext
 
 MAX_WORKERS = 512
 _PLACE = "--machines"
@@ -170,22 +169,16 @@ def read_sample(lines: list[dict[str, Any]], config: TrainConfig) -> Sample:
 
 def job(config: TrainConfig, workers: int, folder: Path, data_dir: Path, placement: Placement) -> JobSpec:
     """The launch of one measurement, with pinned threads: torchrun's default depends on the number of processes."""
-    return JobSpec(
-        name="scaling",
-        backend=placement.backend,
-        num_nodes_min=1,
-        num_nodes_max=1,
-        processes_per_node=workers,
-        rendezvous=Rendezvous(standalone=True),
-        env={"OMP_NUM_THREADS": str(placement.threads), "GANGWAY_CONTEXT": json.dumps({"run_id": folder.name})},
-        max_restarts=0,
-        training=Training(
-            config=config.document(),
-            config_file=str(folder / TRAIN_FILE),
-            run_dir=str(folder),
-            data_dir=str(data_dir),
-            fabric_min_gbps=_ANY_FABRIC_GBPS,
-        ),
+    return local_job(
+        "scaling",
+        config.document(),
+        folder,
+        workers,
+        on_gpus=placement.device == "cuda",
+        threads=placement.threads,
+        data_dir=data_dir,
+        context=RunContext(run_id=folder.name),
+        fabric_min_gbps=_ANY_FABRIC_GBPS,
     )
 
 

@@ -24,9 +24,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous, Training
-from gangway.jobs.local.run import LocalRun, StatsTail, run_module
-from gangway.jobs.node_command import TRAIN_FILE
+from components.core.job import JobSpec
+from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
 from gangway.report.page import write_report
 from gangway.report.plans.show import sandbox_notes, sandbox_table, show_plan
 from gangway.sandbox.cloud import MotoCloud
@@ -177,28 +176,15 @@ def _apply(plan: Plan, cloud: MotoCloud, console: Console) -> None:
 
 
 def _local_job(plan: Plan, run_dir: Path, size: DemoSize) -> JobSpec:
-    """The node's JobSpec with this machine in it: no container, gloo instead of NCCL, one thread a process."""
-    job = JobSpec.model_validate(plan.job)
-    context = local_context(plan.config.stack, run_dir.name)
-    (run_dir / "context.json").write_text(context.model_dump_json(indent=2))
-    return job.model_copy(
-        update={
-            "name": f"{job.name}-local",
-            "image": "",
-            "backend": "gloo",
-            "num_nodes_min": 1,
-            "num_nodes_max": 1,
-            "processes_per_node": NUM_PROCESSES,
-            "rendezvous": Rendezvous(standalone=True),
-            "env": {"OMP_NUM_THREADS": "1"},
-            "max_restarts": 0,
-            "training": Training(
-                config=effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),
-                config_file=str(run_dir / TRAIN_FILE),
-                run_dir=str(run_dir),
-                context_file=str(run_dir / "context.json"),
-            ),
-        }
+    """The stack's training on this machine: no container, gloo in place of NCCL, one thread per process."""
+    return local_job(
+        f"{plan.config.stack}-local",
+        effective_config(plan.config.training.preset, {}, {"kimg": size.kimg}).document(),
+        run_dir,
+        NUM_PROCESSES,
+        on_gpus=False,
+        threads=1,
+        context=local_context(plan.config.stack, run_dir.name),
     )
 
 

@@ -13,7 +13,7 @@ from trainer.records.stats_log import read_stats_log
 
 _CHECKPOINT = re.compile(r"(\.partial-[0-9a-f]+-)?[0-9]{12}\.(pt|part-[0-9]+-of-[0-9]+)")
 """Complete or partial checkpoints, and workers' parts."""
-_BEFORE_A_RUN = re.compile(r"data|(context|job|plan|train)\.json|.+\.log|report")
+_BEFORE_A_RUN = re.compile(r"data|(job|plan|train)\.json|.+\.log|report")
 """Files that launchers, nodes and `data prepare` put into a run directory before the run."""
 _SHOWN = 3
 

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core.findings import InputError
-from components.core.job import JobSpec, Rendezvous, Training
+from components.core.job import JobSpec
 from components.core.whole_files import write_whole
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Reached
-from gangway.bench.local import describe, hardware
+from gangway.bench.local import Hardware, describe, hardware
 from gangway.bench.processes import Stop
 from gangway.bench.suite import LOCAL
-from gangway.jobs.local.run import LocalRun, StatsTail, run_module
-from gangway.jobs.node_command import TRAIN_FILE
+from gangway.jobs.local.run import LocalRun, StatsTail, local_job, run_module
 from stacks.config.job_settings import effective_config
 from stacks.estimates.run_context import local_context
 from trainer.core.errors import EXIT_INTERRUPTED
@@ -77,7 +76,7 @@ def run_experiment(
             return False
         say(item.name, "begun", f"{item.position + 1} of {len(items)}")
         try:
-            result = run_item(item, folder, describe(machine), stop)
+            result = run_item(item, folder, machine, stop)
         except FailedRunError as failure:
             say(item.name, "failed", str(failure))
             whole = False
@@ -89,39 +88,32 @@ def run_experiment(
     return whole
 
 
-def get_job(item: Item, folder: Path) -> JobSpec:
+def get_job(item: Item, folder: Path, machine: Hardware) -> JobSpec:
     """The job of one run in the experiment's folder."""
     scenario, own = item.scenario, folder / item.name
     config = effective_config(scenario.preset, scenario.settings, {"kimg": item.kimg, "seed": item.seed})
-    return JobSpec(
-        name=item.name,
-        backend="nccl" if hardware()["gpus"] else "gloo",
-        num_nodes_min=1,
-        num_nodes_max=1,
-        processes_per_node=scenario.processes,
-        rendezvous=Rendezvous(standalone=True),
-        env={"OMP_NUM_THREADS": str(item.threads)},
-        max_restarts=0,
-        training=Training(
-            config=config.document(),
-            config_file=str(own / TRAIN_FILE),
-            run_dir=str(own),
-            data_dir=str(folder / "data" / scenario.data),
-            context_file=str(own / "context.json"),
-            options=tuple(item.args),
-        ),
+    return local_job(
+        item.name,
+        config.document(),
+        own,
+        scenario.processes,
+        on_gpus=bool(machine["gpus"]),
+        threads=item.threads,
+        data_dir=folder / "data" / scenario.data,
+        context=local_context(LOCAL, item.name).model_copy(update={"machine_type": describe(machine)}),
+        options=item.args,
     )
 
 
-def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequence[str] = ()) -> dict[str, Any] | None:
+def run_item(
+    item: Item, folder: Path, machine: Hardware, stop: Stop, instead: Sequence[str] = ()
+) -> dict[str, Any] | None:
     """Run one item; None if stopped by the user. `instead`: replaces the trainer's launcher. Raises FailedRunError."""
     own = folder / item.name
     own.mkdir(exist_ok=True)
-    context = local_context(LOCAL, item.name).model_copy(update={"machine_type": machine})
-    write_whole(own / "context.json", context.model_dump_json(indent=2).encode())
     lines: list[dict[str, Any]] = []
     reached: dict[str, Any] | None = None
-    with _running(item, folder, instead) as (run, tail, neighbour):
+    with _running(item, folder, machine, instead) as (run, tail, neighbour):
         while (code := run.exit_code) is None and not stop.asked:
             for line in tail.new_lines():
                 lines.append(line)
@@ -141,11 +133,13 @@ def run_item(item: Item, folder: Path, machine: str, stop: Stop, instead: Sequen
 
 
 @contextmanager
-def _running(item: Item, folder: Path, instead: Sequence[str]) -> Iterator[tuple[LocalRun, StatsTail, BusyNeighbour]]:
+def _running(
+    item: Item, folder: Path, machine: Hardware, instead: Sequence[str]
+) -> Iterator[tuple[LocalRun, StatsTail, BusyNeighbour]]:
     own = folder / item.name
     with (
         BusyNeighbour(item.scenario.neighbour) as neighbour,
-        LocalRun.start(get_job(item, folder), own / "train.log", instead) as run,
+        LocalRun.start(get_job(item, folder, machine), own / "train.log", instead) as run,
     ):
         yield run, StatsTail(own / "stats.jsonl"), neighbour
 

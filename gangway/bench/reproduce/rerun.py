@@ -6,18 +6,17 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from components.core.findings import InputError
 from components.core.image_reference import DIGEST, NAME, is_reference
-from components.core.job import JobSpec, Rendezvous, Training, Volume
+from components.core.job import JobSpec, Volume
 from gangway.bench.local import Hardware, describe
-from gangway.jobs.local.run import LocalRun, StatsTail
-from gangway.jobs.node_command import TRAIN_FILE
+from gangway.jobs.local.run import LocalRun, StatsTail, local_job
 from gangway.runs.run_folders import Run, read_json
 from images.shell import container_argv
 from stacks.base.extras import need
@@ -25,7 +24,7 @@ from stacks.estimates.run_context import local_context
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
 from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
+from trainer.records.run_record import RunContext, RunRecord
 
 _UNSAYABLE = {",": "a comma", '"': "a quotation mark", "\n": "a line break"}
 # The caller's user has no account inside: compiler caches ask for a name and a home.
@@ -225,8 +224,8 @@ def execute(
     """
     if container is None:
         need("torch")
-    job, command = _start_command(rerun, out, run_id, container)
-    _prepare(rerun, out, run_id, machine, container)
+    job, command = _start_command(rerun, out, run_id, machine, container)
+    _make(out)
     tail, checked = StatsTail(out / "stats.jsonl"), False
     try:
         with _remove_container(container, run_id), LocalRun.start(job, out / "train.log", command) as run:
@@ -251,24 +250,25 @@ def execute(
     return out
 
 
-def _prepare(rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None) -> None:
+def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True)
     except OSError as error:
         fix = "name a folder, which may not be there yet, with --out"
         raise InputError(str(out), f"cannot be made: {error.strerror or error}", fix=fix) from None
+
+
+def _start_command(
+    rerun: Rerun, out: Path, run_id: str, machine: Hardware, container: Container | None
+) -> tuple[JobSpec, list[str]]:
+    """The job, and the command that runs it in a container; empty for this Python environment."""
     known = {"machine_type": describe(machine), "image_digest": "" if container is None else container.digest}
     context = local_context("reproduce", run_id).model_copy(update=known)
-    (out / "context.json").write_text(context.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
-
-
-def _start_command(rerun: Rerun, out: Path, run_id: str, container: Container | None) -> tuple[JobSpec, list[str]]:
-    """The job, and the command that runs it in a container; empty for this Python environment."""
     if container is None:
-        return _job(rerun, out), []
+        return _job(rerun, out, context), []
     data = None if rerun.data_dir is None else rerun.data_dir.resolve()
     folder = out.resolve()  # inside, the working directory is another
-    job = container_job(_job(rerun._replace(data_dir=data), folder), container, folder, data)
+    job = container_job(_job(rerun._replace(data_dir=data), folder, context), container, folder, data)
     return job, start_argv(container, job, _container_name(run_id), on_gpus=rerun.on_gpus)
 
 
@@ -293,23 +293,16 @@ def _remove_container(container: Container | None, run_id: str) -> Iterator[None
             subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _job(rerun: Rerun, out: Path) -> JobSpec:
-    env: Mapping[str, Any] = {} if rerun.threads is None else {"OMP_NUM_THREADS": str(rerun.threads)}
-    return JobSpec(
-        name="reproduce",
-        backend="nccl" if rerun.on_gpus else "gloo",
-        num_nodes_min=1,
-        num_nodes_max=1,
-        processes_per_node=rerun.workers,
-        rendezvous=Rendezvous(standalone=True),
-        env=dict(env),
-        max_restarts=0,
-        training=Training(
-            # Only what the record has: older trainers refuse unknown fields.
-            config=rerun.config.model_dump(mode="json", exclude_unset=True),
-            config_file=str(out / TRAIN_FILE),
-            run_dir=str(out),
-            data_dir=str(rerun.data_dir or out / "data"),
-            context_file=str(out / "context.json"),
-        ),
+def _job(rerun: Rerun, out: Path, context: RunContext) -> JobSpec:
+    # Only what the record has: older trainers refuse unknown fields.
+    document = rerun.config.model_dump(mode="json", exclude_unset=True)
+    return local_job(
+        "reproduce",
+        document,
+        out,
+        rerun.workers,
+        on_gpus=rerun.on_gpus,
+        threads=rerun.threads,
+        data_dir=rerun.data_dir or out / "data",
+        context=context,
     )

@@ -13,10 +13,51 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from components.core.job import JobSpec
+from components.core.job import JobSpec, Rendezvous, Training
 from components.core.whole_files import write_whole
+from gangway.jobs.node_command import TRAIN_FILE
 from stacks.config.paths import for_modules
 from trainer.core.regular_files import open_file
+from trainer.records.run_record import RunContext
+
+
+def local_job(
+    name: str,
+    config: Mapping[str, Any],
+    run_dir: Path,
+    processes: int,
+    *,
+    on_gpus: bool,
+    threads: int | None,
+    data_dir: Path | None = None,
+    context: RunContext | None = None,
+    fabric_min_gbps: float | None = None,
+    options: Sequence[str] = (),
+) -> JobSpec:
+    """The job of one node on this machine, in this Python environment.
+
+    `config`: a TrainConfig's document; `threads`: of each process, None for torchrun's default; `data_dir`: None for
+    one in the run's folder; `options`: further words of `train`. `LocalRun` writes the documents into the run's folder.
+    """
+    env = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+    return JobSpec(
+        name=name,
+        backend="nccl" if on_gpus else "gloo",
+        num_nodes_min=1,
+        num_nodes_max=1,
+        processes_per_node=processes,
+        rendezvous=Rendezvous(standalone=True),
+        env={**env, **({} if context is None else {"GANGWAY_CONTEXT": context.model_dump_json(exclude_unset=True)})},
+        max_restarts=0,
+        training=Training(
+            config=dict(config),
+            config_file=str(run_dir / TRAIN_FILE),
+            run_dir=str(run_dir),
+            data_dir="" if data_dir is None else str(data_dir),
+            fabric_min_gbps=fabric_min_gbps,
+            options=tuple(options),
+        ),
+    )
 
 
 class StatsTail:

@@ -101,7 +101,6 @@ def test_the_job_is_the_suites_training(local: Local, item: Item, tmp_path: Path
         config_file=str(folder / "train.json"),
         run_dir=str(folder),
         data_dir=str(tmp_path / "data"),
-        context_file=str(folder / "context.json"),
     )
     assert (job.backend, job.processes_per_node) == ("gloo", 3)
 
@@ -109,7 +108,7 @@ def test_the_job_is_the_suites_training(local: Local, item: Item, tmp_path: Path
 def test_gpus_are_a_process_each(suite: SuiteConfig, item: Item, tmp_path: Path) -> None:
     machine = Hardware({**MACHINE, "gpus": ["H200", "H200"]})
     job = Local(tmp_path, STAMP, suite, "dcgan-digits", tmp_path, machine)._job(item)
-    assert (job.backend, job.processes_per_node, job.env) == ("nccl", 2, {})
+    assert (job.backend, job.processes_per_node, set(job.env)) == ("nccl", 2, {"GANGWAY_CONTEXT"})
 
 
 def test_a_run_ends_with_its_record(
@@ -121,7 +120,10 @@ def test_a_run_ends_with_its_record(
     record = until(lambda: local.record(item, facts))
     assert record.seed == 1
     assert local.destroy(item, facts, no_note) == []
-    context = RunContext.read(tmp_path / get_run_id(item, STAMP) / "context.json")
+
+
+def test_its_record_names_this_machine(local: Local, item: Item) -> None:
+    context = RunContext.model_validate_json(local._job(item).env["GANGWAY_CONTEXT"])
     assert (context.provider, context.machine_type) == ("local", "4 cores of Model 1, 15.6 GiB")
     assert context.run_id == get_run_id(item, STAMP)
 
@@ -248,4 +250,6 @@ def test_gpus_are_counted_by_nvidias_library(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: f"L4 {handle}")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda handle: f"GPU-{handle}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert hardware()["gpus"] == ["L4 0", "L4 1"]

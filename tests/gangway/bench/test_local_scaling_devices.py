@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.findings import InputError
-from gangway.bench.local import Hardware, Placement, placement
+from gangway.bench.local import Hardware, Placement, _Gpu, _visible, placement
 
 
 def machine(gpus: int, cores: int = 16) -> Hardware:
@@ -24,20 +24,32 @@ def machine(gpus: int, cores: int = 16) -> Hardware:
         ),
         ("cpu", 2, 4, None, Placement("cpu", 1, "asked for: --device cpu")),
         ("cuda", 2, 2, None, Placement("cuda", 8, "2 GPU(s) here, one for each of 2 process(es)")),
-        ("auto", 1, 4, "", Placement("cpu", 1, "no GPU here (CUDA_VISIBLE_DEVICES=)")),
+        ("auto", 1, 0, "", Placement("cpu", 1, "no GPU here (CUDA_VISIBLE_DEVICES=)")),
         (
-            "auto", 2, 4, "3,1",
+            "auto", 2, 2, "3,1",
             Placement("cuda", 8, "2 GPU(s) here (CUDA_VISIBLE_DEVICES=3,1), one for each of 2 process(es)"),
         ),
         (
-            "auto", 1, 4, "0,-1,2",
+            "auto", 1, 1, "0,-1,2",
             Placement("cuda", 16, "1 GPU(s) here (CUDA_VISIBLE_DEVICES=0,-1,2), one for each of 1 process(es)"),
         ),
-        ("auto", 1, 0, "0", Placement("cpu", 1, "no GPU here")),
+        ("auto", 1, 0, "0", Placement("cpu", 1, "no GPU here (CUDA_VISIBLE_DEVICES=0)")),
     ],
 )  # fmt: skip
 def test_where_they_run_and_why(asked: str, largest: int, gpus: int, visible: str | None, expected: Placement) -> None:
     assert placement(asked, largest, machine(gpus), visible) == expected
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, ["A", "B", "C"]), ("", []), ("2,0", ["C", "A"]), ("1,-1,0", ["B"]), ("7", []), ("0,7,1", ["A"]),
+        ("GPU-b2", ["B"]), ("GPU-b2,GPU-a1", ["B", "A"]), ("GPU-", []), (" 1 ", ["B"]),
+    ],
+)  # fmt: skip
+def test_a_hidden_gpu_is_not_counted(visible: str | None, expected: list[str]) -> None:
+    gpus = [_Gpu("A", "GPU-a1"), _Gpu("B", "GPU-b2"), _Gpu("C", "GPU-b3")]
+    assert _visible(gpus, visible) == expected
 
 
 def test_the_collectives_go_with_the_device() -> None:

@@ -12,8 +12,8 @@ import pytest
 from gangway.bench.experiment.neighbour import BusyNeighbour
 from gangway.bench.experiment.runner import FailedRunError, get_job, is_reached, run_item
 from gangway.bench.experiment.suite import ExperimentConfig, Item, Neighbour, Reached, get_items
+from gangway.bench.local import Hardware
 from gangway.bench.processes import Stop
-from stacks.config.job_settings import effective_config
 
 _TRAINER = """
 import json, signal, sys, time
@@ -39,6 +39,7 @@ with (own / "stats.jsonl").open("a") as out:
 sys.exit(code)
 """
 _FOREVER = 10**9
+MACHINE = Hardware(cpu="Model 1", cores=2, memory_gib=8.0, gpus=[], system="Linux x86_64")
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def item(values: dict[str, Any]) -> Item:
 def run(item: Item, tmp_path: Path) -> Callable[..., dict[str, Any] | None]:
     def begin(code: int = 0, until: int = 1000, quality_at: int = 0, stop: Stop | None = None) -> dict[str, Any] | None:
         script = [sys.executable, "-c", _TRAINER, str(tmp_path / item.name), str(code), str(until), str(quality_at)]
-        return run_item(item, tmp_path, "a machine", stop or Stop(""), script)
+        return run_item(item, tmp_path, MACHINE, stop or Stop(""), script)
 
     return begin
 
@@ -136,21 +137,21 @@ def test_a_neighbour_ends_with_an_error_of_whoever_began_it() -> None:
 def test_both_arms_are_the_same_job_but_for_their_own_arguments(values: dict[str, Any], tmp_path: Path) -> None:
     one, other = get_items(ExperimentConfig.model_validate(values))[:2]
     control, treatment = sorted((one, other), key=lambda item: item.arm.name)
+    jobs = [get_job(item, tmp_path, MACHINE) for item in (control, treatment)]
     words = [
-        [word.replace(item.name, "NAME") for word in get_job(item, tmp_path).argv] for item in (control, treatment)
+        [word.replace(item.name, "NAME") for word in job.argv]
+        for item, job in zip((control, treatment), jobs, strict=True)
     ]
     place = words[1].index("--mirror")
     assert words[0] == words[1][:place] + words[1][place + 2 :]
-    assert [get_job(item, tmp_path).training.config for item in (control, treatment)] == [  # type: ignore[union-attr]
-        effective_config(
-            item.scenario.preset, item.scenario.settings, {"kimg": item.kimg, "seed": item.seed}
-        ).document()
-        for item in (control, treatment)
-    ]
+    first, second = (job.training for job in jobs)
+    assert first is not None
+    assert second is not None
+    assert first.config == second.config
 
 
 def test_an_arm_has_its_own_threads(values: dict[str, Any], tmp_path: Path) -> None:
     values["scenarios"][0] |= {"threads": 2, "static_threads": 1}
     items = get_items(ExperimentConfig.model_validate({**values, "static": {"name": "static"}}))
-    threads = {item.arm.name: get_job(item, tmp_path).env["OMP_NUM_THREADS"] for item in items}
+    threads = {item.arm.name: get_job(item, tmp_path, MACHINE).env["OMP_NUM_THREADS"] for item in items}
     assert threads == {"control": "2", "static": "1", "treatment": "2"}

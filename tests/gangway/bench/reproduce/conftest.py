@@ -15,7 +15,7 @@ from gangway.bench.reproduce.rerun import Rerun, _job
 from gangway.jobs.local.run import LocalRun, StatsTail
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
-from trainer.records.run_record import RunRecord
+from trainer.records.run_record import RunContext, RunRecord
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +32,7 @@ def tiny_config() -> TrainConfig:
 def started(config: TrainConfig, folder: Path, until_lines: int) -> None:
     """Trains in `folder`, to the end or until so many lines of statistics are there; then it is interrupted."""
     folder.mkdir()
-    (folder / "context.json").write_text("{}")
-    job = _job(Rerun(config, 1, 1, None, "", False, ()), folder)
+    job = _job(Rerun(config, 1, 1, None, "", False, ()), folder, RunContext(run_id="first"))
     tail, lines = StatsTail(folder / "stats.jsonl"), 0
     deadline = time.monotonic() + 120
     with LocalRun.start(job, folder / "train.log") as run:

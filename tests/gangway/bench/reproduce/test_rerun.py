@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.core.findings import InputError
 from gangway.bench.local import Hardware
-from gangway.bench.reproduce.rerun import _job, _prepare, execute, name_of_rerun, plan_rerun
+from gangway.bench.reproduce.rerun import _job, _start_command, execute, name_of_rerun, plan_rerun
 from gangway.runs.run_folders import Run, find_runs
 from trainer.config.train_config import TrainConfig
 from trainer.records.run_record import RunContext
@@ -38,11 +38,11 @@ def test_a_whole_record_is_its_own_configuration(run: Run) -> None:
     assert again.config == run.record.config
     assert (again.workers, again.threads, again.on_gpus, again.changes) == (1, 1, False, ())
     assert again.data_dir == run.path / "data"
-    job = _job(again, Path("o"))
+    job = _job(again, Path("o"), RunContext(run_id="again"))
     assert job.argv[:3] == ["train", "--config", "o/train.json"]
     assert job.training is not None
     assert TrainConfig.from_json(job.training.document) == again.config
-    assert (job.env, job.backend) == ({"OMP_NUM_THREADS": "1"}, "gloo")
+    assert (job.env["OMP_NUM_THREADS"], job.backend) == ("1", "gloo")
 
 
 @pytest.mark.parametrize(("kimg", "images"), [(0.16, 160), (0.161, 176), (0.48, 480)])
@@ -63,11 +63,10 @@ def test_a_trainer_of_an_earlier_day_is_given_no_field_that_it_did_not_record(ru
     del record["config"]["mirror"], record["digest"]
     path.write_text(json.dumps(record))
     again = plan_rerun(find_runs([path])[0], MACHINE, 0.16, None)
-    _prepare(again, tmp_path / "out", "id-again", MACHINE, None)
-    training = _job(again, tmp_path / "out").training
-    assert training is not None
-    assert training.config == {**record["config"], "kimg": 0.16}
-    context = json.loads((tmp_path / "out" / "context.json").read_text())
+    job, _ = _start_command(again, tmp_path / "out", "id-again", MACHINE, None)
+    assert job.training is not None
+    assert job.training.config == {**record["config"], "kimg": 0.16}
+    context = json.loads(job.env["GANGWAY_CONTEXT"])
     assert {"run_id", "machine_type"} <= context.keys() < RunContext.model_fields.keys(), "what is said, and no default"
 
 
