@@ -117,10 +117,10 @@ def test_a_line_of_statistics_says_why_nothing_was_timed() -> None:
 
 
 def test_gpus_are_measured_over_nccl_with_their_share_of_the_cores() -> None:
-    asked = job(2, Path("run"), Path("data"), ON_GPUS)
+    asked = job(PRESET, 2, Path("run"), Path("data"), ON_GPUS)
     assert (asked.backend, asked.processes_per_node, asked.env["OMP_NUM_THREADS"]) == ("nccl", 2, "8")
     assert short(PRESET, 2, "weak", 42, ON_GPUS.backend).backend == "nccl"
-    on_cpu = job(2, Path("run"), Path("data"), ON_CPU)
+    on_cpu = job(PRESET, 2, Path("run"), Path("data"), ON_CPU)
     assert (on_cpu.backend, on_cpu.env["OMP_NUM_THREADS"]) == ("gloo", "1")
 
 
