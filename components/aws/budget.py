@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_aws import budgets, cloudwatch, costexplorer, iam, lambda_, sns
 
-from components.aws.identity import OPEN_RESOURCES, allow, document, get_on_groups, trust
+from components.aws.identity import OPEN_RESOURCES, allow, allow_on_groups, document, trust
 from components.aws.monitoring import declare_topic
 from components.core.findings import InputError
 
@@ -45,7 +45,7 @@ def stop_policy(log_group_arn: str, stack: str) -> dict[str, Any]:
     return document(
         [
             allow("FindGroups", [find], "*"),
-            get_on_groups(stack, "EmptyOwnGroups", empty, log_group_arn),
+            allow_on_groups(stack, "EmptyOwnGroups", empty, log_group_arn),
             allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], f"{log_group_arn}:*"),
         ]
     )

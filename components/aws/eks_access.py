@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 from pulumi_aws import iam
 
-from components.aws.identity import SESSION_ACTIONS, Statement, allow, document, get_on_groups, get_partition, trust
+from components.aws.identity import SESSION_ACTIONS, Statement, allow, allow_on_groups, document, get_partition, trust
 from components.core.dependencies import after
 
 __all__ = [
@@ -58,7 +58,7 @@ def autoscaler_policy(stack: str, beside: str) -> dict[str, Any]:
     return document(
         [
             allow("LookAtGroups", list(_READ_ACTIONS), "*"),
-            get_on_groups(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
+            allow_on_groups(stack, "SetSizes", list(_SIZE_ACTIONS), beside),
         ]
     )
 

@@ -28,7 +28,7 @@ __all__ = [
     "allow",
     "document",
     "get_account",
-    "get_on_groups",
+    "allow_on_groups",
     "get_partition",
     "head_policy",
     "instance_profile",
@@ -243,9 +243,9 @@ def allow(sid: str, actions: list[str], resource: str, condition: Mapping[str, A
     return {**allowed, "Condition": condition} if condition else allowed
 
 
-def get_on_groups(stack: str, sid: str, actions: list[str], beside: str) -> Statement:
-    """Allow `actions` on groups with the stack's tag, in the partition of `beside`. Names may share a prefix."""
-    groups = f"arn:{get_partition(beside)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
+def allow_on_groups(stack: str, sid: str, actions: list[str], stack_arn: str) -> Statement:
+    """Allow `actions` on groups with the stack's tag, in the partition of `stack_arn`. Names may share a prefix."""
+    groups = f"arn:{get_partition(stack_arn)}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/{stack}-*"
     return allow(sid, actions, groups, {"StringEquals": {"autoscaling:ResourceTag/gangway:stack": stack}})
 
 
@@ -356,7 +356,7 @@ def _session() -> Statement:
 
 def _own_groups(stack: str, self_termination: bool, beside: str) -> Statement:
     actions = [*GROUP_ACTIONS, *([LEAVE_ACTION] if self_termination else [])]
-    return get_on_groups(stack, "OwnGroups", actions, beside)
+    return allow_on_groups(stack, "OwnGroups", actions, beside)
 
 
 def _write_logs(log_group_arn: str) -> list[Statement]:

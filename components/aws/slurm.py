@@ -12,8 +12,8 @@ from components.aws.identity import (
     SESSION_ACTIONS,
     Statement,
     allow,
+    allow_on_groups,
     document,
-    get_on_groups,
     get_partition,
     instance_profile,
 )
@@ -54,7 +54,7 @@ def slurm_head_policy(munge_key_arn: str, stack: str, kms_key_arn: str | None = 
         [
             allow("FindGroups", ["autoscaling:DescribeAutoScalingGroups"], "*"),
             allow("FindMachines", ["ec2:DescribeInstances"], "*"),
-            get_on_groups(stack, "Sizes", list(SIZE_ACTIONS), munge_key_arn),
+            allow_on_groups(stack, "Sizes", list(SIZE_ACTIONS), munge_key_arn),
             allow("NameMachines", ["ec2:CreateTags"], machines, own_machines),
             *_common(munge_key_arn, kms_key_arn),
         ]
@@ -68,7 +68,7 @@ def slurm_node_policy(
     return document(
         [
             allow("FindOwnGroup", ["autoscaling:DescribeAutoScalingGroups"], "*"),
-            get_on_groups(stack, "OwnGroups", list(NODE_GROUP_ACTIONS), munge_key_arn),
+            allow_on_groups(stack, "OwnGroups", list(NODE_GROUP_ACTIONS), munge_key_arn),
             *([allow("WriteEvents", list(LOG_ACTIONS), f"{events_group(log_group_arn)}:*")] if log_group_arn else []),
             *_common(munge_key_arn, kms_key_arn),
         ]

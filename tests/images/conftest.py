@@ -1,6 +1,7 @@
 """Specs, golden files and a stand-in node for the image tests.
 
-Golden files are compared byte for byte; after a wanted change write them anew, and read the diff before committing:
+Golden files are compared byte for byte, documents as golden_documents.py folds them; after a wanted change write them
+anew, remove what the test of unused ones names, and read the diff before committing:
 
     GANGWAY_UPDATE_GOLDEN=1 pytest tests/images
 """
@@ -28,14 +29,24 @@ GOLDEN = Path(__file__).parent / "golden"
 REGISTRY = "123456789012.dkr.ecr.us-east-2.amazonaws.com"
 
 
+@pytest.fixture(scope="session")
+def golden_documents(load_module: Callable[[Path], ModuleType]) -> ModuleType:
+    """How documents are stored; see golden_documents.py."""
+    return load_module(Path(__file__).with_name("golden_documents.py"))
+
+
 @pytest.fixture
-def same_as_golden() -> Callable[[str, str], None]:
+def same_as_golden(golden_documents: ModuleType) -> Callable[[str, str], None]:
     """Compares text with a golden file, or writes the file when GANGWAY_UPDATE_GOLDEN=1."""
 
     def check(name: str, text: str) -> None:
+        is_document = name.startswith(("cloud-init-", "installer-", "startup-"))
+        folded, contents = golden_documents.fold(text) if is_document else (text, {})
         if os.environ.get("GANGWAY_UPDATE_GOLDEN") == "1":
-            (GOLDEN / name).write_bytes(text.encode())
-        assert text.encode() == (GOLDEN / name).read_bytes(), f"{name} differs; see tests/images/conftest.py"
+            golden_documents.update(GOLDEN, name, folded, contents)
+        files = {f"files/{each}": content for each, content in contents.items()}
+        for each, expected in {name: folded, **files}.items():
+            assert expected.encode() == (GOLDEN / each).read_bytes(), f"{each} differs; see tests/images/conftest.py"
 
     return check
 

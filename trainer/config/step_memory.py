@@ -71,14 +71,14 @@ _PEAK_MULTIPLES: Mapping[str, _PeakMultiples] = MappingProxyType(
 )
 
 
-def get_share(config: TrainConfig, workers: int) -> int:
+def images_per_worker(config: TrainConfig, workers: int) -> int:
     """Images of a step on the worker with most of them."""
     return largest_share(config.batch_size, replicas(config, workers), config.group)
 
 
 def images_at_once(config: TrainConfig, workers: int) -> int:
     """Images of that worker's micro-batch."""
-    share = get_share(config, workers)
+    share = images_per_worker(config, workers)
     return min(config.batch_gpu or share, share)
 
 
@@ -163,7 +163,7 @@ def _activations(config: TrainConfig, workers: int) -> float:
     g_step += copies * (generator.parameters + discriminator.parameters)
     streams = 2 if config.g_reals == "fresh" or config.translates else 1
     size = config.channels * config.frames * config.resolution**2
-    return max(d_step, g_step) + _PIXEL_BYTES * streams * get_share(config, workers) * size
+    return max(d_step, g_step) + _PIXEL_BYTES * streams * images_per_worker(config, workers) * size
 
 
 class _Multiples(NamedTuple):

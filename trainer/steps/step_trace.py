@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from trainer.config.step_memory import GIB, StepMemory, get_share, images_at_once
+from trainer.config.step_memory import GIB, StepMemory, images_at_once, images_per_worker
 from trainer.config.train_config import TrainConfig
 from trainer.core.torch_private import each_operation
 from trainer.distributed.world import World
@@ -131,7 +131,7 @@ class _MetaBatch:
     def __init__(self, state: TrainState, workers: int) -> None:
         config = state.config
         self._state, self._config = state, config
-        self._share, self._at_once = get_share(config, workers), images_at_once(config, workers)
+        self._share, self._at_once = images_per_worker(config, workers), images_at_once(config, workers)
         streams = 2 if config.g_reals == "fresh" or config.translates else 1
         layout = torch.channels_last if config.channels_last and config.frames == 1 else torch.contiguous_format
         self._pixels = [torch.empty(self._share, *config.image_shape, dtype=torch.uint8) for _ in range(streams)]

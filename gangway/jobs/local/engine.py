@@ -110,7 +110,7 @@ class LocalQueue(FolderEngine):
         found = self._seen(folder)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(get_order(folder))
+        before = self._before(queue_position(folder))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
@@ -167,7 +167,7 @@ def _now(folder: JobFolder, found: JobStatus) -> str:
     return "being cancelled"
 
 
-def get_order(folder: JobFolder) -> tuple[int, int]:
+def queue_position(folder: JobFolder) -> tuple[int, int]:
     """Of two jobs that wait, whose is less begins first. UnreadableError."""
     return RANK[read_job(folder).priority], get_number(folder.name)
 
@@ -177,7 +177,7 @@ def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
         phase = read_status(folder).phase
         if phase is Phase.RUNNING and is_alive(folder):
             return True
-        return not phase.is_over and get_order(folder) < place
+        return not phase.is_over and queue_position(folder) < place
     except UnreadableError:
         return False  # or its folder has just been removed
 

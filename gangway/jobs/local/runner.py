@@ -28,7 +28,7 @@ from gangway.jobs.environment import MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
 from gangway.jobs.listing import own_jobs
-from gangway.jobs.local.engine import get_order, is_alive
+from gangway.jobs.local.engine import queue_position, is_alive
 from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from gangway.jobs.local.turn import Turn
@@ -199,7 +199,7 @@ class _Runner:
         """Whether nobody runs, and none that waits comes before this one."""
         if turn.is_taken:
             return False  # before all others are looked at, which takes long where there are many
-        own = get_order(self._folder)
+        own = queue_position(self._folder)
         for other in own_jobs(self._queue):
             if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
                 return False
@@ -219,7 +219,7 @@ class _Runner:
             phase = read_status(other).phase
             if phase.is_over:
                 self._over.add(other.name)
-            return phase is Phase.WAITING and get_order(other) < before and is_alive(other)
+            return phase is Phase.WAITING and queue_position(other) < before and is_alive(other)
         except InputError:
             return False
 

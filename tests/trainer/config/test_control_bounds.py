@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from trainer.config.control_bounds import misfits
 from trainer.config.presets import preset
-from trainer.config.step_memory import get_share
+from trainer.config.step_memory import images_per_worker
 from trainer.config.values.control import Bounds
 
 CONFIG = preset("dcgan-digits").replace({"precision": "fp32"})
@@ -31,7 +31,7 @@ def test_what_does_not_go_with_a_run_is_found_and_its_fix_does(
     fits = workers * config.group <= least <= config.batch_size <= most
     assert ("batch_size" not in found) == fits
     whole = config.model_copy(update={"batch_size": max(config.batch_size, most)})
-    share = get_share(whole, workers)
+    share = images_per_worker(whole, workers)
     assert ("batch_gpu" not in found) == (at_once is None or at_once[0] <= share)
     assert ("precision" not in found) == (not precision or "fp32" in precision)
     for each in found.values():

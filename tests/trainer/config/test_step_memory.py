@@ -15,8 +15,8 @@ from trainer.config.step_memory import (
     StepMemory,
     estimate,
     fitting_batch_gpu,
-    get_share,
     images_at_once,
+    images_per_worker,
     least_gib,
 )
 from trainer.config.train_config import TrainConfig
@@ -72,7 +72,7 @@ def test_no_unit_is_larger_than_is_said(architecture: str) -> None:
 @given(batch_size=st.integers(1, 4096), workers=st.integers(1, 64), batch_gpu=st.integers(0, 64))
 def test_the_worker_with_most_images_is_meant(batch_size: int, workers: int, batch_gpu: int) -> None:
     config = R3GAN.model_copy(update={"batch_size": batch_size, "batch_gpu": batch_gpu})
-    share = get_share(config, workers)
+    share = images_per_worker(config, workers)
     assert share * workers >= batch_size > (share - 1) * workers
     assert images_at_once(config, workers) == (min(batch_gpu, share) if batch_gpu else share)
 
