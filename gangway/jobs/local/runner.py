@@ -28,7 +28,7 @@ from gangway.jobs.environment import MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
 from gangway.jobs.listing import own_jobs
-from gangway.jobs.local.engine import queue_position, is_alive
+from gangway.jobs.local.engine import is_alive, queue_position
 from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
 from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
 from gangway.jobs.local.turn import Turn
