@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacks.config.paths import ROOT
-from tools.reference import files
+from tools.reference import codes, commands, files, metrics
 
 FOLDER = ROOT / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -15,6 +15,10 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "stack-file.md": files.stack_file,
         "job-file.md": files.job_file,
         "training.md": files.training,
+        "commands.md": commands.commands,
+        "outputs.md": codes.outputs,
+        "findings.md": codes.findings,
+        "metrics.md": metrics.metrics,
     }
 )
 

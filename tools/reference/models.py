@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel
@@ -54,8 +54,12 @@ class Keys:
             kinds: list[tuple[str, Models]] = []
             rows = list(self._rows(model, path, kinds))
             field = model.model_fields.get("kind")
-            kind = f" with kind {code(get_args(field.annotation)[0])}" if field else f": {model.__name__}"
-            yield section(code(path) + kind, text(summary(model)), table(_COLUMNS, rows), level=level)
+            about = text(summary(model))
+            if field is None:
+                heading, about = f"{code(path)}: {about[0].lower()}{about[1:].removesuffix('.')}", ""
+            else:
+                heading = f"{code(path)} with kind {code(get_args(field.annotation)[0])}"
+            yield section(heading, about, table(_COLUMNS, rows), level=level)
             yield from self._kinds(kinds, level)
 
     def _rows(
@@ -63,13 +67,13 @@ class Keys:
     ) -> Iterator[Sequence[str]]:
         """A row for each key; with `kinds`, also for keys of mappings below, except those of several kinds."""
         schema, descriptions = model.model_json_schema(), get_descriptions(model)
-        for name, field in model.model_fields.items():
+        for name, field in sorted(model.model_fields.items(), key=lambda item: item[0] != "kind"):
             key = field.alias or name
             here = f"{path}.{key}".removeprefix(".")
             if here in self._hidden:
                 continue
             models = nested_models(field.annotation)
-            about = descriptions.get(name) or field.description or ""
+            about = descriptions.get(name) or (summary(models[0]).removesuffix(".") if len(models) == 1 else "")
             yield (
                 code(here),
                 _type(schema["properties"][key], schema, key) + ("" if models else _example(field)),
@@ -132,8 +136,8 @@ def _words(schema: Schema, root: Schema, name: str) -> str:
             return f"{'whole ' if kind == 'integer' else ''}number{_limits(schema)}{f' ({unit})' if unit else ''}"
         case "boolean":
             return choice(("true", "false"))
-        case "array" if "prefixItems" in schema:
-            return f"[{', '.join(_type(item, root, name) for item in schema['prefixItems'])}]"
+        case "array" if items := schema.get("prefixItems"):
+            return f"list of {len(items)}: {' and '.join(dict.fromkeys(_type(item, root, name) for item in items))}"
         case "array":
             most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
             return f"list of {_type(schema['items'], root, name)}{most}"
@@ -153,10 +157,15 @@ def _limits(schema: Schema) -> str:
 
 def _example(field: FieldInfo) -> str:
     example = next(iter(field.examples or ()), None)
-    if example is None or isinstance(example, bool | int | float):
+    if example is None or isinstance(example, bool | int | float) or _is_word(field.annotation):
         return ""
     words = _flow(example)
     return f", such as {code(words)}" if len(words) <= _LONGEST_EXAMPLE else ""
+
+
+def _is_word(annotation: Any) -> bool:
+    """Whether the type already lists the allowed values."""
+    return any(get_origin(kind) is Literal for kind in (annotation, *get_args(annotation)))
 
 
 def _default(field: FieldInfo, models: Models) -> str:
