@@ -73,7 +73,8 @@ class Keys:
             if here in self._hidden:
                 continue
             models = nested_models(field.annotation)
-            about = descriptions.get(name) or (summary(models[0]).removesuffix(".") if len(models) == 1 else "")
+            below = summary(models[0]).removesuffix(".") if len(models) == 1 else ""
+            about = descriptions.get(name) or field.description or below
             yield (
                 code(here),
                 _type(schema["properties"][key], schema, key) + ("" if models else _example(field)),
@@ -82,11 +83,11 @@ class Keys:
             )
             if kinds is None or not models:
                 continue
-            below = here + _suffix(schema["properties"][key], schema)
+            inside = here + _suffix(schema["properties"][key], schema)
             if len(models) == 1:
-                yield from self._rows(models[0], below, kinds)
+                yield from self._rows(models[0], inside, kinds)
             else:
-                kinds.append((below, models))
+                kinds.append((inside, models))
 
 
 def flat(model: type[BaseModel], path: str = "", hidden: frozenset[str] = frozenset()) -> str:
