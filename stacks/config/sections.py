@@ -227,8 +227,8 @@ class BudgetConfig(Section):
         emails: addresses that get the alerts.
         alert_percent: percentages of the limit at which to send an alert.
         stop_at_percent: percentage of the limit at which all node groups are set to zero; no stop if omitted.
-        activate_tag: whether to activate the stack's cost allocation tag, AWS only. AWS refuses it until it has seen the
-            tag, up to a day after the first `up`.
+        activate_tag: whether to activate the stack's cost allocation tag, AWS only. AWS refuses it until it has seen
+            the tag, up to a day after the first `up`.
     """
 
     monthly_usd: Number = Field(gt=0)

@@ -23,16 +23,15 @@ def outputs() -> str:
     """docs/reference/outputs.md."""
     found = {name: [*find_outputs(name)] for name in provider_names()}
     rows = (
-        (code(output), text(what), *(_kinds(kind for name, kind in found[provider] if name == output) for provider in found))
+        (code(output), text(what), *(_kinds(output, outputs) for outputs in found.values()))
         for output, what in OUTPUTS.items()
-        if output != "next_command"
     )
-    every = ("`next_command`", text(OUTPUTS["next_command"]), *["all"] * len(found))
-    return page("Stack outputs", _OUTPUTS, table(("output", "what it is", *map(code, found)), [every, *rows]))
+    return page("Stack outputs", _OUTPUTS, table(("output", "what it is", *map(code, found)), rows))
 
 
-def _kinds(kinds: Iterable[str]) -> str:
-    return ", ".join(sorted(set(kinds), key=KINDS.index))
+def _kinds(output: str, found: Iterable[tuple[str, str]]) -> str:
+    kinds = {kind for name, kind in found if name == output}
+    return "all" if output == "next_command" else ", ".join(sorted(kinds, key=KINDS.index))
 
 
 def findings() -> str:

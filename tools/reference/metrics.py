@@ -17,13 +17,11 @@ Written by `gangway forecast --gauges FILE` for a textfile collector: see [forec
 
 def metrics() -> str:
     """docs/reference/metrics.md."""
-    gauges = [
-        (code(trainer.PREFIX + gauge.name), code(key), text(gauge.help)) for key, gauge in trainer.GAUGES.items()
-    ]
+    gauges = [(code(trainer.PREFIX + gauge.name), code(key), text(gauge.help)) for key, gauge in trainer.GAUGES.items()]
     phases = trainer.PHASE_GAUGE
     gauges.append((code(f"{trainer.PREFIX}{phases.name}{{phase}}"), code("phase_sec"), text(phases.help)))
     forecasts = [
-        (code(forecast.PREFIX + name), ", ".join(map(code, ("series", "of", *forecast.LABELS.get(name, ())))), text(what))
+        (code(forecast.PREFIX + name), _labels(*forecast.LABELS.get(name, ())), text(what))
         for name, what in forecast.GAUGES.items()
     ]
     return page(
@@ -32,3 +30,7 @@ def metrics() -> str:
         section("Training", _TRAINER, table(("gauge", "key in stats.jsonl", "what it is"), gauges)),
         section("Forecasts", _FORECAST, table(("gauge", "labels", "what it is"), forecasts)),
     )
+
+
+def _labels(*further: str) -> str:
+    return ", ".join(map(code, ("series", "of", *further)))

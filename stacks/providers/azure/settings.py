@@ -36,8 +36,8 @@ class AzureConfig(Section):
         tenant_id: Entra ID directory that the stack's key vault trusts; with encryption: customer-key.
         budget_starts_on: first day of the month in which the budget begins, in quotes.
         source_account_id: resource id of the storage account of `storage.source`.
-        importer_principal_id: object id, in this directory, of the service principal "HPC Cache Resource Provider", with
-            which Managed Lustre reads that account.
+        importer_principal_id: object id, in this directory, of the service principal "HPC Cache Resource Provider",
+            with which Managed Lustre reads that account.
         registry_id: resource id of the registry of `image.prebuilt` or of the image beside `job.command`.
         role_wait_sec: how long `up` waits for a role assignment to take effect.
         network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's default of
@@ -49,8 +49,8 @@ class AzureConfig(Section):
         proximity: whether to keep nodes without InfiniBand in one data centre.
         private_endpoints: whether machines reach the run account, the registry (then Premium) and the vault of the
             member key at private addresses.
-        head_image: image of the head node, with Docker and, with a file system, the Lustre client; if omitted, the newest
-            Ubuntu 24.04, on which both are installed.
+        head_image: image of the head node, with Docker and, with a file system, the Lustre client; if omitted, the
+            newest Ubuntu 24.04, on which both are installed.
         bastion: whether to allow logins through Azure Bastion, by SSH with Entra ID accounts.
         admin_group_ids: object ids of the directory groups that administer the Kubernetes cluster.
     """

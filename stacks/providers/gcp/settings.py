@@ -65,8 +65,8 @@ class GcpConfig(Section):
         currency: currency of the billing account if not US dollars: Google accepts no other for the budget.
         monthly_amount: the budget in `currency`; the plan still compares `monthly_usd` with its prices.
         grant_wait_sec: how long `up` waits for a new permission or service agent to take effect.
-        tpu_boot_key: whether to encrypt boot disks of TPU slices with the stack's key too. Set false if `up` is refused:
-            the API documents the field, but `gcloud` sends it to a preview version only.
+        tpu_boot_key: whether to encrypt boot disks of TPU slices with the stack's key too. Set false if `up` is
+            refused: the API documents the field, but `gcloud` sends it to a preview version only.
         service_perimeter: perimeter of VPC Service Controls around the project; none if omitted.
         tpu_api_url: address of the TPU API, such as a Private Service Connect endpoint; Google's if omitted.
     """
