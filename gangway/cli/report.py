@@ -56,7 +56,7 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write; standard output if omitted. html: a folder, RUNS/report if omitted. focus: or .parquet."
+            help="File to write; standard output if omitted. html: a folder (default: RUNS/report). focus: or .parquet."
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,

@@ -35,23 +35,23 @@ def _gangway(command: Any, name: str) -> Iterator[str]:
             yield from _gangway(inner, f"{name} {below}")
 
 
-def _trainer(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
-    """The same for argparse."""
+def _trainer(parser: argparse.ArgumentParser, name: str, about: str = "") -> Iterator[str]:
+    """The same for argparse. `about`: the description of a parser without its own."""
     rows: list[tuple[str, str]] = []
-    below: dict[str, argparse.ArgumentParser] = {}
+    below: list[tuple[str, argparse.ArgumentParser, str]] = []
     has_fields = False
     for group in parser._action_groups:
         for action in group._group_actions:
             if isinstance(action, argparse._SubParsersAction):
-                below = dict(action.choices)
+                below = [(each.dest, action.choices[each.dest], each.help or "") for each in action._choices_actions]
             elif group.title == _CONFIGURATION:
                 has_fields = True
             elif not isinstance(action, argparse._HelpAction):
                 rows.append((code(_spelling(action)), text((action.help or "").replace("%%", "%"))))
-    parts = (_prose(parser.description or ""), _options(rows), _FLAGS * has_fields, text(parser.epilog or ""))
+    parts = (_prose(parser.description or about), _options(rows), _FLAGS * has_fields, text(parser.epilog or ""))
     yield section(code(name), *parts)
-    for word, inner in below.items():
-        yield from _trainer(inner, f"{name} {word}")
+    for word, inner, sentence in below:
+        yield from _trainer(inner, f"{name} {word}", f"{sentence[:1].upper()}{sentence[1:]}.")
 
 
 def _options(rows: Sequence[tuple[str, str]]) -> str:
