@@ -85,7 +85,7 @@ def training() -> str:
         "`controller`": (ControlSettings, ""),
         "`controller.bounds`": (Bounds, ""),
     }
-    limits = table(("with", "field", "allowed"), _limits())
+    limits = table(("field", "allowed"), _limits())
     return page(
         "Training configuration",
         _TRAINING,
@@ -96,10 +96,9 @@ def training() -> str:
     )
 
 
-def _limits() -> Iterator[tuple[str, str, str]]:
-    """What each architecture and loss allows, fields of other ones left out."""
-    for choice in (ARCHITECTURES, LOSSES):
-        for word, fields in choice.fields.items():
-            for name, field in fields.items():
-                if field.narrower:
-                    yield code(f"{choice.by}: {word}"), code(name), text(as_keys(field.narrower.allowed))
+def _limits() -> Iterator[tuple[str, str]]:
+    """Field and allowed values of every limit, once."""
+    parts = [part for choice in (ARCHITECTURES, LOSSES) for part in choice.fields.values()]
+    limits = [(name, field.narrower.allowed) for part in parts for name, field in part.items() if field.narrower]
+    for name, allowed in sorted(set(limits)):
+        yield code(name), text(as_keys(allowed))

@@ -56,7 +56,7 @@ class Keys:
             field = model.model_fields.get("kind")
             about = text(summary(model))
             if field is None:
-                heading, about = f"{code(path)}: {about[0].lower()}{about[1:].removesuffix('.')}", ""
+                heading, about = f"{code(path)}: {text(_phrase(model))}", ""
             else:
                 heading = f"{code(path)} with kind {code(get_args(field.annotation)[0])}"
             yield section(heading, about, table(_COLUMNS, rows), level=level)
@@ -73,8 +73,7 @@ class Keys:
             if here in self._hidden:
                 continue
             models = nested_models(field.annotation)
-            below = summary(models[0]).removesuffix(".") if len(models) == 1 else ""
-            about = descriptions.get(name) or field.description or below
+            about = descriptions.get(name) or (_phrase(models[0]) if len(models) == 1 else "")
             yield (
                 code(here),
                 _type(schema["properties"][key], schema, key) + ("" if models else _example(field)),
@@ -93,6 +92,12 @@ class Keys:
 def flat(model: type[BaseModel], path: str = "", hidden: frozenset[str] = frozenset()) -> str:
     """The model's own keys alone."""
     return table(_COLUMNS, Keys(hidden=hidden)._rows(model, path, None))
+
+
+def _phrase(model: type[BaseModel]) -> str:
+    """The model's summary in the middle of a text."""
+    words = summary(model).removesuffix(".")
+    return words[0].lower() + words[1:]
 
 
 def get_descriptions(model: type[BaseModel]) -> dict[str, str]:
@@ -138,7 +143,7 @@ def _words(schema: Schema, root: Schema, name: str) -> str:
         case "boolean":
             return choice(("true", "false"))
         case "array" if items := schema.get("prefixItems"):
-            return f"list of {len(items)}: {' and '.join(dict.fromkeys(_type(item, root, name) for item in items))}"
+            return f"{len(items)} x {' and '.join(dict.fromkeys(_type(item, root, name) for item in items))}"
         case "array":
             most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
             return f"list of {_type(schema['items'], root, name)}{most}"
@@ -150,10 +155,15 @@ def _words(schema: Schema, root: Schema, name: str) -> str:
 
 
 def _limits(schema: Schema) -> str:
-    limits = {words: schema[name] for name, words in _LIMITS.items() if name in schema}
+    limits = {words: _limit(schema[name]) for name, words in _LIMITS.items() if name in schema}
     if limits.keys() == {"at least", "at most"}:
-        return f", {limits['at least']:.10g} to {limits['at most']:.10g}"
-    return "".join(f", {words} {limit:.10g}" for words, limit in limits.items())
+        return f", {limits['at least']} to {limits['at most']}"
+    return "".join(f", {words} {limit}" for words, limit in limits.items())
+
+
+def _limit(number: float) -> str:
+    """A limit as people write it; that of 64-bit whole numbers as a power."""
+    return {2**63: "2^63", 2**63 - 1: "2^63 - 1"}.get(int(number), f"{number:,.10g}")
 
 
 def _example(field: FieldInfo) -> str:
