@@ -82,9 +82,11 @@ reference: $(READY)  ## write docs/reference from the models and commands
 attack: $(READY)  ## known attacks, tried as a job, a neighbour, a user of a queue, a team, a stack file's author: a table
 	@$(PYTEST) -q -m attack $(ARGS)
 
-lint: $(READY)  ## ruff, the layers of packages, mypy --strict
+lint: $(READY)  ## ruff, discouraged words, the layers of packages, mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
+	@echo "==> words that tools/wording/words.yaml discourages"
+	@$(BIN)/python -m tools.wording
 	@echo "==> import-linter: layers"
 	@$(BIN)/lint-imports --no-cache
 	@echo "==> mypy --strict (some minutes the first time: it reads the SDKs)"
