@@ -36,9 +36,8 @@ _TRAINING = """
 Every field of a training run. Each is a flag of `python -m trainer train` (`batch_size` is `--batch-size`), a key of
 `--config` files, and a key of `job.settings` in a stack file or of `settings` in a job or suite file. A preset sets
 fields without a default; `gangway presets NAME` shows all its values. See [editors.md](../editors.md) for the JSON
-schema.
+schema. kimg are thousands of real images.
 """
-_KIMG = "kimg are thousands of real images."
 
 
 def stack_file() -> str:
@@ -90,7 +89,7 @@ def training() -> str:
         "Training configuration",
         _TRAINING,
         section("Presets", table(("preset", "what it trains", "data set", "shape"), presets)),
-        section("Fields", text(_KIMG), flat(TrainConfig)),
+        section("Fields", flat(TrainConfig)),
         section("Limits by architecture and loss", limits),
         *(section(name, text(summary(model)), flat(model, path)) for name, (model, path) in nested.items()),
     )

@@ -40,16 +40,17 @@ class Keys:
                 yield from self.sections(models[0], f"{code(prefix + name)}", name, about)
             elif models:
                 yield section(code(prefix + name), about)
-                yield from self._kinds([(name, models)], level=3)
+                yield from self._kinds([(name, models)])
 
     def sections(self, model: type[BaseModel], heading: str, path: str = "", about: str = "") -> Iterator[str]:
         """All keys of a model in a table; below it a section for each kind of a key that has several."""
         kinds: list[tuple[str, Models]] = []
         rows = list(self._rows(model, path, kinds))
         yield section(heading, about or text(summary(model)), table(_COLUMNS, rows))
-        yield from self._kinds(kinds, level=3)
+        yield from self._kinds(kinds)
 
-    def _kinds(self, keys: Sequence[tuple[str, Models]], level: int) -> Iterator[str]:
+    def _kinds(self, keys: Sequence[tuple[str, Models]]) -> Iterator[str]:
+        """A section for each kind of each key."""
         for path, model in ((path, model) for path, models in keys for model in models):
             kinds: list[tuple[str, Models]] = []
             rows = list(self._rows(model, path, kinds))
@@ -59,8 +60,8 @@ class Keys:
                 heading, about = f"{code(path)}: {text(_phrase(model))}", ""
             else:
                 heading = f"{code(path)} with kind {code(get_args(field.annotation)[0])}"
-            yield section(heading, about, table(_COLUMNS, rows), level=level)
-            yield from self._kinds(kinds, level)
+            yield section(heading, about, table(_COLUMNS, rows), level=3)
+            yield from self._kinds(kinds)
 
     def _rows(
         self, model: type[BaseModel], path: str, kinds: list[tuple[str, Models]] | None
@@ -89,9 +90,9 @@ class Keys:
                 kinds.append((inside, models))
 
 
-def flat(model: type[BaseModel], path: str = "", hidden: frozenset[str] = frozenset()) -> str:
-    """The model's own keys alone."""
-    return table(_COLUMNS, Keys(hidden=hidden)._rows(model, path, None))
+def flat(model: type[BaseModel], path: str = "") -> str:
+    """The model's own keys, without those below them."""
+    return table(_COLUMNS, Keys()._rows(model, path, None))
 
 
 def _phrase(model: type[BaseModel]) -> str:
