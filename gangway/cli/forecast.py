@@ -40,7 +40,7 @@ def forecast(
     of: Annotated[
         str | None, typer.Option(help="Subject of the series, such as a zone; the file's name if omitted.")
     ] = None,
-    horizon: Annotated[str | None, typer.Option(help="How far ahead, such as 2d. (default: 24h)")] = None,
+    horizon: Annotated[str | None, typer.Option(help="How far ahead, such as 2d; 24h if omitted.")] = None,
     season: Annotated[str | None, typer.Option(help="Period of the series: 24h or 7d; chosen if omitted.")] = None,
     level: Annotated[float, typer.Option(help="Share of true values that intervals should cover.")] = 0.9,
     ledger: Annotated[

@@ -107,7 +107,7 @@ def plan(
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
-    output: Annotated[PlanFormat | None, typer.Option("--format", help="Output format. (default: text)")] = None,
+    output: Annotated[PlanFormat | None, typer.Option("--format", help="Output format; text if omitted.")] = None,
     against: Annotated[Path | None, typer.Option(help="JSON of an earlier plan: show what has changed.")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Print only errors, warnings and the total.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,

@@ -28,10 +28,10 @@ def simulate(
     ] = None,
     generate: Annotated[str | None, typer.Option(help="Generate jobs instead of reading a file: philly-like.")] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Number of generated jobs. (default: 200)")
+        int | None, typer.Option(min=1, max=100_000, help="Number of generated jobs; 200 if omitted.")
     ] = None,
     load: Annotated[
-        float | None, typer.Option(min=0.01, max=10, help="Generated work over the GPUs' capacity. (default: 1)")
+        float | None, typer.Option(min=0.01, max=10, help="Generated work over the GPUs' capacity; 1 if omitted.")
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(min=1, max=4096, help="GPUs of the cluster, unless the file says so.")
