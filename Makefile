@@ -76,12 +76,17 @@ drill: $(READY)  ## what a job loses by each fault: real processes, signals, cut
 bench-plan: $(READY)  ## how long a plan takes, as a multiple of importing Pulumi's SDK (a minute)
 	@$(BIN)/python -m tools.plan_speed
 
+reference: $(READY)  ## write docs/reference from the models and commands
+	@$(BIN)/python -m tools.reference
+
 attack: $(READY)  ## known attacks, tried as a job, a neighbour, a user of a queue, a team, a stack file's author: a table
 	@$(PYTEST) -q -m attack $(ARGS)
 
-lint: $(READY)  ## ruff, the layers of packages, mypy --strict
+lint: $(READY)  ## ruff, discouraged words, the layers of packages, mypy --strict
 	@echo "==> ruff"
 	@$(BIN)/ruff check $(PACKAGES) && $(BIN)/ruff format --check $(PACKAGES)
+	@echo "==> words that tools/wording/words.yaml discourages"
+	@$(BIN)/python -m tools.wording
 	@echo "==> import-linter: layers"
 	@$(BIN)/lint-imports --no-cache
 	@echo "==> mypy --strict (some minutes the first time: it reads the SDKs)"
@@ -144,5 +149,5 @@ $(XLA_READY): $(XLA_LOCKS)
 	@$(call INSTALL_LOCK,$(XLA),$(firstword $(XLA_LOCKS)) $(patsubst %,--requirement %,$(wordlist 2,9,$(XLA_LOCKS))))
 	@touch $@
 
-.PHONY: help demo tools test unlinted test-all pulumi coverage test-xla xla bench gpu-gate bench-plan drill attack audit lint format lock lock-images clean
+.PHONY: help demo tools test unlinted test-all pulumi coverage test-xla xla bench gpu-gate bench-plan reference drill attack audit lint format lock lock-images clean
 .DEFAULT_GOAL := help

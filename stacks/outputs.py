@@ -1,6 +1,7 @@
 """What `pulumi up` ends with: a stack's outputs, a line or a few each, and the command to run next."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pulumi
@@ -12,6 +13,43 @@ from stacks.config.stack_config import StackConfig
 HIDDEN = frozenset({"job", "kubeconfig"})
 """Outputs of many lines. They are no secrets, but the engine prints `[secret]` for them and `pulumi stack output NAME
 --show-secrets` all of it; it has no other way to keep an output out of the summary."""
+OUTPUTS: Mapping[str, str] = MappingProxyType(
+    {
+        "next_command": "the command to run after `up`",
+        "job": "the job specification as JSON; hidden, `--show-secrets` prints it",
+        "image": "container image of the nodes",
+        "machine_images": "machine images of the nodes and the head",
+        "run_bucket": "name of the bucket for checkpoints and records; with hosts, `hosts.run_store`",
+        "run_bucket_url": "the same as a URL",
+        "group_names": "the node groups, one per rung; with hosts, the machines",
+        "node_pools": "the node pools of the cluster",
+        "queued_resource": "the queued resource of the TPU slices",
+        "host_addresses": "addresses of the machines",
+        "head_instance_id": "the head node",
+        "cluster_name": "the Kubernetes cluster",
+        "endpoint": "address of the Kubernetes API",
+        "kubeconfig": "the kubeconfig of the cluster; hidden, `--show-secrets` prints it",
+        "queues": "queues of `gangway job submit`",
+        "partitions": "the Slurm partitions, one per rung",
+        "submit_on": "the value of `gangway job submit --on`; none without a shared folder",
+        "submit_to": "the value of `gangway job submit --on`",
+        "registry": "container registry of the stack",
+        "lustre_dns_name": "address of the file system, of Filestore too",
+        "mount_point": "what the nodes mount, or the shared folder of hosts",
+        "log_group": "CloudWatch log group, Google Cloud log or Azure Log Analytics workspace",
+        "dashboard": "the dashboard",
+        "alarm_topic_arn": "SNS topic of the alarms",
+        "alarm_topic_id": "Azure Monitor action group of the alarms",
+        "budget_topic_arn": "SNS topic of the budget",
+        "budget_topic_id": "Pub/Sub topic of the budget, or its Azure Monitor action group",
+        "signing_public_key": "public key for the signatures of run records, PEM",
+        "service_perimeter": "the VPC Service Controls perimeter",
+        "project": "the Google Cloud project",
+        "resource_group": "the Azure resource group",
+        "zone": "the zone of the nodes",
+    }
+)
+"""Every output of any provider. One that a stack does not have is left out."""
 
 
 def stack_exports(config: StackConfig, exports: Mapping[str, Any]) -> dict[str, pulumi.Input[Any]]:

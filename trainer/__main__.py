@@ -116,25 +116,25 @@ def _parser() -> Parser:
         parser: Parser = commands.add_parser(name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}.")
         return parser
 
-    _add_train(command("train", "train, or go on with a run, under torchrun or alone"))
-    add_evaluate(command("evaluate", "judge a run's newest checkpoint and update its run.json"))
-    record = command("record", "write run.json anew from stats.jsonl, as after a kill")
+    _add_train(command("train", "train, or resume a run, under torchrun or alone"))
+    add_evaluate(command("evaluate", "evaluate a run's newest checkpoint and update its run.json"))
+    record = command("record", "rebuild run.json from stats.jsonl")
     add_run_dir(record)
     record.set_defaults(run=_record)
     add_data(command("data", "prepare data sets, or measure how fast they are read"))
-    add_sample(command("sample", "make a grid or a film of a run's images"))
+    add_sample(command("sample", "make a grid or a film of generated images"))
     add_export(command("export", "write a run's generator as ONNX, torch.export or safetensors"))
-    add_control_command(command("control", "show a recorded run to other policies, or switch a controller off"))
-    add_presets(command("presets", "list every preset with its source, or what departs from it"))
-    _add_memory(command("memory", "say what memory a step takes on a worker's device, before it is trained"))
-    schema = command("schema", "print the JSON schema of run.json, or of configurations for an editor")
+    add_control_command(command("control", "replay a recorded run with other policies, or switch a controller off"))
+    add_presets(command("presets", "list the presets with their sources and departures from them"))
+    _add_memory(command("memory", "show the memory that a step needs on a worker's device"))
+    schema = command("schema", "print the JSON schema of run.json or of configurations, for editors")
     schema.add_argument(
         "of",
         nargs="?",
         choices=("record", "config", "settings"),
         default="record",
         metavar="record|config|settings",
-        help="run.json [record]; a TrainConfig in a file; settings on top of a preset, as suites and stack files have",
+        help="run.json [record]; a TrainConfig in a file; settings on top of a preset, as in suites and stack files",
     )
     schema.set_defaults(run=_schema)
     return parser
@@ -143,36 +143,34 @@ def _parser() -> Parser:
 def _add_train(train: Parser) -> None:
     train.usage = "%(prog)s (--preset NAME | --config FILE) [--FLAG VALUE ...]"
     train.epilog = (
-        "Ends with 0: done; 1: failed, or the folder is in use; 2: a mistake in what was given; 3: the fabric is too "
-        "slow; 75: interrupted and saved, the same command goes on."
+        "Exit codes: 0: done; 1: failed, or the folder is in use; 2: invalid input; 3: the fabric is too slow; 75: "
+        "interrupted and saved, repeat the command to resume."
     )
     _add_base(train)
-    train.add_argument("--run-dir", type=path, metavar="DIR", help="where everything is written [runs/PRESET]")
-    train.add_argument(
-        "--data", type=path, metavar="DIR", help="folder of shards, prepared there when missing [RUN_DIR/data]"
-    )
+    train.add_argument("--run-dir", type=path, metavar="DIR", help="folder for all output [runs/PRESET]")
+    train.add_argument("--data", type=path, metavar="DIR", help="folder of shards, prepared if missing [RUN_DIR/data]")
     train.add_argument(
         "--resume",
         choices=("auto", "never"),
         default="auto",
         metavar="auto|never",
-        help="auto goes on from the newest checkpoint, never refuses a folder that holds a run [auto]",
+        help="auto resumes from the newest checkpoint; never refuses a folder with a run [auto]",
     )
-    train.add_argument("--metrics-port", type=int, metavar="N", help="serve Prometheus metrics there, on rank 0 [off]")
-    train.add_argument("--track", metavar="NAMES", help="show the run there: tensorboard, mlflow, wandb, by commas")
+    train.add_argument("--metrics-port", type=int, metavar="N", help="port for Prometheus metrics on rank 0 [off]")
+    train.add_argument("--track", metavar="NAMES", help="where to log the run: tensorboard, mlflow, wandb, by commas")
     train.add_argument(
         "--log-format",
         choices=("text", "json"),
         default="text",
         metavar="text|json",
-        help="json: the lines of stats.jsonl, and sentences on stderr [text]",
+        help="json: the lines of stats.jsonl, with messages on stderr [text]",
     )
     train.add_argument(
         "--fabric-min-gbps",
         type=positive,
         default=os.environ.get(_FABRIC_VARIABLE),
         metavar="X",
-        help=f"all-reduce bus bandwidth to start with, Gbit/s [${_FABRIC_VARIABLE}, or any]",
+        help=f"required all-reduce bus bandwidth, Gbit/s [${_FABRIC_VARIABLE}, or none]",
     )
     add_power(train)
     add_control(train)

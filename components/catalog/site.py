@@ -44,9 +44,14 @@ class _Written(BaseModel):
 
 
 class SiteFabricConfig(_Written):
-    """The kernel-bypass network between machines. `kind`: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP;
-    `devices`: adapters per machine that NCCL uses; `hcas`: adapter names, such as mlx5_0, to restrict NCCL to; all if
-    omitted; `gid_index`: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
+    """The kernel-bypass network between machines.
+
+    Attributes:
+        kind: InfiniBand or RDMA over Ethernet; none if NCCL uses TCP.
+        devices: adapters per machine that NCCL uses.
+        gbps: rate of one adapter.
+        hcas: adapter names to restrict NCCL to; all if omitted.
+        gid_index: RoCE version 2 index, as `show_gids` lists it; NCCL chooses if omitted.
     """
 
     kind: Literal["none", "infiniband", "roce"] = Field(default="none", examples=["infiniband"])
@@ -77,7 +82,11 @@ class SiteConfig(_Written):
         as_of: date of all these figures, in quotes.
         accelerator: model and number per machine, if `cluster.accelerator` is not set.
         accelerator_watts: board power of one; the catalogue's if it knows the model.
+        vcpus: vCPUs per machine.
+        memory_gib: memory per machine.
+        architecture: CPU architecture.
         host_watts: mean draw without the accelerators; assumed if omitted.
+        interconnect: network between the accelerators of a machine.
         network_gbps: all network cards of one machine, without the fabric's.
         interface: for IP between nodes, such as bond0; NCCL and gloo choose if omitted.
         usd_per_node_hour: the owner's cost; unknown if omitted.

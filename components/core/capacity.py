@@ -80,6 +80,8 @@ class CapacityBlock(_Rung):
     """Capacity for a fixed time window: an owned block, or one that `up` buys.
 
     Attributes:
+        kind: kind of capacity.
+        id: id of an owned block.
         purchase: buy `offering_id`. Destroying the stack does not refund it.
         offering_id: valid for minutes, so look it up just before `up`.
         upfront_usd: price of the offering in US dollars, shown in the plan.
@@ -127,7 +129,13 @@ class CapacityBlock(_Rung):
 
 
 class Reservation(_Rung):
-    """A targeted on-demand capacity reservation, in `zone` or else in the cluster's zone."""
+    """A targeted on-demand capacity reservation.
+
+    Attributes:
+        kind: kind of capacity.
+        id: id of the reservation.
+        zone: zone of the reservation; the cluster's zone if omitted.
+    """
 
     kind: Literal["reservation"]
     id: str = Field(min_length=1, examples=["cr-0123456789abcdef0"])
@@ -136,7 +144,10 @@ class Reservation(_Rung):
 
 class FlexStart(_Rung):
     """Capacity for a limited time, all nodes at once, as soon as the provider has it, without interruptions.
-    `max_hours`: the nodes are deleted after this; the provider allows up to a week.
+
+    Attributes:
+        kind: kind of capacity.
+        max_hours: the nodes are deleted after this; the provider allows up to a week.
     """
 
     kind: Literal["flex-start"]
@@ -144,15 +155,24 @@ class FlexStart(_Rung):
 
 
 class _Market(_Rung):
-    """Base of spot and on-demand: more machine types and zones besides the cluster's."""
+    """Base of spot and on-demand.
+
+    Attributes:
+        kind: kind of capacity.
+        machine_types: further machine types besides the cluster's.
+        zones: zones instead of the cluster's.
+    """
 
     machine_types: Names = Field(default=(), examples=[["p4de.24xlarge"]])
     zones: Names = Field(default=(), examples=[["us-east-2a"]])
 
 
 class Spot(_Market):
-    """Interruptible spare capacity. `max_usd_per_hour`: price cap per node of any type, by default the on-demand price;
-    `allocation`: how the provider chooses among machine types and zones.
+    """Interruptible spare capacity.
+
+    Attributes:
+        max_usd_per_hour: price cap per node of any type; the on-demand price if omitted.
+        allocation: how the provider chooses among machine types and zones.
     """
 
     kind: Literal["spot"]

@@ -45,11 +45,11 @@ class SuiteStack(Section):
 
     Attributes:
         stack: a stack's name, the path of a stack file, or `local` for this machine.
-        label: in the table; the stack's name by default.
-        set: overrides of the stack file by config path: {network.egress: nat}.
-        usd_limit: for this stack, US dollars; the suite's `stack_usd` by default.
-        usd_per_hour: of the whole stack if the plan lacks a price; refused otherwise.
-        deadline_hours: from `up` to the record; the suite's by default.
+        label: name in the table; the stack's if omitted.
+        set: overrides of the stack file by path.
+        usd_limit: limit for this stack; the suite's `budget.stack_usd` if omitted.
+        usd_per_hour: price of the whole stack, only if the plan lacks one.
+        deadline_hours: from `up` to the record; the suite's if omitted.
     """
 
     stack: str = Field(min_length=1, examples=["aws-g5-dev"])
@@ -66,30 +66,46 @@ class SuiteStack(Section):
 
 
 class Arm(Section):
-    """One treatment: its own fields of the trainer's configuration."""
+    """One variant of the training.
+
+    Attributes:
+        name: name of the arm.
+        settings: fields of the training configuration on top of the suite's.
+    """
 
     name: _Label = Field(examples=["control"])
     settings: Settings = Field(default={}, examples=[{"precision": "bf16"}])
 
 
 class SuiteBudget(Section):
-    """Limits of the suite's and each stack's cost, checked while it runs."""
+    """Cost limits, checked while the suite runs.
+
+    Attributes:
+        usd: limit of the whole suite.
+        stack_usd: limit of each stack.
+    """
 
     usd: PositiveNumber = Field(examples=[200])
     stack_usd: PositiveNumber | None = Field(default=None, examples=[60])
 
 
 class SuiteConfig(Section):
-    """One table: the same training on several stacks or in several arms, with several seeds.
+    """A suite for `gangway bench run`: the same training on several stacks or in several arms, with several seeds.
 
     Attributes:
-        name: prefix of its folder under runs/.
-        paper: whose table is shown beside ours.
-        preset: of every run; by default the stacks', which must be equal.
-        kimg: length of each run, thousands of images.
-        checkpoint_kimg: thousands of images between checkpoints; the preset's by default.
-        budget: required if a stack costs money.
+        name: prefix of the suite's folder under runs/.
+        title: title of the table.
+        paper: paper whose table is shown next to yours.
+        preset: preset of every run; the stacks' if omitted, which must be equal.
+        kimg: length of each run.
+        checkpoint_kimg: distance of two checkpoints; the preset's if omitted.
+        seeds: seeds of the runs.
+        settings: fields of the training configuration for every run.
+        arms: variants of the training; each runs on every stack with every seed.
+        stacks: the stacks; a bare name is an entry with only `stack`.
+        budget: cost limits; required if a stack costs money.
         deadline_hours: from `up` to the record; then the stack is destroyed.
+        local_processes: processes of a run on this machine.
     """
 
     name: _Label = Field(examples=["p2-environments"])

@@ -24,21 +24,23 @@ EXIT_ORPHANS = 1
 def audit(
     stack_or_file: Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")],
     state: Annotated[
-        Path | None, typer.Option(help="A file of `pulumi stack export`; without it Pulumi's CLI is asked.")
+        Path | None, typer.Option(help="Output of `pulumi stack export`; read with Pulumi's CLI if omitted.")
     ] = None,
     no_state: Annotated[
         bool,
-        typer.Option("--no-state", help="The stack was removed, or its state is lost: all that bears its tag is left."),
+        typer.Option(
+            "--no-state", help="The stack was removed or its state is lost: report every resource with its tag."
+        ),
     ] = False,
     regions: Annotated[
-        str | None, typer.Option(help="Of AWS: a list, or all; else the stack's own and us-east-1.")
+        str | None, typer.Option(help="AWS regions: a list, or all; the stack's and us-east-1 if omitted.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """List what a stack has left in the cloud that is not in its state, and what an hour of it costs.
+    """List a stack's resources in the cloud that are not in its state, with their cost per hour.
 
-    Exit code 0: nothing is left over. 1: something is.
-    2: the cloud or the state could not be asked.
+    Exit code 0: none found. 1: some found.
+    2: the cloud or the state could not be read.
     """
     from rich.console import Console
 

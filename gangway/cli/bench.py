@@ -26,32 +26,35 @@ _DEFAULT_MACHINES = "p5.48xlarge, p4d.24xlarge, g5.48xlarge"
 
 
 def scaling(
-    preset: Annotated[str, typer.Option(help="What is trained.")] = "dcgan-digits",
-    processes: Annotated[str, typer.Option(help="Numbers of processes, a GPU or a thread each.")] = "1,2",
-    mode: Annotated[str, typer.Option(help="weak: a batch each; strong: one batch shared out; both.")] = "both",
-    rounds: Annotated[int, typer.Option(min=1, help="How often each is measured, in turn.")] = 3,
-    steps: Annotated[int, typer.Option(min=14, help="Steps of each measurement.")] = 42,
-    device: Annotated[str, typer.Option(help="auto: GPUs where there is one for each process; cpu; cuda.")] = "auto",
+    preset: Annotated[str, typer.Option(help="Preset to train.")] = "dcgan-digits",
+    processes: Annotated[str, typer.Option(help="Numbers of processes, each with a GPU or a thread.")] = "1,2",
+    mode: Annotated[str, typer.Option(help="weak: a batch per process; strong: one batch for all; both.")] = "both",
+    rounds: Annotated[int, typer.Option(min=1, help="Measurements of each, in turn.")] = 3,
+    steps: Annotated[int, typer.Option(min=14, help="Steps per measurement.")] = 42,
+    device: Annotated[str, typer.Option(help="auto: GPUs if there is one per process; cpu; cuda.")] = "auto",
     machines: Annotated[
         str | None,
-        typer.Option(help=f"Machine types, TPU generations or slices to project to; of GPUs {_DEFAULT_MACHINES}."),
+        typer.Option(help=f"Machine types, TPU generations or slices to project to; for GPUs {_DEFAULT_MACHINES}."),
     ] = None,
     images_per_sec: Annotated[
-        float | None, typer.Option(min=1e-6, help="Of one accelerator, to project from (a measured GPU's).")
+        float | None,
+        typer.Option(min=1e-6, help="Throughput of one accelerator to project from; a measured GPU's if omitted."),
     ] = None,
     overlap: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a step in which gradients travel beside it; assumed.")
+        float, typer.Option(min=0, max=1, help="Share of a step that overlaps with sending gradients; assumed.")
     ] = 0.0,
     serial_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of a step that more workers do not shorten, strong; assumed.")
+        float, typer.Option(min=0, max=1, help="strong: share of a step that more workers do not shorten; assumed.")
     ] = 0.0,
-    data: Annotated[Path | None, typer.Option(help="Shards, prepared there when missing (in the new folder).")] = None,
-    out: Annotated[Path, typer.Option(help="Where the study's folder goes.")] = Path("runs"),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of shards, prepared if missing; in the new folder if omitted.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the study's folder.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the study as JSON.")] = False,
 ) -> None:
-    """Measure 1..N processes on this machine, fit, and project to machines of the catalogue.
+    """Measure 1 to N processes on this machine, and project the speed to machines of the catalogue.
 
-    Exit code 0: done. 2: a mistake in the options, or the trainer failed.
+    Exit code 0: done. 2: invalid options, or the trainer failed.
     """
     import json
     from datetime import UTC, datetime
@@ -224,10 +227,10 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-app = typer.Typer(help="Suites of training runs: the papers' tables, on any environment.", no_args_is_help=True)
+app = typer.Typer(help="Suites of training runs, on any environment.", no_args_is_help=True)
 
 InstallCli = Annotated[
-    bool, typer.Option("--install-cli", help="Install Pulumi's CLI where it is not on PATH, by Pulumi's own installer.")
+    bool, typer.Option("--install-cli", help="Install Pulumi's CLI with Pulumi's installer if it is not on PATH.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and progress on standard error.")]
 
@@ -240,28 +243,28 @@ def _bench() -> None:
 @app.command()
 def run(
     suite: Annotated[str, typer.Argument(help="A suite's name, such as local-smoke, or the path of a suite file.")],
-    local: Annotated[bool, typer.Option("--local", help="Every run on this machine, with torchrun; no cloud.")] = False,
-    out: Annotated[Path, typer.Option(help="Where the suite's folder goes.")] = Path("runs"),
+    local: Annotated[bool, typer.Option("--local", help="Run everything on this machine, with torchrun.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the suite's folder.")] = Path("runs"),
     data: Annotated[
-        Path | None, typer.Option(help="Shards for runs on this machine, prepared there when missing.")
+        Path | None, typer.Option(help="Folder of shards for runs on this machine, prepared if missing.")
     ] = None,
     install_cli: InstallCli = False,
     backend_url: Annotated[
-        str, typer.Option(help="Pulumi's state backend, such as file://~/.gangway-bench; your login when left out.")
+        str, typer.Option(help="Pulumi's state backend, such as file://~/.gangway-bench; your login if omitted.")
     ] = "",
     as_json: AsJson = False,
     treatment: Annotated[
-        str, typer.Option(help="Of an experiment: the arm beside the control; its first when left out.")
+        str, typer.Option(help="Experiment: the arm to compare with the control; the first if omitted.")
     ] = "",
-    small: Annotated[bool, typer.Option("--small", help="Of an experiment: its small form, of minutes.")] = False,
+    small: Annotated[bool, typer.Option("--small", help="Experiment: the small form, which takes minutes.")] = False,
 ) -> None:
-    """Bring each stack up, wait for its record, copy it, destroy the stack; then a table.
+    """Bring each stack up, wait for its record, copy it, destroy the stack; print a table.
 
     Without an account: `gangway bench run local-smoke --local`.
-    An experiment, always here: `gangway bench run resource-aware --small`.
-    Ctrl-C once stops and destroys; twice leaves at once, for `bench resume`.
+    An experiment, always on this machine: `gangway bench run resource-aware --small`.
+    Ctrl-C stops and destroys; a second one exits at once, for `bench resume`.
 
-    Exit code 0: every run has its record. 1: some have not.
+    Exit code 0: every run has a record. 1: some have none.
     2: nothing was begun. 130: stopped.
     """
     from gangway.bench.experiment.suite import is_experiment
@@ -283,12 +286,12 @@ def run(
 
 @app.command()
 def resume(
-    run_dir: Annotated[Path, typer.Argument(help="The folder that `gangway bench run` made.")],
-    clean_only: Annotated[bool, typer.Option("--clean-only", help="Destroy what stands, and begin nothing.")] = False,
+    run_dir: Annotated[Path, typer.Argument(help="Folder of an earlier `gangway bench run`.")],
+    clean_only: Annotated[bool, typer.Option("--clean-only", help="Only destroy stacks that are still up.")] = False,
     install_cli: InstallCli = False,
     as_json: AsJson = False,
 ) -> None:
-    """Finish a suite that was stopped or has crashed, or destroy what it has left standing."""
+    """Finish a suite that was stopped or crashed, or destroy its stacks."""
     from gangway.bench.session import Options, resume_suite
 
     raise typer.Exit(resume_suite(run_dir, Options(install_cli=install_cli, as_json=as_json), clean_only=clean_only))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXIT_HELD = 1
 
-app = typer.Typer(help="Nodes that give themselves up, one after the other: what is held, and its release.")
+app = typer.Typer(help="The circuit breaker that stops launches when too many nodes fail.")
 
 _Stack = Annotated[str, typer.Argument(help="A stack's name, or the path of a stack file.")]
 
@@ -27,9 +27,9 @@ def _breaker() -> None:
 
 @app.command()
 def show(stack_or_file: _Stack) -> None:
-    """Say whether launches of a stack are held, since when, and why.
+    """Show whether launches of a stack are stopped, since when, and why.
 
-    Exit code 0: they are not. 1: they are.
+    Exit code 0: not stopped. 1: stopped.
     """
     held = _found(stack_or_file)[0].held()
     typer.echo("launches are not held" if held is None else str(held))
@@ -38,7 +38,7 @@ def show(stack_or_file: _Stack) -> None:
 
 @app.command()
 def reset(stack_or_file: _Stack) -> None:
-    """Have a stack's nodes launched again, once what was wrong with them is mended."""
+    """Allow launches of a stack again, after you have fixed the cause."""
     from stacks.base.registry import load_adapter
 
     breaker, stack_name = _found(stack_or_file)

@@ -31,7 +31,7 @@ EXIT_DIFFERENT = 1
 _NAMED = 3
 """Machine types that a row names one by one."""
 
-app = typer.Typer(help="The machine types Gangway knows, and where each fact is from.", no_args_is_help=True)
+app = typer.Typer(help="The known machine types, with the source of each fact.", no_args_is_help=True)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def check_live(region: str, client: "Ec2Client") -> LiveCheck:
 
 @app.command("list")
 def list_machines(
-    provider: Annotated[str | None, typer.Option(help="Only this provider's machines.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Only machines of this provider.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each value with its source.")] = False,
 ) -> None:
     """List the machine types: accelerators, memory, network, fabric and list price."""
@@ -91,13 +91,13 @@ def list_machines(
 
 @app.command("check")
 def check(
-    live: Annotated[bool, typer.Option("--live", help="Ask EC2; needs credentials, changes nothing.")] = False,
-    region: Annotated[str, typer.Option(help="Which region of AWS to ask.")] = "us-east-1",
+    live: Annotated[bool, typer.Option("--live", help="Compare with EC2; needs credentials, changes nothing.")] = False,
+    region: Annotated[str, typer.Option(help="AWS region to compare with.")] = "us-east-1",
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Check the catalogue: against other public catalogues or, with --live, against EC2.
+    """Compare the catalogue with other public catalogues or, with --live, with EC2.
 
-    Exit code 0: no difference, or each with its reason. 1: differences. 2: EC2 could not be asked.
+    Exit code 0: no difference without a known reason. 1: differences. 2: EC2 could not be read.
     """
     if not live:
         raise typer.Exit(0 if _check_offline(as_json=as_json) else EXIT_DIFFERENT)

@@ -13,8 +13,8 @@ from stacks.config.paths import ROOT, in_project
 
 EXIT_FINDINGS = 1
 EXIT_BAD_INPUT = 2
-OVERWRITE = "Write also over a file that is there already."
-TRUSTED_KEY = "PEM file of the public key that must have signed: `pulumi stack output signing_public_key`."
+OVERWRITE = "Overwrite an existing file."
+TRUSTED_KEY = "PEM file of the public key of the required signature: `pulumi stack output signing_public_key`."
 _PAGE, _PAGES_MARK, _HEAD_BYTES = "report.html", b'<meta name="generator" content="Gangway">', 4096
 
 

@@ -16,11 +16,9 @@ from components.core.findings import InputError
 
 def dockerfile(
     flavour: Annotated[str, typer.Argument(help="cpu, cuda, cuda-efa (AWS) or xla (TPUs).")] = "cuda",
-    repository: Annotated[
-        str, typer.Option(help="Where the image goes, for the commands that are proposed.")
-    ] = "REGISTRY/gangway-trainer",
+    repository: Annotated[str, typer.Option(help="Repository in the proposed commands.")] = "REGISTRY/gangway-trainer",
 ) -> None:
-    """Print the trainer's Dockerfile, and on stderr how an image is made of it that a stack file can name."""
+    """Print the trainer's Dockerfile, and on stderr how to build and push an image for a stack file."""
     from images.specs import DOCKERFILE_FLAVOURS
     from stacks.config.paths import ROOT
     from stacks.estimates.run_context import content_tag, dockerfile_for

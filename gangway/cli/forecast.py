@@ -31,26 +31,30 @@ _GAUGES_BEGIN = b"# HELP gangway_forecast_"
 def forecast(
     file: Annotated[
         Path | None,
-        typer.Argument(help="The history: CSV or JSON with equal steps of time and a value each; or a run's folder."),
+        typer.Argument(help="CSV or JSON with a value at equal time steps; or a run's folder."),
     ] = None,
     simulate: Annotated[
-        str | None, typer.Option(help="Instead of a file: grid, spot-price, interruptions or demand, made up.")
+        str | None, typer.Option(help="Synthetic data instead of a file: grid, spot-price, interruptions or demand.")
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Which value, where the file has several.")] = None,
-    of: Annotated[str | None, typer.Option(help="What it is of, such as a zone; else as the file is named.")] = None,
-    horizon: Annotated[str | None, typer.Option(help="How far ahead: 24h (as where left out) or 2d.")] = None,
-    season: Annotated[str | None, typer.Option(help="After how long it repeats: 24h or 7d; else chosen.")] = None,
-    level: Annotated[float, typer.Option(help="Share of truths that intervals are to hold.")] = 0.9,
-    ledger: Annotated[Path | None, typer.Option(help="Keep the forecast there, and judge earlier ones.")] = None,
-    gauges: Annotated[Path | None, typer.Option(help="Write Prometheus gauges there, at every call anew.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the forecast there, as CSV.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it there, as .png or .svg.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the value, if there are several.")] = None,
+    of: Annotated[
+        str | None, typer.Option(help="Subject of the series, such as a zone; the file's name if omitted.")
+    ] = None,
+    horizon: Annotated[str | None, typer.Option(help="How far ahead, such as 2d; 24h if omitted.")] = None,
+    season: Annotated[str | None, typer.Option(help="Period of the series: 24h or 7d; chosen if omitted.")] = None,
+    level: Annotated[float, typer.Option(help="Share of true values that intervals should cover.")] = 0.9,
+    ledger: Annotated[
+        Path | None, typer.Option(help="File to which to append the forecast and in which to judge earlier ones.")
+    ] = None,
+    gauges: Annotated[Path | None, typer.Option(help="File for Prometheus gauges (.prom), overwritten.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the forecast, as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for the plot, .png or .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Forecast a series (demand, spot price, interruptions, grid intensity) beside the baseline that it has to beat.
+    """Forecast a series (demand, spot price, interruptions, grid intensity) and compare it with a baseline.
 
-    Of a run's folder: how long it still takes.
+    For a run's folder: the remaining time.
     """
     from stacks.base.extras import need
 

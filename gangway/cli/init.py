@@ -1,4 +1,4 @@
-"""`gangway init`: a Pulumi project outside a checkout, by questions or by flags.
+"""`gangway init`: a Pulumi project outside a checkout, interactively or from flags.
 
     $ gangway init my-cluster                                            # asks
     $ gangway init my-cluster --provider gcp --accelerator H100x8 --nodes 2 --email ml@example.org --set gcp.project=ml
@@ -34,33 +34,35 @@ _ACCELERATOR = re.compile(r"[A-Za-z0-9-]+x[0-9]+|v[0-9]+[a-z]*-[0-9]+", re.IGNOR
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; it is made.")],
-    stack: Annotated[str | None, typer.Option(help="The first stack's name; else the folder's.")] = None,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's new folder.")],
+    stack: Annotated[str | None, typer.Option(help="Name of the first stack; the folder's if omitted.")] = None,
     provider: Annotated[str | None, typer.Option(help="aws, gcp, azure, openstack or hosts.")] = None,
-    region: Annotated[str | None, typer.Option(help="The provider's region.")] = None,
-    accelerator: Annotated[str | None, typer.Option(help="What a node has, such as H100x8.")] = None,
-    machine_type: Annotated[str | None, typer.Option(help="In place of the accelerator.")] = None,
-    nodes: Annotated[str | None, typer.Option(help="How many: 2, or 2-4.")] = None,
-    preset: Annotated[str | None, typer.Option(help="What is trained, such as dcgan-digits.")] = None,
+    region: Annotated[str | None, typer.Option(help="Region of the provider.")] = None,
+    accelerator: Annotated[str | None, typer.Option(help="Accelerators of a node, such as H100x8.")] = None,
+    machine_type: Annotated[str | None, typer.Option(help="Machine type, instead of --accelerator.")] = None,
+    nodes: Annotated[str | None, typer.Option(help="Number of nodes: 2, or 2-4.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Preset to train, such as dcgan-digits.")] = None,
     kimg: Annotated[float, typer.Option(help="Thousands of images to train on.")] = 2000,
-    max_hours: Annotated[float, typer.Option(help="After so many hours the nodes stop the job.")] = 2,
-    email: Annotated[str | None, typer.Option(help="Who gets the budget's alarms; required.")] = None,
-    budget: Annotated[float | None, typer.Option(help="A month's, USD; else the cluster's full month.")] = None,
-    team: Annotated[str, typer.Option(help="Tag: whose it is.")] = "ml-platform",
-    cost_center: Annotated[str, typer.Option(help="Tag: who pays.")] = "4711",
+    max_hours: Annotated[float, typer.Option(help="The nodes stop the job after this many hours.")] = 2,
+    email: Annotated[str | None, typer.Option(help="Address for budget alerts; required.")] = None,
+    budget: Annotated[float | None, typer.Option(help="USD per month; the cluster's full month if omitted.")] = None,
+    team: Annotated[str, typer.Option(help="Tag: the team.")] = "ml-platform",
+    cost_center: Annotated[str, typer.Option(help="Tag: the cost center.")] = "4711",
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other: gcp.project=my-project.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key: gcp.project=my-project.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="What the project installs Gangway from; else as here.")
+        str | None, typer.Option("--from", metavar="URL", help="Where to install Gangway from; as here if omitted.")
     ] = None,
-    policy: Annotated[bool, typer.Option("--policy", help="The guardrails beside it, as a policy pack.")] = False,
-    ask: Annotated[bool | None, typer.Option("--ask/--no-ask", help="Ask for the rest; else on a terminal.")] = None,
+    policy: Annotated[bool, typer.Option("--policy", help="Add the guardrails as a policy pack.")] = False,
+    ask: Annotated[
+        bool | None, typer.Option("--ask/--no-ask", help="Ask for missing values; by default on a terminal.")
+    ] = None,
 ) -> None:
-    """Write a Pulumi project that needs no checkout: Pulumi.yaml, a stack file, a program of one line.
+    """Write a Pulumi project that needs no checkout: Pulumi.yaml, a stack file, a one-line program.
 
-    Exit code 1: the plan of what was written has errors, which are said. 2: a mistake in an answer, or a folder that
-    holds files already; then nothing is written.
+    Exit code 1: written, but the plan has errors, which are printed. 2: an invalid answer, or a folder that is not
+    empty; nothing is written.
     """
     from gangway.cli.new_project import startable
     from stacks.config.identity import folder_stack

@@ -19,19 +19,17 @@ def job(
     ],
     scale: Annotated[
         bool,
-        typer.Option("--scale", help="Ask the groups for the nodes that job.autoscale wants. [AWS, Azure, GCP]"),
+        typer.Option("--scale", help="Set the node groups to the size that job.autoscale needs. [AWS, Azure, GCP]"),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --scale: say what it would ask for, and change nothing.")
+        bool, typer.Option("--dry-run", help="With --scale: show the size, but change nothing.")
     ] = False,
     images: Annotated[
         int | None,
-        typer.Option("--images", min=0, help="With --scale: images done, where you know better than its nodes."),
+        typer.Option("--images", min=0, help="With --scale: images done, instead of the nodes' figure."),
     ] = None,
 ) -> None:
-    """Say what a job is at: its record, its end, its controller and how that is switched off, launches that are held;
-    of a run's folder, each node.
-    """
+    """Show the status of a stack's job: record, end, controller, stopped launches; or of a run's folder, by node."""
     from components.core.findings import InputError
     from gangway.jobs.systemd.controller import lines_of_folder
     from gangway.jobs.systemd.state import JobState

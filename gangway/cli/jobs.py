@@ -39,7 +39,7 @@ _On = Annotated[
     str | None,
     typer.Option("--on", metavar="ENGINE", help="local:FOLDER, slurm:FOLDER or kubernetes:@NAMESPACE/QUEUE."),
 ]
-_Id = Annotated[str, typer.Argument(metavar="JOB", help="Its id, as submit and list have it.")]
+_Id = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `submit` and `list` print it.")]
 
 
 class _Jobs(TyperGroup):
@@ -55,30 +55,34 @@ jobs = typer.Typer(
     cls=_Jobs,
     name="job",
     no_args_is_help=True,
-    help="Say what a stack's job is at; submit jobs to an engine, follow and end them.",
+    help="Show the status of a stack's job; submit, follow and cancel jobs of an engine.",
 )
 jobs.command("show")(show_stack)
 
 
 @jobs.command()
 def submit(
-    job_file: Annotated[Path, typer.Argument(help="A job file: a preset of the trainer's, or a command of your own.")],
+    job_file: Annotated[Path, typer.Argument(help="A job file, with a preset or a custom command.")],
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="ENGINE,...", help="Of several the best that begins it at once."),
+        typer.Option(
+            "--on", metavar="ENGINE,...", help="Engines; with several, the best one that can start the job at once."
+        ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="WHAT", help="Of several: cost, carbon or order. Cost, where all are priced."),
+        typer.Option(metavar="WHAT", help="How to choose: cost, carbon or order. By default cost, if all have prices."),
     ] = None,
     burst_after: Annotated[
         float | None,
-        typer.Option(min=0, metavar="MINUTES", help="Wait here so long; then on to the next engine with room."),
+        typer.Option(
+            min=0, metavar="MINUTES", help="If the job waits longer, move it to the next engine with free capacity."
+        ),
     ] = None,
 ) -> None:
-    """Put a job into an engine's queue; of several engines that of the cheapest with room.
+    """Submit a job to an engine; with several engines, to the cheapest one with free capacity.
 
-    With --burst-after it stays, and takes a job that waits too long to an engine that would begin it at once.
+    With --burst-after the command waits, and moves a job that waits too long to an engine that can start it.
     """
     from components.core.findings import InputError
     from gangway.jobs.engines.registry import get_sites, movable
@@ -209,12 +213,12 @@ def _no_progress(done: int, total: int) -> None:
 @jobs.command()
 def move(
     job_id: _Id,
-    to: Annotated[str, typer.Option("--to", metavar="ENGINE", help="Where it goes on.")],
+    to: Annotated[str, typer.Option("--to", metavar="ENGINE", help="Engine on which it continues.")],
     on: _On = None,
 ) -> None:
-    """Take a job to another engine: told to stop, copied, gone on with.
+    """Move a job to another engine: stops, copies and resumes it there.
 
-    A move that was cut off goes on with the same command.
+    Repeat the same command to continue an interrupted move.
     """
     from gangway.jobs.engines.registry import get_engine, movable
     from gangway.jobs.hybrid.moves import move_job
@@ -284,7 +288,7 @@ def list_jobs(
     on: _On = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
-    """Say what every job of an engine is at, the oldest first."""
+    """List the jobs of an engine with their status, the oldest first."""
     from gangway.jobs.engines.registry import get_engine
 
     engine = get_engine(on)
@@ -309,7 +313,7 @@ def list_jobs(
 
 @jobs.command()
 def engines(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
-    """Say which engines have names, where they stand and what a node of them costs."""
+    """List the named engines with their regions and prices per node."""
     from gangway.jobs.sites import find_nodes
     from stacks.config.engines_file import named_engines
 
@@ -343,7 +347,7 @@ def status(
     on: _On = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Say what one job is at, and what it has cost where its engine has a price."""
+    """Show the status of a job, and its cost if the engine has a price."""
     from datetime import UTC, datetime
 
     from gangway.jobs.engines.registry import get_site
@@ -367,13 +371,15 @@ def status(
 
 @jobs.command()
 def record(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="Its id; with --stack a stack's name or its file.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job; with --stack a stack's name or file.")],
     on: _On = None,
-    of_stack: Annotated[bool, typer.Option("--stack", help="JOB is a stack: the record of its job.command.")] = False,
+    of_stack: Annotated[
+        bool, typer.Option("--stack", help="JOB is a stack: show the record of its job.command.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there as JSON, too.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write it to FILE as JSON.")] = None,
 ) -> None:
-    """Say what one job has used, cost and reported; each figure with its source, or why there is none."""
+    """Show what a job has used, cost and reported; each figure with its source or why it is missing."""
     from datetime import UTC, datetime
 
     from components.core.findings import InputError
@@ -401,10 +407,10 @@ def record(
 @jobs.command()
 def logs(
     job_id: _Id,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job is over.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the output until the job ends.")] = False,
     on: _On = None,
 ) -> None:
-    """Print what a job has written."""
+    """Print the output of a job."""
     from gangway.jobs import base
     from gangway.jobs.engines.registry import get_engine
 
@@ -420,7 +426,7 @@ def logs(
 
 @jobs.command(hidden=True)
 def serve() -> None:
-    """Answer for this machine's engines over standard input and output: begun by SSH, for an engine with `via`."""
+    """Serve this machine's engines over standard input and output; started by SSH for an engine with `via`."""
     import sys
 
     from gangway.jobs.engines.serve import serve as answer
@@ -430,7 +436,7 @@ def serve() -> None:
 
 @jobs.command()
 def cancel(job_id: _Id, on: _On = None) -> None:
-    """End a job: one that runs is told first, and has its grace."""
+    """Cancel a job. A running job gets SIGTERM and its grace time first."""
     from gangway.jobs.engines.registry import get_engine
 
     engine = get_engine(on)
@@ -444,9 +450,9 @@ def cancel(job_id: _Id, on: _On = None) -> None:
 
 @jobs.command()
 def wait(job_id: _Id, on: _On = None) -> None:
-    """Wait until a job is over.
+    """Wait until a job ends.
 
-    Exit code 0: done. 1: failed, cancelled, or over its hours. 2: bad input.
+    Exit code 0: done. 1: failed, cancelled or out of time. 2: bad input.
     """
     from gangway.jobs.base import Phase, waited
     from gangway.jobs.engines.registry import get_engine

@@ -60,7 +60,7 @@ _BEGIN, _PRICES, _RUNS, _AFTER = "Begin", "What it would cost", "Runs and their 
 app = typer.Typer(
     cls=Gangway,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="GPU clusters, their bill, their energy figure and a trained GAN, from one stack file.",
+    help="GPU clusters with their cost and energy, and a trained GAN, from one stack file.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -87,12 +87,10 @@ def _gangway(
 
 @app.command(rich_help_panel=_BEGIN)
 def demo(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The same story in a minute, with a poorly trained GAN.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Where the run directories go.")] = Path("runs/demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="Take a minute only, with a poorly trained GAN.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the run directories.")] = Path("runs/demo"),
 ) -> None:
-    """Tell the whole story offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
+    """Show everything offline: plan, apply to an in-process cloud, train, interrupt, resume, report."""
     from gangway.cli.demo import run_demo
 
     raise typer.Exit(run_demo(out, quick=quick))
@@ -109,20 +107,18 @@ def plan(
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON: --format json.")] = False,
-    output: Annotated[PlanFormat | None, typer.Option("--format", help="How to print it: text at first.")] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="An earlier plan's JSON: say what changed since, in any format.")
-    ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Print what to mend and the sum, no more.")] = False,
+    output: Annotated[PlanFormat | None, typer.Option("--format", help="Output format; text if omitted.")] = None,
+    against: Annotated[Path | None, typer.Option(help="JSON of an earlier plan: show what has changed.")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print only errors, warnings and the total.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print every resource, every finding, each source.")] = False,
     code: Annotated[
         str | None,
-        typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what its code checks."),
+        typer.Option("--explain", metavar="CODE", help="Print one finding in full, or what a code reports."),
     ] = None,
 ) -> None:
     """Check and price a stack, offline: resources, findings, cost, energy and carbon. Compare several side by side.
 
-    Exit code 0: nothing wrong. 1: a finding of severity error. 2: the input cannot be planned. Of several, the worst.
+    Exit code 0: no errors. 1: a finding of severity error. 2: invalid input. With several stacks, the worst.
     """
     from gangway.report.plans.show import Detail, explain, print_plan
     from stacks.loading.loader import find_stack_file, from_file

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 EXIT_PARTLY = 1
 EXIT_INTERRUPTED = 130
 
-app = typer.Typer(help="The prices estimates use: where from, how old, refreshed from the providers.")
+app = typer.Typer(help="The prices behind estimates: source, age, refresh from the providers.")
 
 _Item = Annotated[
     str | None,
-    typer.Argument(help="A machine type, a service such as nat-gateway, or a generation of TPUs such as v5p."),
+    typer.Argument(help="A machine type, a service such as nat-gateway, or a TPU generation such as v5p."),
 ]
 _Provider = Annotated[str | None, typer.Option("--provider", help="Only this provider, such as aws.")]
 _Region = Annotated[str | None, typer.Option("--region", help="Only this region.")]
@@ -77,12 +77,12 @@ def show(item: _Item = None, provider: _Provider = None, region: _Region = None,
 def refresh(
     provider: _Provider = None,
     region: _Region = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask and compare; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and compare, but write nothing.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Read the providers' own prices, refuse suspicious ones, and write the rest as an overlay of today.
+    """Read the providers' prices, reject suspicious ones, and write the rest as today's overlay.
 
-    Exit code 0: all was read. 1: some regions or providers were not, the others are written. 2: nothing could be read.
+    Exit code 0: all read. 1: some regions or providers failed; the others are written. 2: nothing could be read.
     """
     from rich.console import Console
 
@@ -120,10 +120,10 @@ def diff(
     before: Annotated[
         str, typer.Argument(metavar="A", help="catalogue, overlay (the newest), a day such as 2026-11-21, or a file.")
     ] = "catalogue",
-    now: Annotated[str, typer.Argument(metavar="B", help="The same words: what to compare it with.")] = "overlay",
+    now: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, in the same form.")] = "overlay",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two states of the prices: at first the catalogue with the newest overlays."""
+    """Compare two sets of prices; by default the catalogue and the newest overlays."""
     from gangway.finops.prices.difference import difference, get_prices
 
     found = difference(get_prices(before, "A"), get_prices(now, "B"))

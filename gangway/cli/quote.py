@@ -35,32 +35,42 @@ MOST_HOURS = 876_000.0
 
 
 def quote(
-    accelerator: Annotated[str, typer.Option(help="What a node has, such as H100x8, or a TPU slice such as v5p-64.")],
-    hours: Annotated[str, typer.Option(help="Of undisturbed training: 100, 100h or 4d.")],
-    nodes: Annotated[int, typer.Option(help="Nodes at the same time; of TPUs, slices.")] = 1,
-    deadline: Annotated[str | None, typer.Option(help="When it must be done, from the first step: 130h or 6d.")] = None,
-    providers: Annotated[str | None, typer.Option(help="Only these, such as aws,gcp.")] = None,
-    max_intensity: Annotated[float | None, typer.Option(help="Only grids of at most so many gCO2e per kWh.")] = None,
+    accelerator: Annotated[
+        str, typer.Option(help="Accelerators of a node, such as H100x8, or a TPU slice such as v5p-64.")
+    ],
+    hours: Annotated[str, typer.Option(help="Training time without interruptions: 100, 100h or 4d.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes; with TPUs, of slices.")] = 1,
+    deadline: Annotated[str | None, typer.Option(help="Deadline, from the first step: 130h or 6d.")] = None,
+    providers: Annotated[str | None, typer.Option(help="Only these providers, such as aws,gcp.")] = None,
+    max_intensity: Annotated[
+        float | None, typer.Option(help="Only grids with at most this many gCO2e per kWh.")
+    ] = None,
     allow: Annotated[str | None, typer.Option(help="Only these regions, such as aws:eu-,gcp:europe-west4.")] = None,
-    deny: Annotated[str | None, typer.Option(help="None of these regions.")] = None,
-    residency: Annotated[str | None, typer.Option(help="Only in these countries or groups, such as EU,CH.")] = None,
+    deny: Annotated[str | None, typer.Option(help="Not these regions.")] = None,
+    residency: Annotated[
+        str | None, typer.Option(help="Only these countries or groups of countries, such as EU,CH.")
+    ] = None,
     interruptions: Annotated[
         float | None,
-        typer.Option(help="Share of spot nodes taken in a month, 0 to 1, where nobody publishes it; else assumed."),
+        typer.Option(help="Share of spot nodes interrupted per month, 0 to 1, where no rate is published."),
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="REGION=GIB", help="What it reads, aws:us-east-1=40.")] = None,
-    kimg: Annotated[float | None, typer.Option(help="Thousands of images that it makes: adds SCI, g each.")] = None,
-    sort: Annotated[str, typer.Option(help="What decides: cost, carbon or risk.")] = "cost",
+    data: Annotated[
+        str | None, typer.Option(metavar="REGION=GIB", help="Data that the job reads, such as aws:us-east-1=40.")
+    ] = None,
+    kimg: Annotated[
+        float | None, typer.Option(help="Thousands of images that the job trains on: adds SCI, g per image.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="Sort by cost, carbon or risk.")] = "cost",
     here: Annotated[
-        str | None, typer.Option(help="The offer that a job is on, --hours of it left: stay, or move?")
+        str | None, typer.Option(help="Offer of a running job with --hours left: advise whether to move it.")
     ] = None,
-    carry_gib: Annotated[float, typer.Option(help="With --here: checkpoint and data that move along, GiB.")] = 10.0,
-    top: Annotated[int, typer.Option(help="Rows with figures and reasons for so many; 0: for all.")] = 4,
+    carry_gib: Annotated[float, typer.Option(help="With --here: checkpoint and data to move, GiB.")] = 10.0,
+    top: Annotated[int, typer.Option(help="Number of rows with figures and reasons; 0: all.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each figure with its source.")] = False,
 ) -> None:
     """Rank every way to get an accelerator by expected cost, time at risk and gCO2e, with the reasons.
 
-    Exit code 0: at least one offer will do. 1: none will, or none has a known price. 2: a mistake in the question.
+    Exit code 0: at least one suitable offer. 1: none, or none with a known price. 2: invalid options.
     """
     from components.estimate.offers import find_offers, permitted_offers
     from components.estimate.quotes import quote as quote_one

@@ -33,25 +33,25 @@ def reconcile(
     jobs: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PROVIDER:STACK=FILE", help="What `gangway job list --json` printed of a cluster. Repeatable."
+            metavar="PROVIDER:STACK=FILE", help="Output of `gangway job list --json` for a cluster. Repeatable."
         ),
     ] = None,
     plan: Annotated[
-        list[Path] | None, typer.Option(help="What `gangway plan STACK --json` printed, for the estimate. Repeatable.")
+        list[Path] | None, typer.Option(help="Output of `gangway plan STACK --json`, for the estimate. Repeatable.")
     ] = None,
     cost: Annotated[
-        str, typer.Option(help="effective: prepaid capacity shared out; billed: as invoiced.")
+        str, typer.Option(help="effective: with shares of prepaid capacity; billed: as invoiced.")
     ] = "effective",
     usd_per: Annotated[
         list[str] | None, typer.Option(help="US dollars for another currency, such as EUR=1.08. Repeatable.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Join run records with the bill: estimated, recorded, billed; unexplained and untagged cost.
+    """Compare run records with the bill: estimated, recorded, billed, unexplained and untagged cost.
 
-    With --jobs, what a cluster with a queue cost by team and user.
+    With --jobs, the cost of a cluster with a queue by team and user.
     Exit code 0: every run of a cloud is in the bill. 1: one is not.
-    2: a mistake in files or options.
+    2: invalid files or options.
     """
     from rich.console import Console
 

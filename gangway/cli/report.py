@@ -50,37 +50,38 @@ def report(
         ReportFormat,
         typer.Option(
             "--format",
-            help="html: a page; md: the table; json: all of it; csv: a line a run; focus: FOCUS 1.4; focus-1.2: that.",
+            help="html: a page; md: a table; json: all data; csv: a line per run; focus, focus-1.2: FOCUS 1.4, 1.2.",
         ),
     ] = ReportFormat.HTML,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write; standard output without. html: a folder, RUNS/report without. focus: .parquet too."
+            help="File to write; standard output if omitted. html: a folder (default: RUNS/report). focus: or .parquet."
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     group_by: Annotated[
         str | None,
-        typer.Option(help="html, md, json: what makes a row, by commas: stack, arm, workers, precision ..."),
+        typer.Option(help="html, md, json: columns that define a row, by commas: stack, arm, workers, precision ..."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="html, md: a folder for each drawing as PDF and SVG, good enough for a paper.")
+        Path | None, typer.Option(help="html, md: folder for all figures as PDF and SVG, for papers.")
     ] = None,
     ledger: Annotated[
-        list[Path] | None, typer.Option(help="A ledger of `gangway forecast`: how its forecasts did. May be repeated.")
+        list[Path] | None,
+        typer.Option(help="Ledger of `gangway forecast`, to show how good its forecasts were. Repeatable."),
     ] = None,
     billing_account: Annotated[
-        str | None, typer.Option(help="focus: who pays, as the cloud's invoice has it; without it the stack's name.")
+        str | None, typer.Option(help="focus: billing account of the cloud's invoice; the stack's name if omitted.")
     ] = None,
     usd_per_hour: Annotated[
-        float | None, typer.Option(help="focus: price of a node for an hour where the record has none; assumed.")
+        float | None, typer.Option(help="focus: price of a node per hour, if the record has none.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
 ) -> None:
-    """Write a page of runs, or their table and figures for other programs.
+    """Report runs as a page, a table, or data for other programs.
 
-    Exit code 0: written. 1: no run has what it needs. 2: a mistake, a forgery.
+    Exit code 0: written. 1: no run has the required data. 2: invalid options, or a forged record.
     """
     from gangway.runs.run_folders import half_runs
 

@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 UNSIGNED_FLAG = "--allow-unsigned"
 _Kimg = Annotated[
-    float | None, typer.Option(help="Stop after so many thousand images; without it as many as recorded.")
+    float | None, typer.Option(help="Stop after this many thousand images; as many as recorded if omitted.")
 ]
-_AllowUnsigned = Annotated[bool, typer.Option(UNSIGNED_FLAG, help="With --key: take a record that nobody signed, too.")]
+_AllowUnsigned = Annotated[bool, typer.Option(UNSIGNED_FLAG, help="With --key: also accept an unsigned record.")]
 
 
 def reproduce(
     run: Annotated[str, typer.Argument(help="A run's directory, its run.json, or its id.")],
-    runs: Annotated[Path, typer.Option(help="Where a run is looked for by its id.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder in which to look for a run's id.")] = Path("runs"),
     kimg: _Kimg = None,
     data: Annotated[
-        Path | None, typer.Option(help="The run's shards; without it those in its directory or beside it.")
+        Path | None, typer.Option(help="The run's shards; those in or next to its directory if omitted.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the new run's directory goes.")] = Path("runs/reproduced"),
+    out: Annotated[Path, typer.Option(help="Folder for the new run's directory.")] = Path("runs/reproduced"),
     container: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Start the record's image with docker or podman: its name, to which the record has the digest; "
-            "without it this Python environment.",
+            help="Name of the record's image, to start it by its digest with docker or podman; this Python environment "
+            "if omitted.",
         ),
     ] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
     allow_unsigned: _AllowUnsigned = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
-    """Run a record again on this machine: bit-equal, or by how much it differs and what could explain that.
+    """Run a record again on this machine and compare: bit-equal, or how it differs and why that may be.
 
     Exit code 0: bit-equal. 1: it differs, or there is no state to compare.
-    2: a record changed, forged, or with --key unsigned; no data; a refusal.
+    2: a changed, forged or, with --key, unsigned record; no data; invalid options.
     """
     from datetime import UTC, datetime
 

@@ -19,12 +19,12 @@ def sign(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them.")],
     key: Annotated[Path, typer.Option(help="PEM file of your private key (Ed25519).")],
     make_key: Annotated[
-        bool, typer.Option("--make-key", help="Make the key first: FILE, and FILE.pub for those who look at it.")
+        bool, typer.Option("--make-key", help="Create the key first: FILE, and FILE.pub to verify signatures.")
     ] = False,
 ) -> None:
-    """Sign the records of runs: run.json.sig beside run.json. Whoever has FILE.pub sees any change from then on.
+    """Sign run records as run.json.sig next to run.json. FILE.pub verifies that nothing has changed.
 
-    Exit code 0: signed. 2: a mistake in options or files.
+    Exit code 0: signed. 2: invalid options or files.
     """
     from gangway.runs.run_folders import RECORD, find_runs
     from gangway.runs.signatures import SUFFIX, read_private_key

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 def signature(
     image: Annotated[str, typer.Argument(help="<registry>/<repository>@sha256:<digest>.")],
     key: Annotated[Path, typer.Option(help="PEM file of the public key: cosign.pub.")],
-    signed_as: Annotated[
-        str | None, typer.Option(help="Its name when it was signed, where it was copied since.")
-    ] = None,
+    signed_as: Annotated[str | None, typer.Option(help="Name under which it was signed, if it was copied.")] = None,
 ) -> None:
-    """Print gangway:image with the signature that cosign finds of an image.
+    """Print gangway:image with the cosign signature of an image.
 
-    Exit code 0: it holds by that key. 2: none does, or cosign fails.
+    Exit code 0: the signature is valid for the key. 2: none is, or cosign fails.
     """
     from components.core.image_reference import BY_DIGEST, is_reference
     from components.core.image_signature import signed_name

@@ -24,23 +24,27 @@ _KINDS = (".png", ".svg")
 def simulate(
     trace: Annotated[Path | None, typer.Argument(help="A scenario in YAML, or jobs in CSV with --gpus.")] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(help="fifo, backfill, shortest, goodput or learned; all when left out.")
+        list[str] | None, typer.Option(help="fifo, backfill, shortest, goodput or learned; all if omitted. Repeatable.")
     ] = None,
-    generate: Annotated[str | None, typer.Option(help="In place of a file: philly-like.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many to generate; 200.")] = None,
+    generate: Annotated[str | None, typer.Option(help="Generate jobs instead of reading a file: philly-like.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="Number of generated jobs; 200 if omitted.")
+    ] = None,
     load: Annotated[
-        float | None, typer.Option(min=0.01, max=10, help="Work generated, over what the GPUs can do meanwhile; 1.")
+        float | None, typer.Option(min=0.01, max=10, help="Generated work over the GPUs' capacity; 1 if omitted.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, max=4096, help="Of the cluster, where no file says it.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn: jobs, and nodes that go.")] = 0,
-    repeats: Annotated[int, typer.Option(min=1, max=100, help="Seeds, from this one on; six for a claim.")] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw who had which GPUs when: .png or .svg.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="GPUs of the cluster, unless the file says so.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of generated jobs and node losses.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Number of seeds; use at least six for a claim.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="File for a plot of the GPUs over time: .png or .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Simulate many jobs on one cluster: policies beside each other in time, dollars, energy and carbon.
+    """Simulate many jobs on one cluster and compare policies: time, dollars, energy and carbon.
 
-    Exit code 0: done. 2: a mistake in the options or in the file.
+    Exit code 0: done. 2: invalid options or file.
     """
     from components.estimate.statistics import FEWEST_PAIRS
     from gangway.sim.schedule.comparison import compare

@@ -46,29 +46,31 @@ Number = float | None
 
 
 def tco(
-    accelerator: Annotated[str, typer.Option(help="What a node has, such as H100x8.")],
-    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 1,
-    years: Annotated[float, typer.Option(help="How long one has them.")] = 3,
-    utilisation: Annotated[Number, typer.Option(help="Share of the hours in which they work, 0 to 1.")] = None,
+    accelerator: Annotated[str, typer.Option(help="Accelerators of a node, such as H100x8.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 1,
+    years: Annotated[float, typer.Option(help="Years of use.")] = 3,
+    utilisation: Annotated[Number, typer.Option(help="Share of hours in which the nodes work, 0 to 1.")] = None,
     providers: Annotated[str | None, typer.Option(help="Rent only from these, such as aws,gcp.")] = None,
-    usd_per_hour: Annotated[Number, typer.Option(help="Rent of a node and hour; else the cheapest on demand.")] = None,
-    fixed: Annotated[Number, typer.Option(help="Rent that is paid whether a node works or not, an hour.")] = None,
-    capex: Annotated[Number, typer.Option(help="A node's price with its share of network and racks, USD.")] = None,
-    resale: Annotated[Number, typer.Option(help="Share of that price which it brings at the end, 0 to 1.")] = None,
-    kw: Annotated[Number, typer.Option(help="Mean draw of a node, kW.")] = None,
-    pue: Annotated[Number, typer.Option(help="Power of the building over that of the machines.")] = None,
-    usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity.")] = None,
-    colo: Annotated[Number, typer.Option(help="Colocation of a node, without electricity, USD a month.")] = None,
-    ops: Annotated[Number, typer.Option(help="Operation of a node, USD a month.")] = None,
-    availability: Annotated[Number, typer.Option(help="Share of the hours in which an owned node is in order.")] = None,
-    cost_of_capital: Annotated[Number, typer.Option(help="What money costs in a year, such as 0.08.")] = None,
-    reserved_1y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for a year.")] = None,
-    reserved_3y: Annotated[Number, typer.Option(help="Rent of a node and hour, committed for three years.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the plot here, as .png and .svg.")] = None,
+    usd_per_hour: Annotated[
+        Number, typer.Option(help="Rent of a node, USD per hour; the cheapest on-demand price if omitted.")
+    ] = None,
+    fixed: Annotated[Number, typer.Option(help="Rent that is always paid, USD per hour.")] = None,
+    capex: Annotated[Number, typer.Option(help="Price of a node with its share of network and racks, USD.")] = None,
+    resale: Annotated[Number, typer.Option(help="Resale value as a share of the price, 0 to 1.")] = None,
+    kw: Annotated[Number, typer.Option(help="Mean power of a node, kW.")] = None,
+    pue: Annotated[Number, typer.Option(help="Power usage effectiveness of the building.")] = None,
+    usd_per_kwh: Annotated[Number, typer.Option(help="Price of electricity, USD per kWh.")] = None,
+    colo: Annotated[Number, typer.Option(help="Colocation of a node without electricity, USD per month.")] = None,
+    ops: Annotated[Number, typer.Option(help="Operation of a node, USD per month.")] = None,
+    availability: Annotated[Number, typer.Option(help="Share of hours in which an owned node is available.")] = None,
+    cost_of_capital: Annotated[Number, typer.Option(help="Cost of capital per year, such as 0.08.")] = None,
+    reserved_1y: Annotated[Number, typer.Option(help="Rent with a one-year commitment, USD per hour.")] = None,
+    reserved_3y: Annotated[Number, typer.Option(help="Rent with a three-year commitment, USD per hour.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the plot, as .png and .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, each input with its source.")] = False,
 ) -> None:
-    """Compare renting with owning: both bills over the years, and from which use or month on owning is cheaper."""
+    """Compare renting with owning: total costs, and the utilisation and month from which owning is cheaper."""
     given: dict[str, Number] = {
         "usd_per_hour": usd_per_hour,
         "fixed": fixed,

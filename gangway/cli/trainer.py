@@ -8,15 +8,15 @@ import typer
 from trainer.core.program import COMMANDS
 
 _SENTENCES = {
-    "train": "Train a GAN here, or go on with a run.",
-    "evaluate": "Judge a run's newest checkpoint and update its run.json.",
-    "record": "Write run.json anew from stats.jsonl, as after a kill.",
+    "train": "Train a GAN on this machine, or resume a run.",
+    "evaluate": "Evaluate a run's newest checkpoint and update its run.json.",
+    "record": "Rebuild run.json from stats.jsonl.",
     "data": "Prepare data sets, or measure how fast they are read.",
-    "sample": "Make a grid or a film of a run's images.",
+    "sample": "Make a grid or a film of generated images.",
     "export": "Write a run's generator as ONNX, torch.export or safetensors.",
-    "presets": "List every preset with its source, or what departs from it.",
-    "control": "Show a recorded run to every policy, or switch a controller off.",
-    "memory": "Say what memory a step takes on a worker's device, before it is trained.",
+    "presets": "List the presets with their sources and departures from them.",
+    "control": "Replay a recorded run with other policies, or switch a controller off.",
+    "memory": "Show the memory that a step needs on a worker's device.",
 }
 _AS_THEY_ARE = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 

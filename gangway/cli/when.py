@@ -24,23 +24,27 @@ _MOST_TIMES = 1e9
 
 
 def when(
-    file: Annotated[Path, typer.Argument(help="A forecast of a price or an intensity: `gangway forecast --out`.")],
-    hours: Annotated[str, typer.Option(help="Of undisturbed training that are left: 10, 10h or 2d.")],
-    deadline: Annotated[str | None, typer.Option(help="From the first step; else the forecast's end: 24h.")] = None,
-    restart_sec: Annotated[float, typer.Option(help="That each start takes until it trains again.")] = 600.0,
-    running: Annotated[bool, typer.Option("--running", help="It trains now: going on is no start.")] = False,
-    pauses: Annotated[
-        int | None, typer.Option(min=0, help="At most so many; 0: one stint, begun when it pays.")
+    file: Annotated[
+        Path, typer.Argument(help="Forecast of a price or a grid intensity, from `gangway forecast --out`.")
+    ],
+    hours: Annotated[str, typer.Option(help="Remaining training time without interruptions: 10, 10h or 2d.")],
+    deadline: Annotated[
+        str | None, typer.Option(help="Deadline from the first step, such as 24h; the forecast's end if omitted.")
     ] = None,
-    times: Annotated[float, typer.Option(help="Nodes of a price, kW of an intensity.")] = 1.0,
-    column: Annotated[str | None, typer.Option(help="Which value, where the file has several.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the hours over the forecast: .png or .svg.")] = None,
+    restart_sec: Annotated[float, typer.Option(help="Seconds from a start to the first training step.")] = 600.0,
+    running: Annotated[
+        bool, typer.Option("--running", help="The job is running now, so continuing costs no start.")
+    ] = False,
+    pauses: Annotated[int | None, typer.Option(min=0, help="Most pauses; 0: no pause, only the best start.")] = None,
+    times: Annotated[float, typer.Option(help="Factor: nodes for a price, kW for an intensity.")] = 1.0,
+    column: Annotated[str | None, typer.Option(help="Column of the value, if there are several.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File for a plot of the hours: .png or .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help=OVERWRITE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Choose the cheapest or cleanest hours to train in, with pauses between, and say what that saves.
+    """Choose the cheapest or cleanest hours to train in, with pauses, and show the savings.
 
-    Exit code 0: done. 1: the training does not fit in before the deadline. 2: a mistake in the question.
+    Exit code 0: done. 1: the training does not fit before the deadline. 2: invalid options.
     """
     from gangway.finops.forecasts.hours import Asked, answer_json, answer_lines, read_known
     from gangway.sim.schedule.pauses import Work, plan_hours

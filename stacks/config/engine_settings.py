@@ -29,7 +29,11 @@ MAIN_QUEUE = "main"
 
 
 class SystemdConfig(Section):
-    """Units on the nodes, which start and keep the job of the stack file."""
+    """No queue: systemd units on the nodes run the job of the stack file.
+
+    Attributes:
+        kind: what runs jobs.
+    """
 
     standing: ClassVar[bool] = False
 
@@ -37,11 +41,12 @@ class SystemdConfig(Section):
 
 
 class TeamConfig(Section):
-    """Who shares the cluster, and how much of it is theirs.
+    """A team that shares the cluster.
 
     Attributes:
-        nodes: that the team gets whenever it asks; more while the others leave them free.
-        max_nodes: that it may have at once, whatever is free; when left out, all of the cluster's.
+        name: name of the team and of its queue.
+        nodes: guaranteed nodes; the team may use more while they are free.
+        max_nodes: most nodes it may use at once; all of the cluster if omitted.
     """
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", examples=["vision"])
@@ -75,8 +80,8 @@ class SlurmTeamConfig(TeamConfig):
     """A team of a Slurm cluster: an account.
 
     Attributes:
-        users: people who may submit to it, each with a UID, the same on all machines. Never give the UID of a former
-            user to another one: it owns files on the file system.
+        users: Linux users who may submit, each with a UID from 20000 to 59999, the same on all machines. Never reuse a
+            former user's UID: it owns files on the file system.
     """
 
     users: dict[str, Whole] = Field(default={}, max_length=200, examples=[{"ann": 20001}])
@@ -97,12 +102,13 @@ class SlurmTeamConfig(TeamConfig):
 
 
 class _Queue(Section):
-    """A standing cluster: jobs come and go, one after another or beside each other.
+    """A cluster with queues.
 
     Attributes:
-        idle_minutes: a node above cluster.nodes.min that nobody has used for so long is given back.
-        teams: quotas; one queue for all, `main`, without them.
-        keep_runs: false lets `destroy` take the run bucket with every record in it.
+        kind: what runs jobs.
+        idle_minutes: nodes above cluster.nodes.min are removed after this time without a job.
+        teams: teams with quotas; one queue, `main`, if omitted.
+        keep_runs: false lets `destroy` delete the run bucket with all its records.
     """
 
     standing: ClassVar[bool] = True
@@ -125,11 +131,11 @@ class _Queue(Section):
 
 
 class SlurmConfig(_Queue):
-    """A Slurm of the stack's own: its controller on the head node, a partition for each rung.
+    """A Slurm cluster: the controller on the head node, a partition per rung.
 
     Attributes:
-        accounting: slurmdbd with MariaDB on the head: who has used how much, and quotas by it.
-        teams: quotas, and the people whom they are for.
+        accounting: whether to run slurmdbd with MariaDB on the head, for usage per user and quotas.
+        teams: teams with quotas and users.
     """
 
     kind: Literal["slurm"]
@@ -152,12 +158,11 @@ class SlurmConfig(_Queue):
 
 
 class KubernetesConfig(_Queue):
-    """A Kubernetes of the stack's own, with JobSet and Kueue.
+    """A Kubernetes cluster with JobSet and Kueue.
 
     Attributes:
-        version: of Kubernetes; when left out, the newest that this release knows the provider to run.
-        api_cidrs: ranges of addresses outside, from which the cluster may be talked to; without any it is from inside
-            its network alone.
+        version: Kubernetes version; if omitted, the newest that this release knows the provider to offer.
+        api_cidrs: address ranges that may reach the Kubernetes API; only the stack's network if omitted.
     """
 
     kind: Literal["kubernetes"]

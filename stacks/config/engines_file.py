@@ -1,4 +1,4 @@
-"""The file that gives engines names, and says where each stands and what a node of it costs.
+"""The file that names engines, with their regions and prices.
 
 engines:
   private: {engine: "slurm:/shared/jobs@gpu", region: "hosts:lab/DE", usd_per_node_hour: 11.5}
@@ -35,13 +35,13 @@ class NamedEngine(Section):
     """One engine.
 
     Attributes:
-        engine: what it is, as --on has it.
-        via: host, or user and host, as ssh has it, where the engine is and Gangway too; without it, here.
-        program: Gangway there.
-        region: where it stands; then nothing of that stands in `engine`.
-        machine_type: of its nodes, in the catalogue of the region's provider: what they cost and draw.
-        capacity: which of its prices.
-        usd_per_node_hour: of its nodes, in place of the list's.
+        engine: the engine as in `--on`, without a region.
+        via: SSH host, or USER@HOST, of the engine, with Gangway installed; this machine if omitted.
+        program: path of `gangway` on that host.
+        region: region of the engine.
+        machine_type: machine type of its nodes, for price and power.
+        capacity: which list price applies.
+        usd_per_node_hour: price of a node, in place of the list price.
     """
 
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
@@ -80,7 +80,11 @@ class NamedEngine(Section):
 
 
 class EnginesFile(Section):
-    """All engines with names."""
+    """Names for engines, for `gangway job submit --on NAME`: `$GANGWAY_ENGINES` or `~/.gangway/engines.yaml`.
+
+    Attributes:
+        engines: the engines by name.
+    """
 
     engines: dict[str, NamedEngine] = Field(examples=[{"private": {"engine": "slurm:/shared/jobs@gpu"}}])
 

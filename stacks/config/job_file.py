@@ -41,12 +41,12 @@ class Priority(StrEnum):
 
 
 class DataConfig(Section):
-    """Where what a job reads is kept.
+    """The data that a job reads.
 
     Attributes:
-        region: as engines' regions are named.
-        gib: that it reads, once.
-        source: folder of a bucket or of this machine with the data set, of which an engine's folder keeps one copy.
+        region: region of the data, as PROVIDER:REGION.
+        gib: size of the data, read once.
+        source: folder of a bucket or of this machine with the data set; the engine's folder keeps one copy.
     """
 
     region: Annotated[str, AfterValidator(lambda text: read_place(text, "") and text)] = Field(
@@ -61,27 +61,31 @@ class DataConfig(Section):
 
 
 class JobFile(CommandKeys):
-    """One job: what it runs, and on how much.
+    """A job for `gangway job submit`. It needs `preset` or `command`.
 
     Attributes:
-        name: of the job, and of its folder of runs; several jobs may have the same.
-        preset: of the trainer's; then kimg, checkpoint_kimg, seed and settings are as in a stack's job, and an image is
-            the trainer's.
-        data_dir: folder with the preset's data set, as the nodes have it; it is only read. A preset that makes its own
-            data needs none.
-        command: of one's own; its keys are in CommandKeys. Without an image it finds the nodes' own environment, and
-            without a workdir the folder where the job was submitted; with one it begins where the engine says.
-        nodes: on which it begins, and which it has at most.
-        resources: what a node's pod asks for, and may take at most, in Kubernetes' names and quantities, 64Mi of memory
-            at least; nodes of other engines are a job's as a whole.
-        processes_per_node: workers of a node; without it a command runs once on each, and a preset in one process.
-        max_hours: after which it is ended; time in a queue does not count.
-        max_restarts: after failures; an interruption is none.
-        grace_sec: from SIGTERM to SIGKILL, in which the command saves its state.
-        priority: in a queue.
-        team: whose quota and account it is.
-        data: what it reads, and from where: an engine elsewhere costs that traffic.
-        regions: where it and its run folder may be; an engine elsewhere, or nobody knows where, does not get it.
+        command: program and arguments, started once per node, or processes_per_node times by torchrun.
+        image: container image by digest; of the trainer with a preset. Without one the job runs in the nodes'
+            environment.
+        workdir: working directory of the command; if omitted, the folder where you submit, or the image's.
+        name: name of the job and of its run folder; need not be unique.
+        preset: preset of the trainer.
+        kimg: length of the run; required with a preset.
+        checkpoint_kimg: distance of two checkpoints; the preset's if omitted.
+        seed: seed of the run; the preset's if omitted.
+        settings: other fields of the training configuration, in place of the preset's values.
+        data_dir: folder with the preset's data set on the nodes, read-only; not needed if the preset makes its data.
+        nodes: fewest and most nodes.
+        resources: requests and limits of a node's pod in Kubernetes' names and quantities, at least 64Mi of memory; no
+            effect on other engines, whose jobs get whole nodes.
+        processes_per_node: processes per node; one if omitted.
+        max_hours: the job is ended after this; time in the queue does not count.
+        max_restarts: restarts after failures; interruptions do not count.
+        grace_sec: time between SIGTERM and SIGKILL, to save state.
+        priority: order in the queue; among equals, the earlier job starts first.
+        team: team whose quota and account the job uses.
+        data: data that the job reads, for the cost of traffic between regions.
+        regions: where the job and its run folder may be. Engines elsewhere, or of unknown region, do not get it.
     """
 
     name: str = Field(pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$", examples=["digits"])

@@ -46,12 +46,12 @@ their file systems and their own disks.
 
 
 class ExitCodes(Section):
-    """What a command's own exit codes mean; 0 is done, and any other a failure.
+    """Meaning of the command's exit codes; 0 is success, and any other code a failure.
 
     Attributes:
-        interrupted: its state is saved, and it goes on when it is started again.
-        bad_input: it is never tried again.
-        unfit: this node is given up, and the job goes on without it.
+        interrupted: the state is saved; the command is restarted and continues.
+        bad_input: the command is not retried.
+        unfit: the node is given up; the job continues without it.
     """
 
     interrupted: tuple[Whole, ...] = (75,)
@@ -69,16 +69,16 @@ class ExitCodes(Section):
 
 
 class CommandKeys(Section):
-    """What goes with a command.
+    """A custom command and its container.
 
     Attributes:
-        command: the program and its arguments, started once on each node, or processes_per_node times by torchrun.
+        command: program and arguments, started once per node, or processes_per_node times by torchrun.
         image: container image of the command, by digest.
-        env: variables of the command.
-        workdir: folder in which the command begins.
-        exit_codes: what the command's codes mean.
-        processes_per_node: workers of a node; without it the command runs once on each.
-        outputs: folders in the container that are kept beside the run folder; what the image has there is not seen.
+        env: environment variables of the command.
+        workdir: working directory of the command.
+        exit_codes: meaning of the command's exit codes.
+        processes_per_node: processes per node, started by torchrun; one without torchrun if omitted.
+        outputs: folders in the container to keep beside the run folder; they hide what the image has there.
     """
 
     command: tuple[_Word, ...] = Field(default=(), examples=[["python", "train.py", "--epochs", "3"]])

@@ -16,12 +16,12 @@ _MOST = 200
 
 
 class RegionsConfig(Section):
-    """Limits; what is left out limits nothing.
+    """Where the stack or job and its data may be.
 
     Attributes:
-        allow: no other regions than these: names, or how several begin.
-        deny: none of these, whatever else is said.
-        residency: only in these countries or groups of them.
+        allow: only these regions: names, or prefixes of names.
+        deny: not these regions, even if `allow` or `residency` permits them.
+        residency: only these countries or groups of countries.
     """
 
     allow: tuple[_Name, ...] = Field(default=(), max_length=_MOST, examples=[["aws:eu-", "gcp:europe-west4"]])

@@ -48,7 +48,12 @@ _Email = Annotated[str, AfterValidator(_email), Field(json_schema_extra={"patter
 
 
 class NodesConfig(Section):
-    """How many nodes: the job goes on with `min` and asks for `max`."""
+    """How many nodes.
+
+    Attributes:
+        min: fewest nodes that the job runs on.
+        max: nodes that are requested.
+    """
 
     min: Whole = Field(ge=1, le=512)
     max: Whole = Field(ge=1, le=512)
@@ -71,15 +76,22 @@ class NodesConfig(Section):
 
 
 class ClusterNodesConfig(NodesConfig):
-    """Of a stack. Where it is a cluster with a queue, `min` nodes are up always, and none it may be."""
+    """How many nodes.
+
+    Attributes:
+        min: fewest nodes that the job runs on; in a cluster with a queue, nodes that stay up, from 0.
+    """
 
     min: Whole = Field(ge=0, le=512)
 
 
 class FabricCheckConfig(Section):
-    """The all-reduce before the job: below `min_fraction` of the fabric's nominal bandwidth the job does not start.
+    """An all-reduce that measures the network between nodes before the job starts.
 
-    A quarter tells a fabric that works from TCP, which is many times slower; sound clusters measure half and more.
+    Attributes:
+        enabled: whether to measure.
+        min_fraction: share of the fabric's nominal bandwidth below which the job does not start. Working fabrics reach
+            half or more, TCP far less than a quarter.
     """
 
     enabled: StrictBool = True
@@ -87,12 +99,12 @@ class FabricCheckConfig(Section):
 
 
 class BreakerConfig(Section):
-    """The circuit breaker: once so many nodes gave themselves up within so many minutes, nothing is launched any more
-    until `gangway breaker reset`. In three hours the fourth successor of one node comes to it. With engine: slurm it
-    counts a rung's machines that end before they become nodes, and holds that rung until a node of it is undrained.
+    """Circuit breaker: stops launching nodes when too many have failed, until `gangway breaker reset`. With Slurm it
+    counts machines of a rung that end before they join, and pauses that rung until one of its nodes is undrained.
 
     Attributes:
-        given_up: half of nodes.max when left out, and 4 at least: a large cluster has more machines that are unsound.
+        given_up: failed nodes that trip it; if omitted, half of nodes.max and at least 4.
+        minutes: period in which they are counted.
     """
 
     given_up: Several | None = Field(default=None, examples=[4])
@@ -103,15 +115,20 @@ FEWEST_GIVEN_UP = 4
 
 
 class ClusterConfig(Section):
-    """The accelerators: what, how many, where from.
+    """The nodes: which accelerators, how many, from which capacity. Write either `accelerator` or `machine_type`.
 
     Attributes:
-        accelerator: model and number, such as H100x8, or a TPU's accelerator type, such as v5p-64; then a node is a
-            slice of that type, as the TPU API counts.
-        topology: of a TPU slice, where not the one most like a cube.
-        image_id: the nodes' image; else the provider's with NVIDIA's driver, the newest at the first `up`.
-        image_refresh: another number than before takes the newest images at the next `up`, the head's too.
-        root_device_name: AWS's alone; has to be the image's own: Ubuntu's, or /dev/xvda for Amazon Linux.
+        accelerator: model and number per node, such as H100x8; or a TPU slice type, such as v5p-64, where one node is
+            one slice.
+        topology: topology of a TPU slice; the most cubic one if omitted.
+        machine_type: machine type of the provider; `gangway catalog list` shows the known ones.
+        capacity: ways to get nodes, called rungs, tried in this order.
+        zone: zone of the nodes; the plan chooses one if omitted.
+        image_id: machine image of the nodes; if omitted, the provider's image with NVIDIA's driver, the newest at the
+            first `up`.
+        image_refresh: change this number to take the newest images, also of the head, at the next `up`.
+        root_volume_gib: size of each node's root volume.
+        root_device_name: root device of `image_id`, AWS only; /dev/xvda for Amazon Linux.
     """
 
     accelerator: str | None = Field(default=None, examples=["H100x8"])
@@ -170,18 +187,19 @@ class ClusterConfig(Section):
 
 
 class StorageConfig(Section):
-    """A parallel file system, filled on first read from an object store. Its provider's planner checks the size.
+    """A shared file system, filled on first read from an object store.
 
     Attributes:
-        kind: lustre, or on Google Cloud the cheaper filestore (NFS); on OpenStack manila.
-        deployment: scratch is cheaper, of one throughput, and lost with a server.
-        throughput_mbps_per_tib: the tier of a persistent file system.
-        efa: reached over the nodes' fabric; settled at creation.
-        efa_setup_sha256: of AWS's archive that sets that up on a node, which root runs, where AWS has changed it.
-        metadata_iops: more than what comes with the size.
-        source: whose objects appear under /data: a bucket, or a folder in it. No pattern: it is one name.
-        export_runs: keeps what is written under /runs in the run bucket too.
-        tier: of a filestore.
+        kind: lustre on AWS, Google Cloud and Azure; filestore, cheaper NFS on Google Cloud; manila on OpenStack.
+        deployment: scratch is cheaper, has one fixed throughput and loses data with a failed server; lustre only.
+        capacity_gib: size; the plan names the sizes that the provider sells.
+        throughput_mbps_per_tib: throughput per TiB of a persistent file system.
+        efa: whether nodes reach it over EFA, AWS only; cannot be changed later.
+        efa_setup_sha256: hash of AWS's EFA setup archive, which nodes run as root, if AWS has changed it.
+        metadata_iops: metadata IOPS beyond those that come with the size.
+        source: bucket, or folder in one, whose objects appear under /data.
+        export_runs: whether to also copy /runs to the run bucket.
+        tier: tier of a filestore.
     """
 
     kind: Literal["lustre", "filestore", "manila"]
@@ -202,12 +220,15 @@ class StorageConfig(Section):
 
 
 class BudgetConfig(Section):
-    """A monthly limit and who hears of it at which percentages.
+    """A monthly limit, with alerts.
 
     Attributes:
-        stop_at_percent: at this much of the limit every node group is set to zero; no stop when left out.
-        activate_tag: has the bill follow the stack's tag. AWS refuses it until it has seen the tag, up to a day after
-            the first `up`: a second step by nature.
+        monthly_usd: the limit.
+        emails: addresses that get the alerts.
+        alert_percent: percentages of the limit at which to send an alert.
+        stop_at_percent: percentage of the limit at which all node groups are set to zero; no stop if omitted.
+        activate_tag: whether to activate the stack's cost allocation tag, AWS only. AWS refuses it until it has seen
+            the tag, up to a day after the first `up`.
     """
 
     monthly_usd: Number = Field(gt=0)
@@ -222,16 +243,16 @@ _PRINTED = "`gangway signature IMAGE --key FILE`"
 
 
 class SignatureConfig(Section):
-    """cosign's signature of the prebuilt image. By a public key: machines look at it before they run the image; by
-    identity and issuer, keyless: whoever runs `up` has cosign look at it.
+    """cosign's signature of the prebuilt image. With a public key, machines verify it before they run the image;
+    keyless, with identity and issuer, `up` verifies it with cosign.
 
     Attributes:
-        public_key: PEM, ECDSA on P-256, as in cosign.pub.
-        payload: what was signed, base64.
-        signature: base64.
-        signed_as: registry and repository that the payload names, where the image was copied from there.
-        identity: of the certificate: an address or a URL.
-        issuer: URL of who vouched for that identity.
+        public_key: public key as in cosign.pub: PEM, ECDSA on P-256.
+        payload: the signed payload, base64.
+        signature: the signature, base64.
+        signed_as: registry and repository in the payload, if the image was copied from another registry.
+        identity: identity in the certificate: an e-mail address or a URL.
+        issuer: URL of the identity provider.
     """
 
     public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"told_by": _PRINTED})
@@ -258,7 +279,12 @@ class SignatureConfig(Section):
 
 
 class ImageConfig(Section):
-    """The trainer's image: built and pushed by `up`, or one that is there already, named by its digest."""
+    """The trainer's container image. `up` builds and pushes it unless `prebuilt` names one.
+
+    Attributes:
+        prebuilt: an existing image by digest: `<registry>/<repository>@sha256:<digest>`.
+        signature: signature of that image, which is verified.
+    """
 
     prebuilt: str | None = Field(
         default=None,
@@ -289,14 +315,14 @@ LEAST_KIMG, LEAST_HOURS = 0.001, 0.01
 
 
 class AutoscaleConfig(Section):
-    """How many of the cluster's nodes a job should have, by what it has to reach.
+    """An objective that decides how many nodes the job gets.
 
     Attributes:
-        deadline: all images are done by then.
-        images_per_sec: that the job makes.
-        budget_usd: that the run costs at most; it counts more than the other two.
-        least_images_per_usd: what the last nodes have to bring for their dollars, where the rest do without them.
-        hold_minutes: from one change to the next.
+        deadline: when the job must be done.
+        images_per_sec: throughput of the job.
+        budget_usd: most that the run may cost; has priority over the other two.
+        least_images_per_usd: images per dollar that the last nodes must add, or they are left out.
+        hold_minutes: time between two changes.
     """
 
     deadline: Moment | None = Field(default=None, examples=["2027-01-31T18:00:00Z"])
@@ -317,14 +343,14 @@ _OF_A_COMMAND = (*OF_A_COMMAND, "processes_per_node")
 
 
 class StackJob(Section):
-    """What holds of any job of a stack.
+    """Keys of any job of a stack.
 
     Attributes:
-        max_hours: what the run is priced for, and after which the nodes stop it; time without any node does not count.
-        keep_runs: false lets `destroy` take the run bucket with every record in it.
-        terminate_when_done: each node leaves its group when the job has ended, well or for good: out of time, bad
-            input, a fabric too slow, failure after failure.
-        member_key_refresh: another number than before makes another member key at the next `up`.
+        max_hours: the nodes stop the job after this; the plan prices it. Time without any node does not count.
+        keep_runs: false lets `destroy` delete the run bucket with all its records.
+        terminate_when_done: whether each node leaves its group when the job has ended: done, out of time, or after an
+            error that no retry can fix.
+        member_key_refresh: change this number to renew the member key at the next `up`.
     """
 
     max_hours: Number = Field(ge=LEAST_HOURS, le=MOST_HOURS)
@@ -334,15 +360,17 @@ class StackJob(Section):
 
 
 class JobConfig(StackJob):
-    """The trainer on a preset.
+    """A preset of the trainer.
 
     Attributes:
-        checkpoint_kimg: thousands of images from one checkpoint to the next; the preset's own when left out.
-        seed: of initial weights, order of images, latents and augmentation; the preset's own when left out.
-        settings: other fields of the trainer's configuration that differ from the preset's.
-        run_id: the run record's id; one the trainer makes up when left out.
-        controller: changes what the run uses while it trains, within bounds; none when left out.
-        autoscale: says how many of the cluster's nodes the job should have; `gangway job --scale` asks for them.
+        preset: the preset's name; `gangway presets` lists them.
+        kimg: length of the run.
+        checkpoint_kimg: distance of two checkpoints; the preset's if omitted.
+        seed: seed of initial weights, image order, latents and augmentation; the preset's if omitted.
+        settings: other fields of the training configuration, in place of the preset's values.
+        run_id: id of the run record; generated if omitted.
+        controller: changes settings of the run while it trains, within bounds; none if omitted.
+        autoscale: objective that decides how many nodes the job gets; `gangway job --scale` applies it.
     """
 
     preset: str = Field(json_schema_extra={"pattern": f"^({'|'.join(PRESETS)})$"})
@@ -390,7 +418,7 @@ class JobConfig(StackJob):
 
 
 class StandingConfig(StackJob):
-    """In place of a job, where the stack is a cluster with a queue; nobody writes it."""
+    """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
 
     # Nothing of what comes to the queue is known beforehand.
     run_id: ClassVar[None] = None
@@ -401,7 +429,7 @@ class StandingConfig(StackJob):
 
 
 class CommandConfig(StackJob, CommandKeys):
-    """A command of one's own, in a container of its own."""
+    """A custom command in your own container."""
 
     # Nothing of it is trained by Gangway's trainer.
     run_id: ClassVar[None] = None
@@ -433,10 +461,13 @@ AnyJob = Annotated[
 
 
 class NetworkConfig(Section):
-    """Address range of the VPC and how nodes reach the provider's services.
+    """The stack's network.
 
     Attributes:
-        dns_firewall: with `egress: endpoints`, answer no names but those that the stack needs.
+        cidr: address range of the network.
+        egress: how nodes reach the provider's services: private endpoints, or a NAT gateway to the internet.
+        dns_firewall: with `egress: endpoints`, whether to resolve only the names that the stack needs.
+        flow_logs: whether to record flow logs.
     """
 
     cidr: str = Field(default="10.42.0.0/16", examples=["10.42.0.0/16"])
@@ -446,12 +477,12 @@ class NetworkConfig(Section):
 
 
 class HeadConfig(Section):
-    """The small node that holds the rendezvous store of a job on several nodes, and scrapes their metrics.
+    """The small node with the rendezvous store of a job on several nodes, and Prometheus.
 
     Attributes:
-        machine_type: the provider's t3.medium, e2-medium or Standard_D2s_v5 when left out; on OpenStack a flavour that
-            several nodes want.
-        prometheus_image: null leaves the scraping out. It comes from outside: without a NAT gateway nobody scrapes.
+        machine_type: if omitted, t3.medium, e2-medium or Standard_D2s_v5; on OpenStack required with several nodes.
+        prometheus_image: image of Prometheus, or null for none. It is pulled from the internet: without a NAT gateway
+            there is no Prometheus.
     """
 
     machine_type: str | None = Field(
@@ -478,29 +509,34 @@ class HeadConfig(Section):
 
 
 class ObserveConfig(Section):
-    """What is kept of the logs, and how long a job may take no step before somebody is told."""
+    """Logs and alarms.
+
+    Attributes:
+        log_days: how long to keep logs.
+        no_steps_minutes: time without a training step after which an alarm is sent.
+    """
 
     log_days: Whole = Field(default=30, gt=0)
     no_steps_minutes: Whole = Field(default=30, ge=10, le=1440)
 
 
 class EstimateConfig(Section):
-    """Figures of a run, as an earlier one has shown them.
+    """Measured figures of an earlier run, which replace the plan's estimates.
 
     Attributes:
-        taken_percent_per_month: of spot nodes, how many the provider takes within 720 hours; else the catalogue's.
-        images_per_second: of the whole job; else projected from the work of a step, with a band.
-        checkpoint_sec: training stands still for so long at each; else by the size of what is saved.
-        restart_sec: from a node's end, taken or failed, until training goes on.
+        taken_percent_per_month: share of spot nodes interrupted within 720 hours; the catalogue's if omitted.
+        images_per_second: throughput of the whole job; projected, with a range, if omitted.
+        checkpoint_sec: how long training pauses for a checkpoint; estimated from its size if omitted.
+        restart_sec: from a node's end to the next training step.
         source_gib: size of storage.source, for its transfer from another region.
-        source_region: where storage.source is; the stack's own region when left out.
-        nat_gib: what a run brings in through the NAT gateway: packages, images.
-        log_gib: what a run logs.
+        source_region: region of storage.source; the stack's region if omitted.
+        nat_gib: traffic of a run through the NAT gateway: packages, images.
+        log_gib: logs of a run.
         download_gib: results of a run that leave the cloud.
-        run_bucket_gib: what the run bucket holds, at any time.
-        image_gib: what the image registry holds, at any time.
-        flow_log_gib: flow logs of a run, where they are billed apart from log lines.
-        key_operations: of a run, with the stack's own key.
+        run_bucket_gib: mean size of the run bucket.
+        image_gib: mean size of the image registry.
+        flow_log_gib: flow logs of a run, if billed apart from log lines.
+        key_operations: operations of a run with the stack's key.
     """
 
     taken_percent_per_month: PercentBelow100 | None = Field(default=None, examples=[8])

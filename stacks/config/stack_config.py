@@ -55,11 +55,20 @@ def _check_quotas(engine: SlurmConfig | KubernetesConfig, cluster: ClusterConfig
 
 class StackConfig(Section):
     """One environment, as its stack file declares it. The loader adds a field for each provider's own section
-    (`stacks.loading.loader.stack_model`), which `section` finds by its type. `encryption`: whose key data at rest
-    is under: the provider's own, at no cost, or one of the stack. `allow_replace`: names of file systems and
-    buckets that a change may replace or remove with what they hold. `stack`: its identity
-    (`stacks.config.identity`), which all names, tags and filters carry; `stack_name`: its name among the project's
-    stacks, for commands; `identity`: the setting, empty where the identity follows from project and stack.
+    (`stacks.loading.loader.stack_model`), which `section` finds by its type, and sets `stack` and `stack_name`.
+
+    Attributes:
+        stack: its identity (`stacks.config.identity`), which all names, tags and filters carry.
+        stack_name: its name among the project's stacks, for commands.
+        identity: prefix of all names and value of the stack's tag; derived from project and stack if omitted.
+        provider: where the machines come from.
+        region: region of the provider; with hosts, any name for the site.
+        engine: what runs jobs: units on the nodes for the job of this file, or a Slurm or Kubernetes cluster with
+            queues.
+        job: the one job of the stack; required without a queue, refused with one. It needs `preset` or `command`.
+        encryption: key for data at rest: the provider's own, at no cost, or a key of the stack.
+        allow_replace: names of file systems and buckets that an update may replace or delete with their data.
+        tags: tags of all resources; team and cost_center are required.
     """
 
     stack: str

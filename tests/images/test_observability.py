@@ -86,8 +86,8 @@ def expressions(dashboard: dict[str, Any]) -> list[str]:
 def test_every_gauge_of_the_trainer_is_shown_and_none_that_it_lacks(dashboard: dict[str, Any]) -> None:
     """The trainer's table is read by another process, which also shows that reading it loads no torch."""
     program = (
-        "import sys, json; from trainer.telemetry.prometheus import _GAUGES; "
-        "print(json.dumps([sorted(_GAUGES.values()), 'torch' in sys.modules]))"
+        "import sys, json; from trainer.telemetry.prometheus import GAUGES; "
+        "print(json.dumps([sorted(gauge.name for gauge in GAUGES.values()), 'torch' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     gauges, torch = json.loads(done.stdout)

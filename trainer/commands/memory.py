@@ -22,10 +22,10 @@ _NOT_COUNTED = "not counted: libraries' work space, the CUDA context, what the a
 
 def add_memory(parser: "Parser") -> None:
     """Adds the command's own arguments, beside those that say what is trained."""
-    parser.add_argument("--workers", type=count, default=1, metavar="N", help="on each node [1]")
-    parser.add_argument("--nodes", type=count, default=1, metavar="N", help="that train together [1]")
-    parser.add_argument("--trace", action="store_true", help="follow a step's tensors too, on torch's meta device")
-    parser.add_argument("--json", action="store_true", help="as JSON, in GiB")
+    parser.add_argument("--workers", type=count, default=1, metavar="N", help="workers per node [1]")
+    parser.add_argument("--nodes", type=count, default=1, metavar="N", help="number of nodes [1]")
+    parser.add_argument("--trace", action="store_true", help="also trace a step's tensors, on torch's meta device")
+    parser.add_argument("--json", action="store_true", help="print JSON, in GiB")
 
 
 def memory_text(config: TrainConfig, workers: int, num_nodes: int, *, trace: bool, as_json: bool) -> str:

@@ -29,8 +29,8 @@ _VALUE = 36
 
 def add_presets(parser: "Parser") -> None:
     """Adds the command's arguments."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one of them, with what departs from its source [all]")
-    parser.add_argument("--json", action="store_true", help="all of them with all values, as JSON")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one preset, with departures from its source [all]")
+    parser.add_argument("--json", action="store_true", help="print JSON with all values")
     parser.set_defaults(run=_run)
 
 

@@ -112,7 +112,7 @@ def add_run_dir(parser: argparse.ArgumentParser) -> None:
 def add_out(parser: argparse.ArgumentParser, text: str) -> None:
     """Add the required output file, and the flag to overwrite one."""
     parser.add_argument("--out", type=path, required=True, help=text)
-    parser.add_argument("--overwrite", action="store_true", help="also where that file is there already")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite an existing file")
 
 
 def count(text: str) -> int:
@@ -149,8 +149,8 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each field but the preset's name."""
     fields = parser.add_argument_group(
         "configuration",
-        "Each in place of the value that the preset or the file has, and without it that value stays; `python -m "
-        "trainer presets NAME` shows a preset's. N is a whole number, X a number, NAMES are names by commas.",
+        "Each overrides a value of the preset or file; `python -m trainer presets NAME` shows a preset's values. N is "
+        "a whole number, X a number, NAMES are names by commas.",
     )
     sentences = attribute_sentences(ConfigFields)
     for name, field in ConfigFields.model_fields.items():

@@ -23,18 +23,18 @@ _OFF = "off"
 
 def add_control(parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
-    parser.add_argument(LOADER_FLAG, type=count, metavar="N", help="threads that read images, of each worker [1; 2]")
+    parser.add_argument(LOADER_FLAG, type=count, metavar="N", help="loader threads per worker [1; 2]")
     parser.add_argument(PREFETCH_FLAG, type=count, metavar="N", help="batches read ahead [2]")
     parser.add_argument(
         MODE_FLAG,
         choices=(_OFF, "observe", "act"),
         default=_OFF,
         metavar="off|observe|act",
-        help="change what the run uses while it trains, or tell only what would be changed [off]",
+        help="act: change settings while training; observe: only report decisions [off]",
     )
-    parser.add_argument(POLICY_FLAG, metavar="NAME", help="who decides: fixed, rules, model, learned [rules]")
-    parser.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="more images per time, cost, energy or carbon [time]")
-    parser.add_argument(MORE_FLAG, metavar="JSON", help="what else the controller is told: bounds, interval_sec, ...")
+    parser.add_argument(POLICY_FLAG, metavar="NAME", help="policy: fixed, rules, model, learned [rules]")
+    parser.add_argument(OBJECTIVE_FLAG, metavar="NAME", help="maximise images per time, cost, energy or carbon [time]")
+    parser.add_argument(MORE_FLAG, metavar="JSON", help="other controller settings: bounds, interval_sec, ...")
 
 
 def parse_control(arguments: argparse.Namespace) -> ControlSettings | None:

@@ -202,9 +202,13 @@ def _warn(sentence: str) -> None:
 
 def add_power(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(POWER_FLAG, metavar="W|auto", help="power limit of each GPU; auto: the one with most images/J")
+    parser.add_argument(
+        POWER_FLAG, metavar="W|auto", help="power limit of each GPU; auto: the most efficient, by images/J"
+    )
     parser.add_argument(CLOCK_FLAG, type=int, metavar="MHZ", help="highest graphics clock of each GPU")
-    parser.add_argument(_SLOWDOWN_FLAG, metavar="SHARE", help=f"images/s that {POWER_FLAG} auto may lose, 0..1 [0.05]")
+    parser.add_argument(
+        _SLOWDOWN_FLAG, metavar="SHARE", help=f"share of images/s that {POWER_FLAG} auto may lose, 0 to 1 [0.05]"
+    )
 
 
 def power_asked(arguments: argparse.Namespace) -> PowerAsked:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from socketserver import ThreadingMixIn
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from trainer.core.errors import TrainerError
@@ -23,44 +23,56 @@ _LAST_PORT = 65535
 _ALLOWED = f"a free port, 1 to {_LAST_PORT}"
 _MOST_CONNECTIONS = 16
 _SILENT_SEC = 5.0
-_GAUGES: Mapping[str, str] = MappingProxyType(
+PREFIX = "gangway_trainer_"
+
+
+class Gauge(NamedTuple):
+    """A gauge `gangway_trainer_<name>` and its help text."""
+
+    name: str
+    help: str
+
+
+GAUGES: Mapping[str, Gauge] = MappingProxyType(
     {
-        "images": "images_total",
-        "images_per_sec": "images_per_second",
-        "step": "step",
-        "loss_g": "loss_g",
-        "loss_d": "loss_d",
-        "r1": "r1_penalty",
-        "grad_norm_g": "grad_norm_g",
-        "grad_norm_d": "grad_norm_d",
-        "energy_joules": "energy_joules",
-        "rss_gib": "rss_gib",
-        "gpu_gib": "gpu_gib",
-        "host_memory_gib": "host_memory_gib",
-        "cpu_utilisation": "cpu_utilisation",
-        "gpu_utilisation": "gpu_utilisation",
-        "mfu": "mfu",
-        "loader_stall_sec": "loader_stall_seconds",
-        "checkpoint_stall_sec": "checkpoint_stall_seconds",
-        "telemetry_sec": "telemetry_seconds",
-        "noise_scale_sec": "noise_scale_seconds",
-        "controller_sec": "controller_seconds",
-        "allreduce_wait_sec": "allreduce_wait_seconds",
-        "world_size": "world_size",
-        "nodes": "nodes",
-        "nodes_wanted": "nodes_wanted",
-        "cpu_wait_share": "cpu_wait_share",
-        "neighbour_cores": "neighbour_cores",
-        "host_memory_share": "host_memory_share",
-        "gpu_memory_share": "gpu_memory_share",
-        "read_bytes_per_sec": "read_bytes_per_second",
-        "watts": "watts",
-        "noise_scale": "noise_scale_images",
-        "usd_per_hour": "usd_per_hour",
-        "g_per_kwh": "grid_g_per_kwh",
+        "images": Gauge("images_total", "real images shown since the run began"),
+        "images_per_sec": Gauge("images_per_second", "throughput of all workers since the previous line"),
+        "step": Gauge("step", "optimiser steps since the run began"),
+        "loss_g": Gauge("loss_g", "generator loss"),
+        "loss_d": Gauge("loss_d", "discriminator loss"),
+        "r1": Gauge("r1_penalty", "R1 penalty"),
+        "grad_norm_g": Gauge("grad_norm_g", "gradient norm of the generator"),
+        "grad_norm_d": Gauge("grad_norm_d", "gradient norm of the discriminator"),
+        "energy_joules": Gauge("energy_joules", "energy of all devices since the session began"),
+        "rss_gib": Gauge("rss_gib", "peak resident memory of all workers"),
+        "gpu_gib": Gauge("gpu_gib", "peak allocated GPU memory of all workers since the previous line"),
+        "host_memory_gib": Gauge("host_memory_gib", "memory in use on all nodes, by any process"),
+        "cpu_utilisation": Gauge("cpu_utilisation", "CPU time of the workers over that of their cores, 0 to 1"),
+        "gpu_utilisation": Gauge("gpu_utilisation", "mean share of time in which a GPU ran a kernel, 0 to 1"),
+        "mfu": Gauge("mfu", "model FLOPs utilisation, 0 to 1"),
+        "loader_stall_sec": Gauge("loader_stall_seconds", "time that steps waited for images, this session"),
+        "checkpoint_stall_sec": Gauge("checkpoint_stall_seconds", "time that steps waited for saves, this session"),
+        "telemetry_sec": Gauge("telemetry_seconds", "time that steps waited for statistics and grids, this session"),
+        "noise_scale_sec": Gauge("noise_scale_seconds", "time spent on the gradient noise scale, this session"),
+        "controller_sec": Gauge("controller_seconds", "time that steps waited for the controller, this session"),
+        "allreduce_wait_sec": Gauge("allreduce_wait_seconds", "time that steps waited for gradients, this session"),
+        "world_size": Gauge("world_size", "workers"),
+        "nodes": Gauge("nodes", "nodes of this session"),
+        "nodes_wanted": Gauge("nodes_wanted", "nodes that the launcher requested"),
+        "cpu_wait_share": Gauge("cpu_wait_share", "share of time in which ready threads had no core, 0 to 1"),
+        "neighbour_cores": Gauge("neighbour_cores", "cores that processes of others kept busy"),
+        "host_memory_share": Gauge("host_memory_share", "memory in use on the fullest node, 0 to 1"),
+        "gpu_memory_share": Gauge("gpu_memory_share", "memory in use on the fullest GPU, 0 to 1"),
+        "read_bytes_per_sec": Gauge("read_bytes_per_second", "bytes per second read from disks"),
+        "watts": Gauge("watts", "power of all devices since the previous line"),
+        "noise_scale": Gauge("noise_scale_images", "gradient noise scale, images"),
+        "usd_per_hour": Gauge("usd_per_hour", "price of all nodes, US dollars per hour"),
+        "g_per_kwh": Gauge("grid_g_per_kwh", "carbon intensity of the grid, gCO2e per kWh"),
     }
 )
-"""Keys of a statistics line and the gauges that show them."""
+"""By key of a statistics line."""
+PHASE_GAUGE = Gauge("phase_seconds", "time of one step on the slowest worker, by phase")
+"""Has the label `phase`."""
 
 
 def check_port(port: int) -> None:
@@ -130,10 +142,9 @@ class _Gauges:
         from prometheus_client.core import GaugeMetricFamily
 
         line = self.line  # another one may come meanwhile
-        for key, name in _GAUGES.items():
-            yield GaugeMetricFamily(f"gangway_trainer_{name}", f"{key} of the last statistics line", line.get(key))
-        of_phases = "phase_sec of the last statistics line: of one step, by phase"
-        phases = GaugeMetricFamily("gangway_trainer_phase_seconds", of_phases, labels=["phase"])
+        for key, gauge in GAUGES.items():
+            yield GaugeMetricFamily(f"{PREFIX}{gauge.name}", gauge.help, line.get(key))
+        phases = GaugeMetricFamily(f"{PREFIX}{PHASE_GAUGE.name}", PHASE_GAUGE.help, labels=["phase"])
         for phase, sec in line.get("phase_sec", {}).items():
             phases.add_metric([phase], sec)
         yield phases

@@ -20,8 +20,11 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Neighbour(Section):
-    """Processes that occupy cores during a part of the run. `cores`: number of processes; `between`: start and end as
-    shares of the run's images.
+    """Processes that occupy cores during a part of the run.
+
+    Attributes:
+        cores: number of processes.
+        between: start and end as shares of the run's images.
     """
 
     cores: PositiveWhole = 1
@@ -38,14 +41,24 @@ class Neighbour(Section):
 
 
 class Reached(Section):
-    """Ends a run once a quality metric that it computes is at or below a target. `metric`: its name in records."""
+    """Ends a run once a quality metric is at or below a target.
+
+    Attributes:
+        metric: name of the metric in records.
+        at_most: the target.
+    """
 
     metric: str = Field(min_length=1, examples=["FD-ENL0"])
     at_most: PositiveNumber
 
 
 class Short(Section):
-    """A scenario's values in the suite's small form."""
+    """A scenario's values in the suite's small form.
+
+    Attributes:
+        kimg: maximum length of a run.
+        seeds: seeds of the runs.
+    """
 
     kimg: PositiveNumber
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=100)
@@ -55,12 +68,23 @@ class Scenario(Section):
     """A situation for every arm.
 
     Attributes:
-        data: name of the suite's data set.
+        name: name of the scenario.
+        what: what it shows, in one sentence.
+        preset: preset of the runs.
+        data: name of one of the suite's data sets.
         kimg: maximum length of a run.
-        treatment_args: of the treatment only, after its own: what only this scenario allows.
-        static_args: of the suite's `static` arm only, after its own: the best fixed settings known in advance.
-        static_threads: for the `static` arm; None for `threads`.
-        most_slower: share of the time by which the treatment may be slower; None if it should be faster.
+        seeds: seeds of the runs.
+        settings: fields of the training configuration for every arm.
+        args: arguments of `train` for every arm.
+        processes: processes of a run.
+        threads: threads per process.
+        treatment_args: further arguments of `train` for the treatment.
+        static_args: further arguments of `train` for the `static` arm: the best fixed settings known in advance.
+        static_threads: threads per process for the `static` arm; `threads` if omitted.
+        neighbour: processes that occupy cores during a part of the run.
+        stop: quality at which a run ends; kimg alone if omitted.
+        most_slower: share of the time by which the treatment may be slower; if omitted, it should be faster.
+        small: values in the suite's small form.
     """
 
     name: _Label
@@ -83,22 +107,41 @@ class Scenario(Section):
 
 
 class ExperimentArm(Section):
-    """One arm's arguments of `train`."""
+    """One arm.
+
+    Attributes:
+        name: name of the arm.
+        args: its arguments of `train`.
+    """
 
     name: _Label
     args: tuple[str, ...] = ()
 
 
 class ExperimentData(Section):
-    """A data set of several scenarios. `prepare`: the arguments of `data prepare` without --out."""
+    """A data set of several scenarios.
+
+    Attributes:
+        name: name of the data set.
+        prepare: arguments of `data prepare` without --out.
+    """
 
     name: _Label
     prepare: tuple[str, ...] = Field(min_length=1)
 
 
 class ExperimentConfig(Section):
-    """Control against treatment. `arms`: the control first, then the treatments, of which one runs; `static`: an arm
-    without a controller under each scenario's best fixed settings, if any.
+    """An experiment for `gangway bench run`: a controller against a control, in several scenarios.
+
+    Attributes:
+        name: prefix of the experiment's folder under runs/.
+        title: title of the page.
+        paper: paper to which the experiment belongs.
+        order_seed: seed of the order of the runs.
+        arms: the control first, then the treatments, of which one runs.
+        static: an arm without a controller under each scenario's best fixed settings.
+        data: the data sets.
+        scenarios: the situations in which the arms are compared.
     """
 
     name: _Label

@@ -53,7 +53,13 @@ def _seller(name: str) -> str:
 
 
 class MachineConfig(_Section):
-    """A machine type of the catalogue, whose values are the defaults."""
+    """A machine type of the catalogue, whose values are the defaults.
+
+    Attributes:
+        provider: cloud provider.
+        machine_type: machine type of the provider.
+        region: region of the provider.
+    """
 
     provider: Annotated[str, AfterValidator(_seller)] = Field(examples=["aws"])
     machine_type: str = Field(examples=["p5.48xlarge"])
@@ -61,8 +67,15 @@ class MachineConfig(_Section):
 
 
 class RungConfig(_Section):
-    """Nodes of one kind. `usd_per_gpu_hour` and the grid's intensity: one number, or a repeating hourly list;
-    `gone_per_hour`: node losses; `back_hours`: mean time until the node is back.
+    """Nodes of one kind of capacity.
+
+    Attributes:
+        kind: kind of capacity; reserved nodes are always paid, others while a job uses them.
+        nodes: number of nodes.
+        usd_per_gpu_hour: one price, or a repeating hourly list; the catalogue's if omitted.
+        gone_per_hour: losses of one node, interrupted or failed, per hour; the catalogue's if omitted.
+        back_hours: mean time until a lost node is back; the catalogue's if omitted.
+        notice_sec: warning before a node is lost.
     """
 
     kind: Kind
@@ -74,7 +87,14 @@ class RungConfig(_Section):
 
 
 class PowerConfig(_Section):
-    """Of one GPU with its share of the machine, `busy` and `idle`, watts."""
+    """Power of one GPU with its share of the machine.
+
+    Attributes:
+        busy_watts: with a job.
+        idle_watts: without a job.
+        pue: power usage effectiveness of the building.
+        gco2e_per_kwh: carbon intensity of the grid, gCO2e per kWh: one value, or a repeating hourly list.
+    """
 
     busy_watts: PositiveNumber
     idle_watts: Amount
@@ -83,8 +103,17 @@ class PowerConfig(_Section):
 
 
 class ClusterConfig(_Section):
-    """The cluster. `capacity`: in the order of use; `idle_share`: idle over busy draw, if the catalogue gives the draw;
-    `interval_sec`: between checkpoints, optimal by default.
+    """The cluster.
+
+    Attributes:
+        machine: machine type of the nodes; if omitted, network time is zero and prices and power must be given.
+        gpus_per_node: GPUs per node; the machine's if omitted, else 1.
+        capacity: the nodes, in the order of use.
+        power: power of a GPU; the catalogue's if omitted.
+        idle_share: idle over busy power, if the catalogue gives the power.
+        start_sec: time to start or restart a job.
+        save_sec: time to save a checkpoint.
+        interval_sec: time between checkpoints; the optimum if omitted.
     """
 
     machine: MachineConfig | None = None
@@ -98,7 +127,16 @@ class ClusterConfig(_Section):
 
 
 class TrainingConfig(_Section):
-    """Defaults of all jobs; fields as in `gangway.sim.schedule.jobs.Curve`."""
+    """How fast jobs train, unless a job says otherwise.
+
+    Attributes:
+        images_per_sec: throughput of one GPU.
+        batch_size: global batch as submitted.
+        batch_max: largest batch for policies that change it; batch_size if omitted.
+        noise_batch: gradient noise scale in images, above which images are worth less; no larger batch if omitted.
+        gradient_mb: gradients averaged by all workers per step, MB.
+        serial_share: share of a step's compute that more workers do not shorten.
+    """
 
     images_per_sec: PositiveNumber = 1000.0
     batch_size: PositiveWhole = 64
@@ -109,7 +147,17 @@ class TrainingConfig(_Section):
 
 
 class ControllerConfig(_Section):
-    """Wrong settings with and without a controller; fields as in `gangway.sim.schedule.job_controller`."""
+    """Jobs with poor settings, with and without a controller.
+
+    Attributes:
+        data_bound_share: share of jobs limited by data loading.
+        data_bound_speed: their share of the full speed.
+        off_batch_share: share of jobs with a poor batch size.
+        off_batch_size: that batch size.
+        regained: share of the loss that a controller regains.
+        settle_sec: time before it has an effect.
+        overhead: share by which a controller slows every job.
+    """
 
     data_bound_share: Annotated[Amount, Field(le=1)] = 0.0
     data_bound_speed: Annotated[PositiveNumber, Field(le=1)] = 0.5
@@ -130,9 +178,21 @@ class ControllerConfig(_Section):
 
 
 class JobConfig(_Section):
-    """A job, or a line of a CSV file. `gpus`: required, or fewest and most, as 2-8; `hours`: requested undisturbed
-    training on its fewest GPUs; `kimg`: requested thousands of images, exclusive with `hours`; `ends_at`: share of that
-    after which it really ends, 1 if nothing stops it.
+    """A job, or a line of a CSV file. It needs either `hours` or `kimg`.
+
+    Attributes:
+        name: unique name of the job.
+        submit_hours: submission, from the start of the trace.
+        gpus: number of GPUs, or fewest and most, as 2-8.
+        hours: requested training without interruptions on its fewest GPUs.
+        kimg: requested length.
+        ends_at: share of the requested training after which the job really ends.
+        group: user or kind of the job, for policies that learn across jobs.
+        deadline_hours: deadline, from the start of the trace; none if omitted.
+        images_per_sec: throughput of one GPU; `training`'s if omitted.
+        batch_size: global batch; `training`'s if omitted.
+        batch_max: largest batch; `training`'s if omitted.
+        noise_batch: gradient noise scale in images; `training`'s if omitted.
     """
 
     name: str = Field(min_length=1, max_length=100)
@@ -177,7 +237,14 @@ class TraceConfig(_Section):
 
 
 class GenerateConfig(_Section):
-    """Jobs drawn from published statistics (`gangway.sim.schedule.generate`)."""
+    """Jobs drawn from published statistics.
+
+    Attributes:
+        like: the statistics: Microsoft's Philly cluster.
+        jobs: number of jobs.
+        load: work of all jobs over what the cluster can do while they arrive.
+        elastic: most over fewest GPUs of a job; 1 for a fixed number.
+    """
 
     like: Literal["philly"] = "philly"
     jobs: PositiveWhole = Field(default=200, le=MOST_JOBS)
@@ -186,7 +253,18 @@ class GenerateConfig(_Section):
 
 
 class ScenarioConfig(_Section):
-    """The whole file. `assumptions`: printed with the result; `jobs`, `trace` (a CSV file beside it) or `generate`."""
+    """A scenario for `gangway simulate`. It needs one of `jobs`, `trace` and `generate`.
+
+    Attributes:
+        title: title of the result.
+        assumptions: sentences printed with the result.
+        cluster: the cluster.
+        training: how fast jobs train, unless a job says otherwise.
+        controller: jobs with poor settings, with and without a controller; none if omitted.
+        jobs: the jobs.
+        trace: CSV file with the jobs, next to this file.
+        generate: jobs drawn from published statistics.
+    """
 
     title: str = ""
     assumptions: tuple[str, ...] = ()

@@ -29,31 +29,30 @@ def _upload_command(folder: str, url: str) -> str:
 
 
 class AzureConfig(Section):
-    """What a stack on Azure says besides.
+    """Settings of a stack on Azure.
 
     Attributes:
-        subscription_id: that everything is made in and billed to.
-        tenant_id: the directory, whose identities a vault of the stack trusts; with encryption: customer-key.
-        budget_starts_on: the first of the month in which the budget begins, in quotes. Pinned, for a computed day would
-            change the stack each month.
-        source_account_id: resource id of the storage account that `storage.source` is in.
-        importer_principal_id: object id, in this directory, of the service principal by which Managed Lustre fetches
-            what is in there: "HPC Cache Resource Provider".
-        registry_id: resource id of the registry that `image.prebuilt`, or the image of `job.command`, is in: an image's
-            name does not say where its registry is.
-        role_wait_sec: how long `up` waits after it has given somebody a role, before it relies on that.
-        network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's own of the
-            region when left out.
-        trusted_launch: whether machines start with a virtual TPM, and with Secure Boot where their image allows.
-        secure_boot: whether nodes load signed modules alone; left out, where their image is taken to have no others.
-        encryption_at_host: whether caches and local disks of machines are encrypted.
-        proximity: whether nodes without InfiniBand are kept in one data centre.
-        private_endpoints: whether machines reach the run account, the registry (a Premium one then) and the vault of
-            the member key at addresses of the stack's own network.
-        head_image: of the head node, with Docker and, where there is a file system, Lustre's client; Ubuntu 24.04's
-            newest image, which installs both, when left out.
-        bastion: whether people may come in: Azure Bastion, and SSH with their Entra ID account.
-        admin_group_ids: object ids of the groups of the directory that may do everything in the stack's Kubernetes.
+        subscription_id: subscription of all resources.
+        tenant_id: Entra ID directory that the stack's key vault trusts; with encryption: customer-key.
+        budget_starts_on: first day of the month in which the budget begins, in quotes.
+        source_account_id: resource id of the storage account of `storage.source`.
+        importer_principal_id: object id, in this directory, of the service principal "HPC Cache Resource Provider",
+            with which Managed Lustre reads that account.
+        registry_id: resource id of the registry of `image.prebuilt` or of the image beside `job.command`.
+        role_wait_sec: how long `up` waits for a role assignment to take effect.
+        network_watcher: resource id, or GROUP/NAME, of the network watcher that writes the flow log; Azure's default of
+            the region if omitted.
+        trusted_launch: whether machines start with a virtual TPM, and with Secure Boot if their image allows it.
+        secure_boot: whether nodes load signed kernel modules only; if omitted, only where their image should have no
+            others.
+        encryption_at_host: whether to encrypt caches and local disks of machines.
+        proximity: whether to keep nodes without InfiniBand in one data centre.
+        private_endpoints: whether machines reach the run account, the registry (then Premium) and the vault of the
+            member key at private addresses.
+        head_image: image of the head node, with Docker and, with a file system, the Lustre client; if omitted, the
+            newest Ubuntu 24.04, on which both are installed.
+        bastion: whether to allow logins through Azure Bastion, by SSH with Entra ID accounts.
+        admin_group_ids: object ids of the directory groups that administer the Kubernetes cluster.
     """
 
     subscription_id: str = Field(

@@ -25,15 +25,15 @@ PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,49}$", examp
 
 
 class PerimeterConfig(Section):
-    """A perimeter of VPC Service Controls around the project: one that the stack makes, or one that is there.
+    """A perimeter of VPC Service Controls around the project, made by the stack or existing.
 
     Attributes:
-        access_policy: number of the organisation's policy, as `gcloud access-context-manager policies list` has it.
-        mode: a dry run refuses nothing, and Cloud Audit Logs say what it would have.
-        operators: who may call from outside: whoever runs `up`, and whoever reads records.
-        access_levels: from where they may, by names of that policy; from anywhere when left out.
-        reads_from: numbers of other projects that machines read data or images from.
-        existing: name of a perimeter of somebody else's, which `up` only looks at.
+        access_policy: number of the organisation's policy, from `gcloud access-context-manager policies list`.
+        mode: a dry run refuses nothing; Cloud Audit Logs show what it would have refused.
+        operators: identities that may call from outside: those that run `up` or read records.
+        access_levels: access levels of the policy from which they may call; from anywhere if omitted.
+        reads_from: numbers of other projects from which machines read data or images.
+        existing: name of an existing perimeter, which `up` only checks.
     """
 
     access_policy: PositiveWhole
@@ -57,19 +57,18 @@ class PerimeterConfig(Section):
 
 
 class GcpConfig(Section):
-    """What a stack on Google Cloud says besides.
+    """Settings of a stack on Google Cloud.
 
     Attributes:
-        project: id of the project that everything is made in.
-        billing_account: whose budget counts; whoever runs `up` is its Costs Manager.
-        currency: of the billing account, where it is not kept in dollars: Google takes a budget in no other.
-        monthly_amount: the budget in `currency`; the plan goes on comparing `monthly_usd` with its prices.
-        grant_wait_sec: how long `up` waits after it has let Google's services use the stack's key, or has had an agent
-            made, before it relies on that.
-        tpu_boot_key: whether boot disks of slices are under the stack's key, too: the API's description has it, and
-            `gcloud` sends it to a preview of the API only; false where `up` is refused for it.
-        service_perimeter: of VPC Service Controls, around the project; none when left out.
-        tpu_api_url: where the TPU API answers, such as a Private Service Connect endpoint; Google's own when left out.
+        project: id of the project for all resources.
+        billing_account: billing account of the budget; `up` needs the role Costs Manager on it.
+        currency: currency of the billing account if not US dollars: Google accepts no other for the budget.
+        monthly_amount: the budget in `currency`; the plan still compares `monthly_usd` with its prices.
+        grant_wait_sec: how long `up` waits for a new permission or service agent to take effect.
+        tpu_boot_key: whether to encrypt boot disks of TPU slices with the stack's key too. Set false if `up` is
+            refused: the API documents the field, but `gcloud` sends it to a preview version only.
+        service_perimeter: perimeter of VPC Service Controls around the project; none if omitted.
+        tpu_api_url: address of the TPU API, such as a Private Service Connect endpoint; Google's if omitted.
     """
 
     project: str = Field(pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$", examples=["my-project"])

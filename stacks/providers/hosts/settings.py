@@ -78,16 +78,16 @@ _Network = Annotated[str, AfterValidator(_a_network)]
 
 
 class HostConfig(Section):
-    """One machine that is there.
+    """One existing machine.
 
     Attributes:
-        name: of its resources; made of the address when left out.
-        address: where its SSH server answers.
-        port: of its SSH server.
-        user: root, or somebody whose sudo asks for no password; the section's own when left out.
-        host_key: the server's public key, as `ssh-keyscan -t ed25519 ADDRESS` prints it behind the address.
-        accept_unknown_host_key: connects to whoever answers; in place of host_key.
-        cluster_address: by which the other machines reach it; the address when left out.
+        name: name of its resources; derived from the address if omitted.
+        address: name or IP address of its SSH server.
+        port: port of its SSH server.
+        user: SSH user: root, or one with sudo without a password; `hosts.user` if omitted.
+        host_key: public key of the SSH server, as `ssh-keyscan -t ed25519 ADDRESS` prints it after the address.
+        accept_unknown_host_key: connect without checking the server's key; instead of host_key.
+        cluster_address: address at which the other machines reach it; `address` if omitted.
     """
 
     name: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9-]{0,29}$", examples=["node-1"])
@@ -121,11 +121,11 @@ class HostConfig(Section):
 
 
 class WireguardConfig(Section):
-    """Tunnels between the machines.
+    """WireGuard tunnels between the machines.
 
     Attributes:
-        network: of IPv4, used for nothing else that the machines reach; they have its first addresses, in their order.
-        port: UDP, at which each machine reaches each.
+        network: IPv4 network of the tunnels, otherwise unused; the machines get its first addresses, in order.
+        port: UDP port of the tunnels.
     """
 
     network: _Network = Field(examples=["10.88.0.0/24"])
@@ -140,20 +140,19 @@ class WireguardConfig(Section):
 
 
 class HostsConfig(Section):
-    """Machines that are there already, reached over SSH.
+    """Existing machines, reached over SSH.
 
     Attributes:
-        machines: the first also holds the store in which the others meet.
-        user: of those that name none.
-        private_key: of the SSH user, a secret of the stack; the agent's keys (SSH_AUTH_SOCK) when left out.
-        container_engine: what runs the trainer's image there.
-        run_store: where records outlive a run: a bucket, for which the machines have credentials of their own, or a
-            folder that they see.
-        shared_dir: a file system that all machines have mounted; checkpoints are in it.
-        data_dir: what the job trains on, as every machine sees it; only read.
-        firewall: the machines alone reach the ports of the job, on which nodes meet and metrics are asked for.
-        firewall_sources: networks that reach them too, of one's own Prometheus, say.
-        wireguard: what the job's machines tell each other goes through tunnels; in the clear when left out.
+        machines: the machines; the first also runs the rendezvous store.
+        user: default SSH user.
+        private_key: private key of the SSH user, a secret of the stack; keys of the SSH agent if omitted.
+        container_engine: what runs the containers.
+        run_store: where records are kept: a bucket for which the machines have credentials, or a folder on them.
+        shared_dir: folder of a file system that all machines have mounted, for checkpoints.
+        data_dir: folder of the training data on every machine, read-only.
+        firewall: whether only the machines reach the job's ports, for rendezvous and metrics.
+        firewall_sources: further networks that reach those ports, such as your Prometheus server's.
+        wireguard: encrypt traffic between the machines; not encrypted if omitted.
     """
 
     machines: tuple[HostConfig, ...] = Field(

@@ -17,31 +17,32 @@ _CONTAINER_FOLDER = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"
 
 
 class OpenstackConfig(Section):
-    """What a stack on OpenStack says besides. Who logs in, clouds.yaml says or OS_* in the environment.
+    """Settings of a stack on OpenStack. Credentials come from clouds.yaml or `OS_*` variables.
 
     Attributes:
-        auth_url: of Keystone's API, version 3, as the machines reach it.
-        cloud: of clouds.yaml; OS_* in the environment when left out.
-        image: of the nodes, id or name, with NVIDIA's driver and container toolkit.
-        head_image: of the head node; the nodes' when left out.
-        external_network_id: by which the stack's router goes out.
-        service_cidrs: where the cloud's own services are: all that machines reach with network.egress: endpoints.
-        dns_nameservers: told to the machines; they ask the network's own when left out.
-        placement: of the nodes' server group: one host for all (affinity) or one for each (anti-affinity), the soft
-            ones as a wish.
-        boot: from the flavour's own disk, or from a volume of cluster.root_volume_gib.
-        volume_type: of such a volume, such as one that is encrypted; the cloud's usual one when left out.
-        share_protocol: of the share: NFS, or CEPHFS for native CephFS.
-        share_type: of the share; the cloud's usual one when left out.
-        share_network: has the share's server in the stack's network, for share types whose driver handles servers.
-        data_dir: a folder of the share that the job trains on.
-        rdma_network_id: of SR-IOV ports, one for each adapter of gangway:site.fabric; when left out the flavour brings
+        auth_url: address of the Keystone API, version 3, as the machines reach it.
+        cloud: cloud in clouds.yaml; `OS_*` variables if omitted.
+        image: id or name of the nodes' image, with NVIDIA's driver and container toolkit.
+        head_image: image of the head node; the nodes' if omitted.
+        external_network_id: network to which the stack's router connects.
+        service_cidrs: addresses of the cloud's services: all that machines reach with network.egress: endpoints.
+        dns_nameservers: DNS servers of the machines; the network's if omitted.
+        placement: policy of the nodes' server group: one host for all (affinity) or one each (anti-affinity); soft is
+            best effort.
+        boot: boot from the flavour's disk, or from a volume of cluster.root_volume_gib.
+        volume_type: type of that volume, such as an encrypted one; the cloud's default if omitted.
+        share_protocol: protocol of the share: NFS, or CEPHFS for native CephFS.
+        share_type: type of the share; the cloud's default if omitted.
+        share_network: whether the share's server is in the stack's network, for share types whose driver handles
+            servers.
+        data_dir: folder of the share with the training data.
+        rdma_network_id: network of SR-IOV ports, one per adapter of gangway:site.fabric; if omitted, the flavour brings
             the adapters.
-        rdma_vnic_type: of those ports.
-        object_role: what the object store asks of who writes.
-        access_rules: has the machines' credential open the run container and nothing else.
-        temp_url_key: of the account (its Temp-URL-Key), a secret of the stack, where the object store is Ceph's
-            gateway; the stack makes one for its own container when left out.
+        rdma_vnic_type: type of those ports.
+        object_role: role that the object store requires to write.
+        access_rules: whether the machines' credential opens only the run container.
+        temp_url_key: Temp-URL-Key of the account, a secret, for object stores behind Ceph's gateway; if omitted, the
+            stack makes a key for its container.
     """
 
     auth_url: str = Field(

@@ -52,7 +52,7 @@ class Progressive(OfLatents):
     """Networks that grow from 4x4 on, of images and of clips, after Karras et al. 2018."""
 
     architecture: Literal["progressive"]
-    frames: Annotated[Frames, Own("the other networks make images alone")]
+    frames: Annotated[Frames, Own("other networks make single images")]
     minibatch_std: Annotated[GroupSize, Own()]
     stable_kimg: Annotated[
         Positive,
@@ -63,7 +63,9 @@ class Progressive(OfLatents):
         ),
     ]
     fade_kimg: Annotated[NotNegative, Own()]
-    shard: Annotated[Literal["ddp"], Narrower("ddp for progressive networks, parts of which rest", _WHOLE)]
+    shard: Annotated[
+        Literal["ddp"], Narrower("ddp for progressive networks, parts of which are unused at times", _WHOLE)
+    ]
 
 
 class Cyclegan(Part):
@@ -85,7 +87,7 @@ class Cyclegan(Part):
             "--cycle-weight 10, as in the paper",
         ),
     ]
-    identity_weight: Annotated[NotNegative, Own("no others are shown real images of what they make")]
+    identity_weight: Annotated[NotNegative, Own("only its generators see real images of their own domain")]
     num_classes: Annotated[
         Literal[0],
         Narrower("0 with cyclegan's networks: the two labels of their images are the two domains", "--num-classes 0"),

@@ -41,74 +41,74 @@ SplitNames = BeforeValidator(lambda value: list(filter(None, value.split(","))) 
 
 
 class ConfigFields(Written):
-    """What a training run computes: the fields alone, each looked at by itself.
+    """What a training run computes: the fields alone, each validated by itself.
 
     Attributes:
-        preset: name the defaults came from.
-        dataset: the data set's name; the shards must carry the same.
+        preset: name of the preset that the defaults come from.
+        dataset: name of the data set; the shards must carry the same name.
         resolution: height and width of the images, pixels.
         channels: 1 for grey, 3 for RGB.
-        frames: 1 for images; above, length of the video clips that are learnt.
-        num_classes: 0 learns images regardless of class; above, the number of classes, whose labels both networks get.
-        architecture: family of the networks; cyclegan's translate between the two domains of a data set.
+        frames: 1 for images; more for video clips, whose length it is.
+        num_classes: number of classes for class-conditional training; 0 ignores classes.
+        architecture: family of the networks; cyclegan translates between the two domains of a data set.
         z_dim: length of the latent vector.
-        latents: how its numbers are drawn: standard normal, or uniform from -1 to 1.
-        ngf: the generator's width: channels of its last feature map.
-        ndf: the discriminator's width: channels of its first feature map.
-        full_width_up_to: r3gan: size of the largest feature maps of full width, which halves with each doubling above.
-        group_width: r3gan: channels in a group of its 3x3 convolutions, which have twice the width.
-        batch_size: global batch, images per step over all workers, and of each domain; a segment may change it.
-        batch_gpu: images a worker takes at once, adding up gradients over its share; 0 for all; may change in a run.
-        kimg: length of the run, thousands of real images shown.
-        d_steps: the discriminator's steps for one of the generator's, each on a batch of its own.
-        loss: what the two networks play for.
-        g_reals: real images of the generator's step: same takes those that the discriminator saw last, fresh others.
-        lr_g: the generator's Adam step size.
-        lr_d: the discriminator's Adam step size.
-        beta1: Adam's first moment decay.
-        beta2: Adam's second moment decay.
+        latents: distribution of the latents: standard normal, or uniform from -1 to 1.
+        ngf: width of the generator: channels of its last feature map.
+        ndf: width of the discriminator: channels of its first feature map.
+        full_width_up_to: r3gan: size of the largest feature maps of full width; the width halves with each doubling.
+        group_width: r3gan: channels per group of the 3x3 convolutions, which have twice the width.
+        batch_size: global batch: images per step over all workers, per domain; segments may change it.
+        batch_gpu: images that a worker processes at once, accumulating gradients; 0 for all; may change in a run.
+        kimg: length of the run, thousands of real images.
+        d_steps: discriminator steps per generator step, each on its own batch.
+        loss: loss of both networks.
+        g_reals: real images of the generator's step: same reuses the discriminator's last ones, fresh takes new ones.
+        lr_g: learning rate of the generator (Adam).
+        lr_d: learning rate of the discriminator (Adam).
+        beta1: Adam's decay of the first moment.
+        beta2: Adam's decay of the second moment.
         r1_gamma: weight of the R1 penalty, on real images; 0 turns it off.
-        r2_gamma: weight of the R2 penalty, the same on fakes; 0 turns it off.
-        r1_interval: steps from one lazily applied penalty to the next; its weight grows by the same factor.
-        gp_weight: weight of WGAN-GP's penalty, between real images and fakes; 0 turns it off.
-        cycle_weight: cyclegan: weight of the mean difference of an image and its translation there and back.
-        identity_weight: cyclegan: weight, in cycle_weights, of what a generator changes of its own domain's images.
-        drift: weight of the squared logits of real images, which keeps a Wasserstein critic near zero; 0 turns it off.
-        ema_kimg: half-life of the averaged generator, thousands of images; 0 turns the averaging off.
-        ema_rampup: that half-life is at most this share of the images seen, as StyleGAN2's; 0 for no such bound.
-        augment: what DiffAugment does to real and fake images alike: color, translation, cutout, by commas; or none.
-        dequantise: spread each real grey value evenly over the 256th of -1..1 that it stands for.
-        mirror: show each real image mirrored left to right too, as often as it is shown unmirrored.
-        ada_target: mean sign of the real images' logits that ADA keeps by augmenting more or less; 0 augments always.
-        ada_kimg: thousands of images in which ADA can go from augmenting nothing to everything.
-        minibatch_std: progressive networks: images in a group whose deviation the discriminator sees; 0 for none.
+        r2_gamma: weight of the R2 penalty, on generated images; 0 turns it off.
+        r1_interval: steps between two penalties (lazy regularisation); the weight grows by the same factor.
+        gp_weight: weight of WGAN-GP's penalty, between real and generated images; 0 turns it off.
+        cycle_weight: cyclegan: weight of the mean difference between an image and its translation there and back.
+        identity_weight: cyclegan: weight, in cycle_weights, of changes to images of the generator's own domain.
+        drift: weight of the squared logits of real images, which keeps a Wasserstein critic near 0; 0 turns it off.
+        ema_kimg: half-life of the averaged generator, thousands of images; 0 turns averaging off.
+        ema_rampup: limits that half-life to this share of the images seen, as in StyleGAN2; 0 for no limit.
+        augment: DiffAugment of real and generated images: color, translation, cutout, by commas; or none.
+        dequantise: whether to spread each grey value evenly over its 256th of the range -1 to 1.
+        mirror: whether to also show each real image mirrored left to right, equally often.
+        ada_target: ADA's target for the mean sign of the real images' logits; 0 always augments.
+        ada_kimg: thousands of images in which ADA can go from no augmentation to full augmentation.
+        minibatch_std: progressive networks: images per group of the minibatch standard deviation; 0 turns it off.
         stable_kimg: progressive networks: thousands of images at each resolution after its layers have faded in.
         fade_kimg: progressive networks: thousands of images over which a resolution's layers fade in.
-        schedules: values that change as images are seen, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
-        segments: what is otherwise from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
-        layer_rates: step sizes of some layers, as JSON, such as [{"layers": "generator.first.*", "lr_factor": 0.1}].
-        freeze: weights that keep their initial values, by commas, as generator.layers.0.* or discriminator.*.bias.
-        seed: of initial weights, order of images, latents and augmentation.
-        checkpoint_kimg: thousands of images from one checkpoint to the next.
-        keep_checkpoints: how many checkpoints stay on disk.
-        keep_every_kimg: the first checkpoint of each so many thousand images stays for good too; 0 for none.
-        stats_kimg: thousands of images from one line of stats.jsonl to the next.
-        sample_kimg: thousands of images from one sample grid to the next.
-        channels_last: NHWC memory layout: some per cent faster on a CPU, needed for tensor cores on a GPU.
-        backend: collectives; auto takes nccl where CUDA is present, else gloo; xla is PyTorch/XLA, for TPUs.
-        precision: of the networks' forward passes.
-        tf32: let CUDA's matrix units round float32 inputs to TF32; elsewhere without effect.
-        deterministic: on CUDA keep to kernels that give the same bits each time, at a cost; elsewhere they do anyway.
-        compile: off; auto compiles the losses on CUDA; on anywhere; either goes on uncompiled where that fails.
-        cuda_graphs: replay whole passes as CUDA graphs; with compile, on CUDA.
-        step_graph: on replays a whole step as one CUDA graph; auto does where that is measured to be faster.
-        activation_checkpointing: compute blocks once more in the backward instead of keeping what they made.
-        shard: ddp has whole networks on every worker, fsdp2 a part on each, hsdp a part on each of a node's.
-        pipeline_stages: 2 divides the generator over pairs of workers, the discriminator beside its second half.
-        check_gradients_steps: steps from one comparison of all workers' weights, moments and gradients; 0 for never.
-        metrics: quality metrics computed while training, by commas, see `python -m trainer evaluate --help`; or none.
-        metrics_kimg: thousands of images from one computation of the metrics to the next; 0 for never.
-        metrics_samples: fakes drawn for the quality metrics; for video-is in each of its ten draws.
+        schedules: values that change during the run, as JSON, such as {"lr_g": {"steps": [[0, 2e-4], [90, 1e-4]]}}.
+        segments: settings that change from some image on, as JSON, such as [{"from_image": 50000, "batch_size": 128}].
+        layer_rates: learning rates of layers, as JSON, such as [{"layers": "generator.first.*", "lr_factor": 0.1}].
+        freeze: patterns of untrained weights, by commas, such as generator.layers.0.* or discriminator.*.bias.
+        seed: seed of initial weights, image order, latents and augmentation.
+        checkpoint_kimg: thousands of images between checkpoints.
+        keep_checkpoints: number of checkpoints to keep.
+        keep_every_kimg: also keep the first checkpoint of each so many thousand images; 0 for none.
+        stats_kimg: thousands of images between lines of stats.jsonl.
+        sample_kimg: thousands of images between sample grids.
+        channels_last: NHWC memory layout: a few per cent faster on a CPU, needed for tensor cores on a GPU.
+        backend: backend of collectives; auto takes nccl with CUDA, else gloo; xla is PyTorch/XLA, for TPUs.
+        precision: precision of the forward passes.
+        tf32: whether CUDA may round float32 inputs of matrix units to TF32; no effect without CUDA.
+        deterministic: whether to use only deterministic CUDA kernels, which are slower; no effect without CUDA.
+        compile: off; auto compiles the losses on CUDA; on also elsewhere; both continue uncompiled if it fails.
+        cuda_graphs: whether to replay whole passes as CUDA graphs; with compile, on CUDA.
+        step_graph: on replays a whole step as one CUDA graph; auto does so if it is measured to be faster.
+        activation_checkpointing: whether to recompute blocks in the backward pass to save memory.
+        shard: ddp replicates the networks on every worker, fsdp2 shards them over all workers, hsdp over each node's.
+        pipeline_stages: 2 splits the generator over pairs of workers, the discriminator with its second half.
+        check_gradients_steps: steps between comparisons of all workers' weights, moments and gradients; 0 for never.
+        metrics: quality metrics during training, by commas, see `python -m trainer evaluate --help`; or none.
+        metrics_kimg: thousands of images between computations of the metrics; 0 for never.
+        metrics_samples: generated images for the quality metrics; for video-is in each of its ten draws.
     """
 
     model_config = ConfigDict(defer_build=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from trainer.config.parts.fields import Fraction, NotNegative, Positive
 from trainer.config.parts.part import Choice, Narrower, Own, Part
 
-_PENALTY_OF_ITS_OWN = "0 with the wgan-gp loss, which has a penalty of its own"
+_OWN_PENALTY = "0 with the wgan-gp loss, which has its own penalty"
 _NO_PENALTY = "0 with the lsgan loss, which has no penalty"
 
 
@@ -13,7 +13,7 @@ class Nonsaturating(Part):
     """Both networks play for the log-likelihood of real and fake, after Goodfellow et al. 2014."""
 
     loss: Literal["nonsaturating"]
-    ada_target: Annotated[Fraction, Own("the other losses leave the sign of a logit without meaning")]
+    ada_target: Annotated[Fraction, Own("with other losses the sign of a logit has no meaning")]
 
 
 class WganGp(Part):
@@ -28,12 +28,12 @@ class WganGp(Part):
             "--gp-weight 10, as in the paper; or another --loss",
         ),
     ]
-    r1_gamma: Annotated[Literal[0], Narrower(_PENALTY_OF_ITS_OWN, "--r1-gamma 0")]
-    r2_gamma: Annotated[Literal[0], Narrower(_PENALTY_OF_ITS_OWN, "--r2-gamma 0")]
+    r1_gamma: Annotated[Literal[0], Narrower(_OWN_PENALTY, "--r1-gamma 0")]
+    r2_gamma: Annotated[Literal[0], Narrower(_OWN_PENALTY, "--r2-gamma 0")]
     r1_interval: Annotated[
         Literal[1],
         Narrower(
-            "1 with the wgan-gp loss: its critic is no critic in a step without the penalty",
+            "1 with the wgan-gp loss, whose critic needs the penalty in every step",
             "--r1-interval 1",
         ),
     ]

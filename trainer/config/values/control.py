@@ -34,20 +34,20 @@ UNITS: Mapping[Objective, str] = MappingProxyType(
 
 
 class Bounds(Written):
-    """What a decision may choose from. A setting without bounds stays as the run was started, except that loader
-    threads, batches read ahead and threads of a worker may have whatever the node has cores for: they change no sum.
+    """Limits of the controller's decisions. A setting without bounds is not changed, except loader_threads, prefetch
+    and threads, which may use the node's cores: they do not change results.
 
     Attributes:
-        loader_threads: of one worker, [least, most].
+        loader_threads: loader threads of a worker, [least, most].
         prefetch: batches read ahead, [least, most].
-        threads: of one worker's operators on a CPU, [least, most].
-        batch_gpu: images a worker takes at once, [least, most].
-        batch_size: global batch, [least, most]; step sizes follow with the square root.
-        precision: those allowed.
-        compile: whether compiled losses may be switched off, and on again.
+        threads: operator threads of a worker on a CPU, [least, most].
+        batch_gpu: images that a worker processes at once, [least, most].
+        batch_size: global batch, [least, most]; learning rates scale with its square root.
+        precision: allowed precisions.
+        compile: whether compiled losses may be switched off and on.
         watts: power limit of a GPU, [least, most].
-        nodes: of the cluster, [least, most]; a run starts and stops none, and says that it is ignored.
-        usd_per_hour: what all nodes together may cost at most; a stack's job.autoscale keeps to it, a run cannot.
+        nodes: nodes of the cluster, [least, most]; only job.autoscale uses it.
+        usd_per_hour: most that all nodes may cost; only job.autoscale uses it.
     """
 
     loader_threads: FewRange | None = None
@@ -79,16 +79,16 @@ class ControlSettings(Written):
     """The controller of one run.
 
     Attributes:
-        policy: who decides: fixed decides nothing, rules go by the bottleneck, model by a fitted model of throughput,
-            learned by what earlier decisions have brought.
-        mode: act on decisions, or observe: decide and tell, and change nothing.
-        objective: what there should be more of: images a second, a dollar, a joule, or a gram of CO2e.
-        interval_sec: how long a decision is watched at least; lines that come sooner are taken together.
-        patience: intervals that a decision is given before it is judged.
-        min_gain: share of the objective that a decision has to bring, or it is undone.
-        decisions_per_hour: no more than that many changes.
-        lost_sec: seconds that decisions may lose in all by what they try; beyond them only undoing is left.
-        bounds: what it may choose from.
+        policy: fixed changes nothing; rules follow the bottleneck; model uses a fitted model of throughput; learned
+            uses the gains of earlier decisions.
+        mode: act on decisions, or observe: only report them.
+        objective: what to maximise: images per second, per dollar, per joule or per gram of CO2e.
+        interval_sec: shortest time over which a decision is measured.
+        patience: intervals before a decision is judged.
+        min_gain: share of the objective that a decision must gain, or it is undone.
+        decisions_per_hour: most changes per hour.
+        lost_sec: time that tried decisions may lose in all; after that the controller only undoes decisions.
+        bounds: limits of the decisions.
     """
 
     policy: PolicyName = "rules"

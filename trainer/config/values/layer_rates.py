@@ -12,11 +12,11 @@ from trainer.config.values.strict_numbers import LrFactor, Written
 
 
 class LayerRate(Written):
-    """Weights with a step size of their own.
+    """A different learning rate for some weights.
 
     Attributes:
-        layers: pattern of their names, as generator.layers.0.*; of several that fit the first counts.
-        lr_factor: their step size is their network's times this, with its schedule.
+        layers: pattern of their names, such as generator.layers.0.*; the first pattern that matches applies.
+        lr_factor: factor on the learning rate of their network, with its schedule.
     """
 
     layers: str = Field(min_length=1)

@@ -23,15 +23,15 @@ class _Schedule(Written):
 
 
 class Ramp(_Schedule):
-    """From one value to another, evenly or along half a cosine, then as it ended.
+    """From one value to another, linearly or along half a cosine.
 
     Attributes:
-        start: value up to `after_kimg`; `from` in files.
+        start: value until `after_kimg`; `from` in files.
         to: value at the end.
-        over_kimg: thousands of images that it takes.
-        after_kimg: thousands of images before it begins.
+        over_kimg: length of the ramp, thousands of images.
+        after_kimg: start of the ramp, thousands of images.
         shape: linear; or cosine, slow at both ends.
-        then: hold keeps the last value to the run's end; without it the ramp has to last as long as the run.
+        then: hold keeps the last value to the end of the run; without it the ramp must last as long as the run.
     """
 
     start: float = Field(alias="from")
@@ -64,10 +64,10 @@ class Ramp(_Schedule):
 
 
 class Steps(_Schedule):
-    """One value after the other.
+    """Values that change at given points.
 
     Attributes:
-        steps: (thousands of images, value from there on), the first at 0.
+        steps: pairs of thousands of images and the value from there on; the first at 0.
     """
 
     steps: tuple[tuple[Number, Number], ...] = Field(min_length=1)
@@ -114,16 +114,16 @@ def from_text(value: object) -> object:
 
 
 class Schedules(_Schedule):
-    """What changes in the course of a run; what has none keeps the value of its field in TrainConfig.
+    """Schedules of values that change during a run. Values without a schedule are constant.
 
     Attributes:
-        lr_g: the generator's step size.
-        lr_d: the discriminator's.
-        beta2: Adam's second moment decay.
-        r1_gamma: weight of R1.
-        r2_gamma: weight of R2.
+        lr_g: learning rate of the generator.
+        lr_d: learning rate of the discriminator.
+        beta2: Adam's decay of the second moment.
+        r1_gamma: weight of the R1 penalty.
+        r2_gamma: weight of the R2 penalty.
         ema_kimg: half-life of the averaged generator, thousands of images.
-        augment_p: share of the images that each part of the augmentation changes; all of them without a schedule.
+        augment_p: share of images that each augmentation changes; all images without a schedule.
     """
 
     lr_g: Schedule | None = None

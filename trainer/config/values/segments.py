@@ -17,16 +17,16 @@ from trainer.config.values.strict_numbers import LrFactor, Written
 
 
 class Segment(Written):
-    """What is otherwise from some image on.
+    """Settings that change from some image on. Omitted values are the previous segment's.
 
     Attributes:
-        from_image: real images shown before it; it begins with the first whole step from there on.
+        from_image: real images shown before the segment; it starts with the next whole step.
         batch_size: global batch.
-        batch_gpu: images a worker takes at once, 0 for all.
-        precision: of the forward passes.
-        lr_factor: both step sizes are the run's times this.
-        workers: how many it takes; another number is refused, and ends a session that comes to it. 0 for any.
-        decided: whether a controller decided it in the course of the run; nobody has to write it to go on.
+        batch_gpu: images that a worker processes at once; 0 for all.
+        precision: precision of the forward passes.
+        lr_factor: factor on both learning rates.
+        workers: required number of workers; a session with another number ends at the segment. 0 for any.
+        decided: whether a controller decided it during the run; written by the trainer.
     """
 
     from_image: int = Field(ge=0)

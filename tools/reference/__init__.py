@@ -1,0 +1,1 @@
+"""Writes docs/reference from the models, commands and tables of the code."""

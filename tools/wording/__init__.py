@@ -1,0 +1,1 @@
+"""Keeps discouraged words from returning to pages, messages and docstrings."""
