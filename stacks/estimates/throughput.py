@@ -51,7 +51,7 @@ SLOW, USUAL, FAST = (
     Assumed(0.08, 284 / _COUNTED, 15e-6, 0.5, hidden=True),
     Assumed(0.3, 224 / _COUNTED, 5e-6, 1.0, hidden=True),
 )
-"""Calibrated by published speeds of GANs on V100, A100 and L40, which are at 5 to 18 % of the peak (docs/costs.md). A
+"""Calibrated by published speeds of GANs on V100, A100 and L40, at 5 to 18 % of the peak (test_throughput.py). A
 launch takes 4 to 6 us by https://susun-blog.com/blog/pegainfer-3-cuda-graph, and several times that with Python and
 autograd, assumed. Launch-bound runs of dcgan-digits made 224 to 344 launches a step (measured, November 2026); of other
 networks the same share is assumed.

@@ -71,4 +71,4 @@ def test_links_are_found() -> None:
     assert len(get_links(INDEX)) > 10
     assert get_links(REPO / "README.md").count("docs/deploying.md") >= 1
     assert anchor_of("TCO: rent or own") == "tco-rent-or-own"
-    assert "what-plan-says" in anchors_of(DOCS / "costs.md")
+    assert "price-a-stack" in anchors_of(DOCS / "costs.md")

@@ -137,7 +137,7 @@ def parse_forecast(content: bytes, place: str, of: Quantity = CARBON) -> Forecas
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, csv.Error) as error:
         why = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise TrainerError(
-            place=place, problem=f"is no forecast: {why}", allowed=of.shapes, fix="see docs/costs.md for an example"
+            place=place, problem=f"is no forecast: {why}", allowed=of.shapes, fix="see docs/forecast.md for an example"
         ) from None
     return Forecast(intervals, place, " ".join(visible(line.lstrip("#").strip()) for line in note))
 

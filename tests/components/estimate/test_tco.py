@@ -132,7 +132,7 @@ def test_the_rule_of_thumb_follows_from_the_stated_inputs() -> None:
     assert months == pytest.approx([15.3, 12.9], abs=0.1)
     assert all(RULE_MONTHS[0] <= month <= RULE_MONTHS[1] for month in months)
     assert keeps_rule(cloud, side, rate)
-    # Where it ends: the inputs stand near its lower edge, as docs/costs.md says.
+    # Where it ends: the inputs stand near its lower edge, as docs/where-to-run.md says.
     for capex, holds in ((370_000, False), (380_000, True), (605_000, True), (620_000, False)):
         assert keeps_rule(cloud, replace(side, capex_usd=capex, resale_usd=sold * capex), rate) is holds, capex
     for rent, holds in ((40, False), (41, True), (58, True), (59, False)):

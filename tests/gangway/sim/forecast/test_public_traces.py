@@ -1,9 +1,25 @@
-"""Back-tests on public traces: the table of docs/forecast.md is what was measured, and is measured again where the
+r"""Back-tests on public traces: the table of docs/forecast.md is what was measured, and is measured again where the
 traces are.
 
-No trace is kept here: several have no licence to pass them on. docs/forecast.md says where each is from and how its
-file is made; with the folder of these files in GANGWAY_TRACES the slow test computes every row anew, and with
-GANGWAY_UPDATE_GOLDEN it writes them.
+The traces are not in this repository: all but Philly's (CC-BY-4.0) state no licence. They are files of public ones:
+
+    ger_ci.csv, gb_ci.csv, fr_ci.csv  dos-group/lets-wait-awhile 5e0d1553, data/: 2020, from ENTSO-E; `sed` below.
+        Germany's ends at its first gap (19 December), Great Britain's where its step changes (30 October)
+    p3dn.24xlarge.json and others     LucianaMarques/amazon-spot-dataset 176c6015, data/dados-30-maio-2021/: March to
+        May 2021, unchanged
+    us-west-2c_v100_1.json, us-east-1f_v100_1.json  skypilot-org/spot-traces 221da1ab,
+        availability/1-node/aws-02-15-2023/: 45 days, unchanged
+    philly.csv                        pkusys/ElasticFlow 04a0109a, pollux/pollux_simulator/traces/: a copy of
+        msr-fiddle/philly-traces, September to December 2017, without waits: a job counts from its submission; unchanged
+    openb_pod_list.csv                alibaba/clusterdata 7a6c496e,
+        cluster-trace-gpu-v2023/csv/openb_pod_list_default.csv: pods after second 9,500,000; there are few before it
+
+    $ for zone in ger:35133 gb:15169 fr:20000; do head -n ${zone#*:} lets-wait-awhile/data/${zone%:*}_ci.csv |
+    >   sed '1s/.*/time,g_per_kwh/; s/ \(..:..:..\),/T\1Z,/' > traces/${zone%:*}_ci.csv; done
+    $ awk -F, 'NR == 1 || $9 > 9500000' openb_pod_list_default.csv > traces/openb_pod_list.csv
+    $ GANGWAY_TRACES=traces pytest tests/gangway/sim/forecast/test_public_traces.py -m slow
+
+The slow test recomputes every row from the folder GANGWAY_TRACES; with GANGWAY_UPDATE_GOLDEN it writes them.
 """
 
 import hashlib
