@@ -1,7 +1,7 @@
 """The tables of docs/changing-settings.md: what a change of each setting does to a stack that is up.
 
-Settings that most stacks have are in the first table, a column for each stack. Those of one or two stacks are in the
-second, a row for each outcome in a section. Neighbours with the same row share it.
+The first table has a column for each stack. The second has a row for each outcome: of settings of one or two stacks, and
+of settings with the same outcome on all stacks that have them. Settings of a section with the same outcomes share a row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ COLUMNS = {
     "Kubernetes": "eks-p5-kueue",
 }
 UNTRIED, NOT_HERE = "?", "n/a"
-_FIRST, _SECOND = "| setting | AWS |", "| setting | only on |"
+_FIRST, _SECOND = "| setting | AWS |", "| setting | on |"
 _FEW = 2
-"""A setting of at most so many stacks is in the second table."""
+_ALL, _NONE = "all", "none"
 
 
 class SettingsTable:
@@ -37,20 +37,25 @@ class SettingsTable:
         for names, (columns, cell) in _rows(text, _SECOND):
             for name in names:
                 row = self.cells.setdefault(name, dict.fromkeys(COLUMNS, NOT_HERE))
-                row.update((column, cell) for column in columns.split(", ") if column != "none")
+                on = {_ALL: list(COLUMNS), _NONE: []}.get(columns, columns.split(", "))
+                row.update(dict.fromkeys(on, cell))
 
     def rendered(self, names: Sequence[str]) -> str:
         """The page with rows of these settings, in this order."""
         text = PAGE.read_text("utf-8")
         before, _, rest = text.partition(_FIRST)
         between = rest.partition("\n\n")[2].partition(_SECOND)[0]
-        few = [name for name in names if len(self._columns(name)) <= _FEW]
-        most = [name for name in names if name not in few]
+        short = [name for name in names if self._is_short(name)]
+        long = [name for name in names if name not in short]
         first = [f"{_FIRST} {' | '.join(list(COLUMNS)[1:])} |", f"|---|{'---|' * len(COLUMNS)}"]
-        first += [f"| {same} | {' | '.join(row)} |" for same, row in self._grouped(most)]
+        first += [f"| {_quoted(same)} | {' | '.join(row)} |" for same, row in self._grouped(long)]
         second = [f"{_SECOND} what happens |", "|---|---|---|"]
-        second += [f"| {_quoted(same)} | {columns} | {cell} |" for columns, cell, same in self._outcomes(few)]
+        second += [f"| {_quoted(same)} | {columns} | {cell} |" for columns, cell, same in self._outcomes(short)]
         return "\n".join([before + first[0], *first[1:], "", between + second[0], *second[1:], ""])
+
+    def _is_short(self, name: str) -> bool:
+        columns = self._columns(name)
+        return len(columns) <= _FEW or len({self.cells.get(name, {}).get(column) for column in columns}) == 1
 
     def _columns(self, name: str) -> list[str]:
         return [column for column, cell in zip(COLUMNS, self._row(name), strict=True) if cell != NOT_HERE]
@@ -58,9 +63,13 @@ class SettingsTable:
     def _row(self, name: str) -> tuple[str, ...]:
         return tuple(self.cells.get(name, {}).get(column, UNTRIED) for column in COLUMNS)
 
-    def _grouped(self, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for (_, row), same in groupby(names, lambda name: (name.partition(".")[0], self._row(name))):
-            yield _quoted(same), row
+    def _grouped(self, names: Iterable[str]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+        """Settings of a section with the same cells."""
+        found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for name in names:
+            found.setdefault((name.partition(".")[0], self._row(name)), []).append(name)
+        for (_, row), same in found.items():
+            yield same, row
 
     def _outcomes(self, names: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
         """Stacks, what happens there, and the settings of a section with which it does."""
@@ -69,17 +78,19 @@ class SettingsTable:
             columns: dict[str, list[str]] = {}
             for column in self._columns(name):
                 columns.setdefault(self.cells.get(name, {}).get(column, UNTRIED), []).append(column)
-            for cell, its in columns.items() if columns else [(NOT_HERE, ["none"])]:
-                found.setdefault((name.partition(".")[0], ", ".join(its), cell), []).append(name)
-        for (_, columns_, cell), same in found.items():
-            yield columns_, cell, same
+            for cell, its in columns.items() if columns else [(NOT_HERE, [_NONE])]:
+                on = _ALL if its == list(COLUMNS) else ", ".join(its)
+                found.setdefault((name.partition(".")[0], on, cell), []).append(name)
+        for (_, on, cell), same in found.items():
+            yield on, cell, same
 
-    def measured(self, column: str) -> Iterator[tuple[str, str]]:
-        """The first setting of each run of equal rows that means something to the stack, with its cell."""
-        for names, row in self._grouped(list(self.cells)):
-            cell = row[list(COLUMNS).index(column)]
+    def measured(self, column: str, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """The first of neighbours with the same cells, if it means something to the stack, with its cell."""
+        for _, same in groupby(names, lambda name: (name.partition(".")[0], self._row(name))):
+            name = next(same)
+            cell = self.cells[name][column]
             if cell not in (NOT_HERE, "-"):
-                yield names.split("`")[1], cell
+                yield name, cell
 
 
 def _quoted(names: Iterable[str]) -> str:

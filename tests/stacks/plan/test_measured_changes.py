@@ -57,7 +57,7 @@ def test_no_verdict_is_milder_than_the_engine(column: str, load_module: Callable
     module = load_module(REPOSITORY / "tests/engine/setting_changes.py")
     values = yaml.safe_load((REPOSITORY / f"stacks/Pulumi.{COLUMNS[column]}.yaml").read_text("utf-8"))["config"]
     changes, settings = module.Changes(COLUMNS[column], values, tmp_path), module.every_setting()
-    cells = [(name, cell) for name, cell in SettingsTable().measured(column) if cell != "refused"]
+    cells = [(name, cell) for name, cell in SettingsTable().measured(column, settings) if cell != "refused"]
     milder, compared = {}, 0
     for cell, rows in groupby(sorted(cells, key=lambda row: row[1]), key=lambda row: row[1]):
         for name, _ in rows:
