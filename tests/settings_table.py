@@ -80,7 +80,8 @@ class SettingsTable:
                 columns.setdefault(self.cells.get(name, {}).get(column, UNTRIED), []).append(column)
             for cell, its in columns.items() if columns else [(NOT_HERE, [_NONE])]:
                 on = _ALL if its == list(COLUMNS) else ", ".join(its)
-                found.setdefault((name.partition(".")[0], on, cell), []).append(name)
+                section = "" if on in (_ALL, _NONE) else name.partition(".")[0]
+                found.setdefault((section, on, cell), []).append(name)
         for (_, on, cell), same in found.items():
             yield on, cell, same
 
