@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,8 @@ import yaml
 from components.core.retention import Retention
 from stacks.base.registry import get_provider
 from stacks.base.rule import kind
+from tests.settings_table import COLUMNS, NOT_HERE, PAGE, UNTRIED, SettingsTable
 
-REPOSITORY = Path(__file__).parents[2]
-TABLE = REPOSITORY / "docs/changing-settings.md"
-COLUMNS = {
-    "AWS": "aws-demo",
-    "Google Cloud": "gcp-a3-spot",
-    "TPU": "gcp-v5e-pod",
-    "Azure": "azure-ndv5-spot",
-    "OpenStack": "openstack-gpu",
-    "hosts": "hosts-lab",
-    "Slurm": "aws-p5-slurm",
-    "Kubernetes": "eks-p5-kueue",
-}
-UNTRIED, NOT_HERE = "?", "n/a"
 # Machines, and groups with which their machines go.
 MACHINES = re.compile(
     r"(aws:ec2|gcp:compute|openstack:compute):Instance|.*:(QueuedTpuRequest|VirtualMachine|VirtualMachineScaleSet)|"
@@ -50,30 +37,10 @@ def changes_module(load_module: Callable[[Path], Any]) -> Any:
     return load_module(Path(__file__).with_name("setting_changes.py"))
 
 
-class Table:
-    """Setting -> column -> what happens. Settings of a section with the same cells share a row."""
-
-    def __init__(self) -> None:
-        self._head, _, rest = TABLE.read_text("utf-8").partition("| setting |")
-        self.cells: dict[str, dict[str, str]] = {}
-        for line in rest.splitlines()[2:]:
-            names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-            for name in names.replace("`", "").split(", "):
-                self.cells[name] = dict(zip(COLUMNS, cells, strict=True))
-
-    def write(self, names: list[str]) -> None:
-        """Rows of these settings, in this order."""
-        lines = [f"| setting | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
-        for (_, cells), same in groupby(names, lambda name: (name.partition(".")[0], self._row(name))):
-            lines.append(f"| {', '.join(f'`{name}`' for name in same)} | {' | '.join(cells)} |")
-        TABLE.write_text("\n".join([self._head.rstrip("\n"), "", *lines]) + "\n", "utf-8")
-
-    def _row(self, name: str) -> list[str]:
-        return [self.cells.get(name, {}).get(column, UNTRIED) for column in COLUMNS]
-
-
 def test_every_setting_has_a_row(changes_module: Any) -> None:
-    assert list(Table().cells) == list(changes_module.every_setting()), "write it as the module's head says"
+    table, names = SettingsTable(), list(changes_module.every_setting())
+    assert set(table.cells) == set(names), "write it as the module's head says"
+    assert table.rendered(names) == PAGE.read_text("utf-8"), "write it as the module's head says"
 
 
 @pytest.fixture
@@ -138,7 +105,7 @@ def lost(steps: list[dict[str, Any]], retention: Retention) -> Iterator[str]:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("engine", "column"), [(column, column) for column in COLUMNS], indirect=["engine"])
 def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any, tmp_path: Path) -> None:
-    table, settings = Table(), changes_module.every_setting()
+    table, settings = SettingsTable(), changes_module.every_setting()
     writes = bool(os.environ.get("GANGWAY_UPDATE_GOLDEN"))
     engine.applied("up")
     before = yaml.safe_load(engine.file.read_text("utf-8"))
@@ -156,10 +123,10 @@ def test_each_setting_changed_once(engine: Any, column: str, changes_module: Any
 
     found = {name: cell_of(setting, changes, what_happens) for name, setting in settings.items()}
     if writes:
-        table = Table()
+        table = SettingsTable()
         for name, cell in found.items():
             table.cells.setdefault(name, {})[column] = cell
-        table.write(list(settings))
+        PAGE.write_text(table.rendered(list(settings)), "utf-8")
     untried = [name for name, what in found.items() if what == UNTRIED]
     assert not untried, "no other value is known: add one to OTHERS in setting_changes.py"
     assert found == {name: table.cells[name][column] for name in settings}

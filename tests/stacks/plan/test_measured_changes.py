@@ -2,7 +2,7 @@
 docs/changing-settings.md, which tests/engine/test_changed_settings.py measures.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,9 @@ import yaml
 from stacks.base.registry import get_provider
 from stacks.plan.replacement import Effect, Update
 from stacks.recording import PlannedResource
+from tests.settings_table import COLUMNS, SettingsTable
 
 REPOSITORY = Path(__file__).parents[3]
-COLUMNS = {
-    "AWS": "aws-demo",
-    "Google Cloud": "gcp-a3-spot",
-    "TPU": "gcp-v5e-pod",
-    "Azure": "azure-ndv5-spot",
-    "OpenStack": "openstack-gpu",
-    "hosts": "hosts-lab",
-    "Slurm": "aws-p5-slurm",
-    "Kubernetes": "eks-p5-kueue",
-}
 GRAVITY = {
     "in place": Effect.IN_PLACE,
     "new nodes": Effect.NEW_NODES,
@@ -47,16 +38,6 @@ the engine counts nodes beside the head, which are the same in both plans.
 """
 
 
-def measured(column: str) -> Iterator[tuple[str, str]]:
-    """The first setting of each row that means something to the stack, with its cell."""
-    _, _, rest = (REPOSITORY / "docs/changing-settings.md").read_text("utf-8").partition("| setting |")
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in rest.splitlines()[2:] if line]
-    for row in rows:
-        cell = row[1 + list(COLUMNS).index(column)]
-        if cell not in ("n/a", "-"):
-            yield row[0].split("`")[1], cell
-
-
 def gravity(cell: str) -> Effect:
     """The gravest word of a cell. A change that the program itself refuses is none of these."""
     return max(effect for word, effect in GRAVITY.items() if word in cell)
@@ -76,7 +57,7 @@ def test_no_verdict_is_milder_than_the_engine(column: str, load_module: Callable
     module = load_module(REPOSITORY / "tests/engine/setting_changes.py")
     values = yaml.safe_load((REPOSITORY / f"stacks/Pulumi.{COLUMNS[column]}.yaml").read_text("utf-8"))["config"]
     changes, settings = module.Changes(COLUMNS[column], values, tmp_path), module.every_setting()
-    cells = [(name, cell) for name, cell in measured(column) if cell != "refused"]
+    cells = [(name, cell) for name, cell in SettingsTable().measured(column, settings) if cell != "refused"]
     milder, compared = {}, 0
     for cell, rows in groupby(sorted(cells, key=lambda row: row[1]), key=lambda row: row[1]):
         for name, _ in rows:
