@@ -133,18 +133,18 @@ class KubernetesEngine:
         if not self._has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
-                "docs/first-kubernetes.md has one to apply",
+                "docs/kubernetes.md has one to apply",
             )  # fmt: skip
         if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
             yield Finding.error(
                 "job.data-claim", "data_dir", f"the namespace has no volume claim {DATA_CLAIM}, which is mounted there",
-                "docs/first-kubernetes.md says what it is",
+                "docs/kubernetes.md says what it is",
             )  # fmt: skip
         name = priority_class(job.priority)
         if name is not None and not self._has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
-                "priority: normal, or docs/first-kubernetes.md has one to apply",
+                "priority: normal, or docs/kubernetes.md has one to apply",
             )  # fmt: skip
 
     def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:

@@ -14,7 +14,7 @@ from stacks.config.job_file import JobFile
 _RDMA = "rdma/"
 """What the names of most device plugins' resources for such a network begin with, `rdma/infiniband` among them."""
 _NET, _TCP = "NCCL_NET", "Socket"
-_PAGE = "docs/first-kubernetes.md"
+_PAGE = "docs/kubernetes.md"
 
 
 def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iterator[Finding]:

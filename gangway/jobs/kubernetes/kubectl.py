@@ -107,6 +107,6 @@ def _error(words: Sequence[str], said: str) -> InputError:
     if _AWAY.search(said):
         return EngineAwayError("--on kubernetes", said, fix="kubectl cluster-info says whether it answers")
     if _NO_KIND.search(said):
-        return InputError("--on kubernetes", said, fix="it needs JobSet and Kueue: docs/first-kubernetes.md")
+        return InputError("--on kubernetes", said, fix="it needs JobSet and Kueue: docs/kubernetes.md")
     kind = next((kind for mark, kind in _KINDS if mark in said), InputError)
     return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="kubectl auth can-i --list says what you may do")

@@ -35,7 +35,7 @@ def _no_place(kubectl: Kubectl, name: str) -> InputError:
     others = _names(kubectl, QUEUES, _EVERYWHERE)
     return InputError(
         place, "the namespace has no queue of Kueue's", value=name, allowed=_or_none(others),
-        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/first-kubernetes.md has one to apply",
+        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has one to apply",
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
             "image",
             "this engine starts containers by Apptainer, and there is none on this machine's PATH",
             "install it on all nodes and here, which Gangway's own clusters do not do either "
-            "(docs/first-slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
+            "(docs/slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
             "own environment; or submit it to another engine",
         )
     home = job.env.get("HOME")

@@ -150,7 +150,7 @@ def test_the_breaker_holds_a_rung_whose_machines_never_become_nodes(cloud: Cloud
     assert (cloud.slurm.folder / f"job-{number}.out").read_text() == "on on-demand-n1\n"
     assert len(cloud.launched) == 3
     assert cloud.group("spot") == (0, 0)
-    # The command of docs/first-slurm.md releases it, once the cause is fixed.
+    # The command of docs/slurm.md releases it, once the cause is fixed.
     cloud.broken.clear()
     cloud.slurm.run("scontrol", "update", "nodename=spot-n1", "state=undrain")
     number = submit(cloud, "echo on $SLURMD_NODENAME", "--partition=spot")

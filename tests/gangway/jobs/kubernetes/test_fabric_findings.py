@@ -39,7 +39,7 @@ def test_a_network_that_the_queue_has_and_the_job_leaves_out_is_named(kube: Pret
     kube.stand_up(devices={GPU: 16, name: 64})
     (told,) = warnings({GPU: "8"})
     assert (told.severity, told.path) == (Severity.WARNING, f"resources.{name}")
-    assert "docs/first-kubernetes.md" in told.message, "no node is up that says how many"
+    assert "docs/kubernetes.md" in told.message, "no node is up that says how many"
     smaller = {"allocatable": {GPU: "4", name: "16"}}
     kube.put("Node", "n1", spec={}, status={"allocatable": {GPU: "8", name: "32"}})
     kube.put("Node", "n2", spec={}, status=smaller)
@@ -47,7 +47,7 @@ def test_a_network_that_the_queue_has_and_the_job_leaves_out_is_named(kube: Pret
     assert "32" in told.message
     kube.forbid("nodes")
     (told,) = warnings({GPU: "8"})
-    assert "docs/first-kubernetes.md" in told.message
+    assert "docs/kubernetes.md" in told.message
 
 
 @pytest.mark.parametrize(
