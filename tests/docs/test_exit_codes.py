@@ -13,4 +13,4 @@ def test_every_exit_code_has_its_row() -> None:
     assert [int(code) for code in rows] == [*sorted(EXIT_CODES), 137]
     assert {EXIT_UNFIT, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER} <= set(EXIT_CODES)
     assert EXIT_PEERS_LOST not in EXIT_CODES, "a worker's alone"
-    assert f"{EXIT_PEERS_LOST}: it failed only because others had gone" in PAGE.read_text("utf-8")
+    assert f"{EXIT_PEERS_LOST}: it failed only because its peers were lost" in PAGE.read_text("utf-8")

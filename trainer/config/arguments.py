@@ -27,7 +27,7 @@ _VALUE = re.compile(
 )
 _TYPES: Mapping[str, str] = MappingProxyType({"int": "a whole number", "float": "a number"})
 _FLAG = re.compile(r"--[a-z][a-z-]*")
-_CHANGES_DOC = "docs/changing-runs.md"
+_CHANGES_DOC = "docs/controller.md"
 _KINDS: Mapping[object, str] = MappingProxyType({int: "N", float: "X", bool: "true|false", str: "NAMES"})
 
 
