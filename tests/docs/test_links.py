@@ -9,7 +9,7 @@ import pytest
 REPO = Path(__file__).resolve().parent.parent.parent
 DOCS = REPO / "docs"
 INDEX = DOCS / "README.md"
-PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [REPO / "README.md", *sorted([*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")])]
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[(?:[^\]]|\n)*\]\(([^)\s]+)\)")
@@ -63,7 +63,7 @@ def test_headings_of_a_page_differ(page: Path) -> None:
 
 def test_the_index_lists_every_page() -> None:
     listed = [link.partition("#")[0] for link in get_links(INDEX)]
-    assert {page.name for page in DOCS.glob("*.md")} - {INDEX.name} <= set(listed)
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES[1:]} - {INDEX.name} <= set(listed)
 
 
 def test_links_are_found() -> None:

@@ -1,6 +1,6 @@
 """Rules of others (Checkov's and Trivy's) held against planned resources: which our stacks keep, and why not the rest.
 
-python -m stacks.plan.rules.outside_rules > docs/security-rules.md
+python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md
 """
 
 import json
