@@ -19,7 +19,7 @@ CLASSES = {
 
 def table() -> dict[str, dict[str, set[str]]]:
     """Class -> provider -> types, as the page has them."""
-    section = PAGE.read_text("utf-8").partition("**Protection outlives data.**")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition("### Retained data\n")[2].partition("\n## ")[0]
     head, _, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"
     ]

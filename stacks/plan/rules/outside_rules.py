@@ -1,6 +1,6 @@
 """Rules of others (Checkov's and Trivy's) held against planned resources: which our stacks keep, and why not the rest.
 
-python -m stacks.plan.rules.outside_rules > docs/security-rules.md
+python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md
 """
 
 import json
@@ -18,12 +18,12 @@ from stacks.base.rule import is_unknown, kind
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _HEAD = """\
-# Rules of others
+# Checkov's and Trivy's rules
 
-Checkov 3.3.30 and Trivy's checks (November 2026) for the kinds of resources that our stacks declare, and what they
-answer. `tests/stacks/plan/rules/test_outside_rules.py` holds the plans of all shipped stacks against this table;
-both come from `stacks/plan/rules/outside_rules.yaml`. The rules were written for Terraform, and are held against
-Pulumi's inputs by us: neither program was run on a stack. Severities are Trivy's; Checkov's source has none.
+How stacks answer the rules of Checkov 3.3.30 and Trivy (November 2026) for the kinds of resources that they declare.
+`held` means that every shipped stack complies: `tests/stacks/plan/rules/test_outside_rules.py` checks their plans.
+The rules are written for Terraform; we apply them to Pulumi's inputs and have run neither program on a stack.
+Severities are Trivy's; Checkov has none. The page is generated from `stacks/plan/rules/outside_rules.yaml`.
 """
 
 
@@ -106,7 +106,7 @@ class OutsideRule(_Strict):
         """For the table."""
         if self.why:
             return self.why
-        exempt = "".join(f"; but for `{each.name}`: {each.why}" for each in self.exempt)
+        exempt = "".join(f"; except `{each.name}`: {each.why}" for each in self.exempt)
         return f"held{exempt}".replace("|", "\\|") + (f"; {self.note}" if self.note else "")
 
     def asks(self, declared: Declared) -> bool:
@@ -150,7 +150,7 @@ def _values(inputs: Any, path: str) -> Iterator[Any]:
 
 
 def as_markdown() -> str:
-    """The page: kinds in order, the gravest rules first."""
+    """The page: resources sorted by kind, the most severe rules first."""
     order = ("critical", "high", "medium", "low", "")
     rows = sorted(outside_rules(), key=lambda rule: (rule.resource, order.index(rule.severity), rule.rules))
     lines = ["| resource | rules | severity | asks for | answer |", "| --- | --- | --- | --- | --- |"]

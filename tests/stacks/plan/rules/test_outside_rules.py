@@ -43,8 +43,8 @@ def test_a_rule_stands_once_for_a_kind() -> None:
 
 
 def test_the_page_is_the_data(repo: Path) -> None:
-    """Made by `python -m stacks.plan.rules.outside_rules > docs/security-rules.md`."""
-    assert (repo / "docs/security-rules.md").read_text("utf-8") == as_markdown()
+    """Made by `python -m stacks.plan.rules.outside_rules > docs/reference/security-rules.md`."""
+    assert (repo / "docs/reference/security-rules.md").read_text("utf-8") == as_markdown()
 
 
 INPUTS: dict[str, Any] = {
