@@ -141,9 +141,9 @@ def comparison_table(runs: Sequence[Run]) -> str:
     columns = [{result.name: result for result in run.results} for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))
     measured = [name for name in names if any(_is_measured(column.get(name)) for column in columns)]
+    pairs = list(zip(columns, runs, strict=True))
     rows = [
-        [name, _target(name, columns), *(_cell(column.get(name), run) for column, run in zip(columns, runs, strict=True))]
-        for name in measured
+        [name, _target(name, columns), *(_cell(column.get(name), run) for column, run in pairs)] for name in measured
     ]
     lines = [
         _row(["what", "wanted", *(run.place for run in runs)]),
