@@ -134,7 +134,7 @@ NOT_RUN: dict[str, str] = {
     "gangway prices diff": "printed by a refresh: tests/gangway/finops/prices",
     "gangway init DIR": "asks its questions at a terminal: tests/gangway/cli/test_init.py",
     "gangway prices refresh": "asks the providers: tests/gangway/finops/prices",
-    "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/metrics.md runs it",
+    "python -m trainer evaluate": "stands in a record, whose folder the reader knows: docs/outputs.md runs it",
     "python -m trainer record --run-dir DIR": "printed of an older version's record: the command is run above",
     "python -m trainer train --backend xla on every host starts the right number": "needs TPUs: tests/trainer/xla",
 }

@@ -21,7 +21,7 @@ from typing import NoReturn
 from tools.bench.cases import CASES
 from tools.bench.guard import guarded_folder
 from tools.bench.measuring import ROUNDS, SECONDS, Bench
-from tools.bench.results import Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
+from tools.bench.results import Result, Run, as_json, as_markdown, comparison_table, kept_with, read_runs, this_machine
 from tools.bench.runs import prepare
 from trainer.config.arguments import Parser, count, path, positive
 from trainer.core.cores import usable_cores
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.json is not None:
             write_atomically(arguments.json, as_json(runs).encode())
         if arguments.markdown is not None:
-            _write_tables(arguments.markdown, as_markdown(runs))
+            _write_table(arguments.markdown, comparison_table(runs))
     except TrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -143,9 +143,9 @@ def _run(names: Sequence[str], arguments: argparse.Namespace) -> list[Result]:
         return [result for name, case in CASES.items() if name in names for result in case(bench)]
 
 
-def _write_tables(page: Path, tables: str) -> None:
+def _write_table(page: Path, table: str) -> None:
     before, after = _around(page)
-    write_atomically(page, f"{before}{_BEGIN}\n{tables}\n{_END}{after}".encode())
+    write_atomically(page, f"{before}{_BEGIN}\n{table}\n{_END}{after}".encode())
 
 
 def _around(page: Path) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,16 +136,57 @@ def as_markdown(runs: Iterable[Run]) -> str:
     return "\n".join(map(_section, runs))
 
 
-def _section(run: Run) -> str:
+def comparison_table(runs: Sequence[Run]) -> str:
+    """Returns one table of the measured figures with a column per machine, and a line about each run."""
+    columns = [{result.name: result for result in run.results} for run in runs]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    measured = [name for name in names if any(_is_measured(column.get(name)) for column in columns)]
+    pairs = list(zip(columns, runs, strict=True))
+    rows = [
+        [name, _target(name, columns), *(_cell(column.get(name), run) for column, run in pairs)] for name in measured
+    ]
+    lines = [
+        _row(["what", "wanted", *(run.place for run in runs)]),
+        "|---" * (2 + len(runs)) + "|",
+        *map(_row, rows),
+        "",
+        *(f"- {run.place}: {_circumstances(run, f'code {run.code_sha256[:12]}')}" for run in runs),
+    ]
+    if missing := len(names) - len(measured):
+        lines.append(f"- Not measured on any of these machines: {missing} more figures.")
+    return "\n".join(lines) + "\n"
+
+
+def _is_measured(result: Result | None) -> bool:
+    return result is not None and result.value is not None
+
+
+def _target(name: str, columns: Iterable[Mapping[str, Result]]) -> str:
+    return [column[name].target for column in columns if name in column][-1]
+
+
+def _cell(result: Result | None, run: Run) -> str:
+    if result is None or result.value is None:
+        return "-"
+    return ", ".join(text for text in (_found(result).rstrip(), _verdict(result, run)) if text)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _circumstances(run: Run, code: str) -> str:
     machine = run.machine
     busy = f" The machine was not idle (load {machine.load_before:.1f})." if machine.load_before > 0.5 else ""
     extent = f" {run.extent}." if run.extent else ""
-    code = f"Code {run.code_sha256[:12]} ({_CODE})."
-    made = f"{run.date}, torch {machine.torch}, Python {machine.python}. {code}{extent}{busy}"
+    return f"{run.date}, torch {machine.torch}, Python {machine.python}, {code}.{extent}{busy}"
+
+
+def _section(run: Run) -> str:
     lines = [
         f"## {run.place}",
         "",
-        made,
+        _circumstances(run, f"code {run.code_sha256[:12]} ({_CODE})"),
         "",
         "| what | found | wanted | |",
         "|---|---|---|---|",

@@ -230,7 +230,7 @@ def test_the_papers_suites_are_shipped() -> None:
 
 
 def test_the_example_of_the_documentation_is_a_suite(repo: Path, tmp_path: Path) -> None:
-    text = (repo / "docs/benchmarks-suites.md").read_text("utf-8")
+    text = (repo / "docs/benchmark-suites.md").read_text("utf-8")
     example = tmp_path / "example.yaml"
     example.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
     suite = load_suite(example)

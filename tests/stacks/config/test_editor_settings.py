@@ -40,7 +40,7 @@ def test_shipped_suites_pass(path: Path) -> None:
 def _of_a_stack(load_module: Callable[[Path], ModuleType]) -> Any:
     """As the page has it."""
     pages = load_module(REPO / "tests" / "docs" / "test_commands.py")
-    blocks = pages.get_blocks((REPO / "docs" / "editors.md").read_text("utf-8"))
+    blocks = pages.get_blocks((REPO / "docs" / "own-images.md").read_text("utf-8"))
     (schema,) = [block.text for block in blocks if block.marks.get("file") == "stack.schema.json"]
     return json.loads(schema)
 

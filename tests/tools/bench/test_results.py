@@ -11,7 +11,17 @@ import pytest
 from tools.bench.__main__ import main
 from tools.bench.cases import CASES
 from tools.bench.measuring import ROUNDS, SECONDS, TITLES, Bench, ahead, medians
-from tools.bench.results import Machine, Result, Run, as_json, as_markdown, kept_with, read_runs, this_machine
+from tools.bench.results import (
+    Machine,
+    Result,
+    Run,
+    as_json,
+    as_markdown,
+    comparison_table,
+    kept_with,
+    read_runs,
+    this_machine,
+)
 from trainer.core.host import code_sha256
 
 MACHINE = Machine(cpu="a CPU", cores=2, gpu="", torch="2.15.0", python="3.11.9", load_before=0.1)
@@ -35,7 +45,7 @@ def test_the_table_says_what_was_met_missed_and_not_measured() -> None:
     assert "- A step: ours images/s 1510, theirs images/s 1000" in table
     assert "- A GPU: no CUDA device here" in table
     assert table.startswith("## a CPU, 2 cores, no GPU\n\n2026-01-02, torch 2.15.0, ")
-    assert "Code 5ea36d93de00 " in table
+    assert "code 5ea36d93de00 " in table
 
 
 def test_a_ratio_is_the_median_of_the_rounds_and_shows_their_spread() -> None:
@@ -203,7 +213,20 @@ def test_the_committed_results_name_every_figure_and_say_why_one_is_missing() ->
 
 
 def test_the_committed_page_holds_the_committed_results() -> None:
-    assert as_markdown(read_runs(COMMITTED)) in COMMITTED.with_suffix(".md").read_text()
+    assert comparison_table(read_runs(COMMITTED)) in COMMITTED.with_suffix(".md").read_text()
+
+
+def test_the_page_compares_machines_and_counts_what_none_has_measured() -> None:
+    busy = _run(dataclasses.replace(MET, spread=(1.4, 1.6)), ABSENT, load_before=3.2)
+    table = comparison_table([busy, _run(MISSED, cpu="another CPU")])
+    assert table.startswith(
+        "| what | wanted | a CPU, 2 cores, no GPU | another CPU, 2 cores, no GPU |\n|---|---|---|---|\n"
+    )
+    assert "| A step | >= 1.4 x | 1.51 x (1.4 to 1.6), met | - |" in table
+    assert "| A start | <= 8 s | - | 9 s, missed |" in table
+    assert "A GPU" not in table
+    assert "- a CPU, 2 cores, no GPU: 2026-01-02, torch 2.15.0, Python 3.11.9, code 5ea36d93de00. The machine" in table
+    assert table.endswith("- Not measured on any of these machines: 1 more figures.\n")
 
 
 def test_an_unknown_benchmark_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,18 +243,18 @@ def test_a_page_keeps_what_stands_around_the_results(
     page, data = tmp_path / "benchmarks.md", tmp_path / "benchmarks.json"
     page.write_text("# Benchmarks\n\nHow to read it.\n\n<!-- results: written by make bench -->\nold\n"
                     "<!-- end of results -->\nAfter.\n")  # fmt: skip
-    data.write_text(as_json([_run(ABSENT, cpu="another CPU")]))
+    data.write_text(as_json([_run(MET, cpu="another CPU")]))
     monkeypatch.setattr("tools.bench.__main__._run", lambda *_: [MET, MISSED])
     assert main(["--markdown", str(page), "--json", str(data)]) == 0
     text = page.read_text()
     assert text.startswith("# Benchmarks\n\nHow to read it.\n")
     assert text.endswith("<!-- end of results -->\nAfter.\n")
     assert "old" not in text
-    assert "| A start |" in text
-    assert "| A GPU |" in text, "another machine's"
+    assert "| A start | <= 8 s | - | 9 s, missed |" in text
+    assert "another CPU, 2 cores" in text
     shown = capsys.readouterr().out
     assert "| A start |" in shown
-    assert "| A GPU |" not in shown
+    assert "another CPU" not in shown
     other, here = read_runs(data)
     assert (other.machine.cpu, other.code_sha256) == ("another CPU", CODE)
     assert (list(here.results), here.code_sha256) == ([MET, MISSED], code_sha256())
