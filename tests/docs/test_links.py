@@ -9,7 +9,7 @@ import pytest
 REPO = Path(__file__).resolve().parent.parent.parent
 DOCS = REPO / "docs"
 INDEX = DOCS / "README.md"
-PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [REPO / "README.md", REPO / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[(?:[^\]]|\n)*\]\(([^)\s]+)\)")
