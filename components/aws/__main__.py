@@ -1,7 +1,7 @@
 """The AWS components as a Pulumi plugin: `pulumi package add ./components/aws` in a program of any language.
 
-The engine starts it (docs/other-languages.md). One plugin per provider: a host puts all components into one module, and
-each provider has a TrainingNetwork.
+The engine starts it (examples/README.md). One plugin per provider: a host puts all components into one module, and each
+provider has a TrainingNetwork.
 """
 
 import inspect

@@ -317,7 +317,7 @@ def _machine(model: type[MachineType], row: Mapping[str, Any], file: str) -> Mac
     except ValidationError as error:
         wrong = first_wrong(error)
         place = f"{row['name']}.{wrong.where}" if wrong.where else row["name"]
-        fix = "mend that row; docs/adding-a-machine-type.md goes through one"
+        fix = "correct this row; docs/adding-a-provider.md shows an example"
         raise InputError(f"{file}: {place}", wrong.what, fix=fix) from None
 
 

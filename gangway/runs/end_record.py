@@ -51,7 +51,7 @@ class EndedRecord(BaseModel):
         meaning = _MEANINGS.get(self.reason, "no reason that this version knows")
         return (
             f"the trainer has ended for good on {self.node}, {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: "
-            f"{self.reason}, exit code {self.code}: {meaning}; see docs/troubleshooting.md, 'It ended'"
+            f"{self.reason}, exit code {self.code}: {meaning}; see docs/troubleshooting.md, 'The job ended early'"
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.engine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MANUAL = REPOSITORY / "docs" / "other-languages.md"
+MANUAL = REPOSITORY / "examples" / "README.md"
 FILES = {"nodejs": "trainingNetwork.ts", "go": "trainingNetwork.go"}
 
 

@@ -58,7 +58,7 @@ def test_a_trainer_that_has_failed_for_good_is_not_paid_until_the_deadline(ran: 
     (row, _) = ran(ended={**END, "time": "2099-01-01T00:00:00Z"})
     assert row["reason"] == (
         "the trainer has ended for good on node-1, 2099-01-01 00:00 UTC: bad-input, exit code 2: what it was given "
-        "cannot be trained on, or not on such GPUs; see docs/troubleshooting.md, 'It ended'"
+        "cannot be trained on, or not on such GPUs; see docs/troubleshooting.md, 'The job ended early'"
     )
     assert row["hours_up"] < 0.1
     (kept,) = (tmp_path / "runs").glob(f"there-*/{row['run_id']}/*")

@@ -30,7 +30,7 @@ def _program() -> "Program[ToyPlan]":
     return program
 
 
-def _nobodys(config: StackConfig) -> Iterator[InputError]:
+def _owner_mistakes(config: StackConfig) -> Iterator[InputError]:
     if toy_of(config).owner == "nobody":
         yield InputError("gangway:toy.owner", "toys have an owner", value="nobody", fix="write owner: ann")
 
@@ -53,7 +53,7 @@ PROVIDER = Provider(
         questions={"toy.owner": "Whose they are"},
     ),
     adapters={"prices": f"{__package__}.prices"},
-    mistakes=_nobodys,
+    mistakes=_owner_mistakes,
     catalog=catalog,
     spot_taken=_spot_taken,
     tags=TagRules(package="toy", types="compute: Machine", input_name="labels"),
