@@ -1,7 +1,8 @@
 """The tables of docs/changing-settings.md: what a change of each setting does to a stack that is up.
 
-The first table has a column for each stack. The second has a row for each outcome: of settings of one or two stacks, and
-of settings with the same outcome on all stacks that have them. Settings of a section with the same outcomes share a row.
+The first table has a column for each stack. The second has a row for each outcome: of settings of one or two stacks,
+and of settings with the same outcome on all stacks that have them. Settings of a section with the same outcomes share a
+row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

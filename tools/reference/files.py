@@ -35,8 +35,8 @@ that you choose. An empty default means that the key is optional.
 _TRAINING = """
 Every field of a training run. Each is a flag of `python -m trainer train` (`batch_size` is `--batch-size`), a key of
 `--config` files, and a key of `job.settings` in a stack file or of `settings` in a job or suite file. A preset sets
-fields without a default; `gangway presets NAME` shows all its values. See [the editor settings](../own-images.md#complete-and-check-settings-in-an-editor) for the JSON
-schema. kimg are thousands of real images.
+fields without a default; `gangway presets NAME` shows all its values. Editors can use the [JSON
+schema](../own-images.md#complete-and-check-settings-in-an-editor). kimg are thousands of real images.
 """
 
 
