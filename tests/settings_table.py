@@ -1,4 +1,4 @@
-"""The tables of docs/changing-settings.md: what a change of each setting does to a stack that is up.
+"""The tables of docs/reference/changing-settings.md: what a change of each setting does to a stack that is up.
 
 The first table has a column for each stack. The second has a row for each outcome: of settings of one or two stacks,
 and of settings with the same outcome on all stacks that have them. Settings of a section with the same outcomes share a
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs/changing-settings.md"
+PAGE = Path(__file__).parents[1] / "docs/reference/changing-settings.md"
 COLUMNS = {
     "AWS": "aws-demo",
     "Google Cloud": "gcp-a3-spot",

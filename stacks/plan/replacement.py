@@ -33,7 +33,7 @@ _REGION, _MOVED = "region", "another region"
 
 
 class Effect(IntEnum):
-    """What a change does, the mildest first. Printed as in docs/changing-settings.md."""
+    """What a change does, the mildest first. Printed as in docs/reference/changing-settings.md."""
 
     IN_PLACE = 0
     NEW_NODES = 1

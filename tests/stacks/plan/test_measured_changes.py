@@ -1,5 +1,5 @@
 """What the offline update says of a changed setting is no milder than what the real engine shows of it:
-docs/changing-settings.md, which tests/engine/test_changed_settings.py measures.
+docs/reference/changing-settings.md, which tests/engine/test_changed_settings.py measures.
 """
 
 from collections.abc import Callable
