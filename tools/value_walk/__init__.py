@@ -1,0 +1,1 @@
+"""Follows one value of a stack file through the code."""
