@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from images.gcp import TpuHostSpec, render_tpu_startup, tpu_docker_argv
+from images.render import BIN_DIR
 from images.shell import life_argv
 
 TPU_ENV = """ACCELERATOR_TYPE: 'v5p-16'
@@ -71,7 +72,7 @@ def test_a_host_alone_meets_nobody(host: Any) -> None:
     done = host.run("run-trainer.sh")
     assert done.returncode == 0, done.stderr
     docker, launcher = launcher_of(host)
-    assert docker == tpu_docker_argv(host.gcp)[: len(docker)]
+    assert docker == tpu_docker_argv(host.gcp, BIN_DIR)[: len(docker)]
     assert launcher == [
         "--watch",
         "/run/gangway-notices/held",

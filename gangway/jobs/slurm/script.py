@@ -96,8 +96,12 @@ def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
 
 def get_place(job: JobFile, folder: Path, python: str) -> Place:
     """What the job's folder has for a node."""
-    own = (str(folder / name) for name in (RUN_FOLDER, TRAIN_FILE, OWN_JOB))
-    return Place(*own, python if job.image is None else "python")
+    return Place(
+        run_dir=str(folder / RUN_FOLDER),
+        train_file=str(folder / TRAIN_FILE),
+        own_job=str(folder / OWN_JOB),
+        python=python if job.image is None else "python",
+    )
 
 
 def node_env(job: JobFile, folder: Path, python: str) -> str:

@@ -34,7 +34,7 @@ from components.catalog.schema import (
 )
 from components.core.findings import InputError
 from components.gcp.slices import chip_prices
-from gangway.cli.catalog import HOME_REGION
+from stacks.base.registry import get_provider
 
 PLACEHOLDER_PRICES = (700.0, 0.0, 98.32)
 """What price sources are known to hold for want of a price: 700 and 0; and p5's price of before June 2025."""
@@ -266,7 +266,7 @@ def test_what_leaves_costs_less_the_more_it_is() -> None:
         for row in load_provider(provider).services:
             if row.service.startswith("egress-internet"):
                 tiers_by_region.setdefault(row.region, []).append(row)
-        assert [row.usd.value for row in tiers_by_region[HOME_REGION[provider]]] == expected
+        assert [row.usd.value for row in tiers_by_region[get_provider(provider).home_region]] == expected
         for region, rows in tiers_by_region.items():
             usd = [row.usd.value or 0.0 for row in rows]
             assert usd == sorted(usd, reverse=True), (provider, region)

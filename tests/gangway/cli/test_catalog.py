@@ -15,6 +15,7 @@ from components.catalog.loader import PROVIDERS, load, load_provider, load_tpus
 from components.core.findings import InputError
 from gangway.cli import catalog as catalog_check
 from gangway.cli.catalog import app, check_live, differences_table, machine_row, machines_table, tpus_table
+from stacks.base.registry import sellers
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -147,8 +148,8 @@ def test_the_list_shows_machine_fabric_and_price() -> None:
 def test_a_narrow_terminal_cuts_neither_names_nor_prices() -> None:
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(machines_table(load().machines.values(), load()))
-        console.print(tpus_table())
+        console.print(machines_table(load().machines.values(), load(), "us-east-1"))
+        console.print(tpus_table("us-central1"))
     shown = capture.get()
     assert "…" not in shown
     for name in load().machines:
@@ -157,7 +158,9 @@ def test_a_narrow_terminal_cuts_neither_names_nor_prices() -> None:
 
 def test_what_nobody_knows_is_a_question_mark() -> None:
     catalog = load()
-    text = printed(machines_table([catalog.machine("p5e.48xlarge"), catalog.machine("g5.xlarge")], catalog))
+    text = printed(
+        machines_table([catalog.machine("p5e.48xlarge"), catalog.machine("g5.xlarge")], catalog, "us-east-1")
+    )
     (unpriced,) = [line for line in text.splitlines() if "p5e.48xlarge" in line]
     (plain,) = [line for line in text.splitlines() if "g5.xlarge" in line]
     assert "?" in unpriced
@@ -177,7 +180,8 @@ def test_the_list_as_json_carries_sources() -> None:
 
 def test_a_machine_without_a_price_row_says_null() -> None:
     catalog = load()
-    assert machine_row(catalog.machine("p5.48xlarge"), catalog.model_copy(update={"prices": ()}))["price"] is None
+    without = catalog.model_copy(update={"prices": ()})
+    assert machine_row(catalog.machine("p5.48xlarge"), without, "us-east-1")["price"] is None
 
 
 def test_an_unknown_provider_names_the_nearest() -> None:
@@ -187,7 +191,9 @@ def test_an_unknown_provider_names_the_nearest() -> None:
 
 
 def test_every_provider_has_a_region_for_its_prices() -> None:
-    assert set(catalog_check.HOME_REGION) == set(PROVIDERS)
+    homes = {provider.name: provider.home_region for provider in sellers()}
+    assert set(homes) == set(PROVIDERS)
+    assert all(homes[one.name] in one.catalog_here().regions for one in sellers())
 
 
 def test_the_list_of_google_cloud_has_gpu_machines_and_tpus() -> None:

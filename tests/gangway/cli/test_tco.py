@@ -18,6 +18,7 @@ from gangway.cli import main
 from gangway.cli.quote import carriers
 from gangway.finops.quotes.tco_inputs import Inputs, gather
 from gangway.finops.quotes.tco_tables import compare, draw_plot, show
+from stacks.base.registry import get_provider
 
 ASK = ["tco", "--accelerator", "H100x8", "--nodes", "4", "--years", "3", "--providers", "aws"]
 
@@ -34,12 +35,12 @@ def ask(*arguments: str) -> dict[str, Any]:
 
 
 def inputs(**given: float) -> Inputs:
-    return gather("H100x8", 4, 3, find_offers(carriers("H100x8", ("aws",))), given)
+    return gather("H100x8", 4, 3, find_offers(carriers("H100x8", [get_provider("aws")])), given)
 
 
 def with_reservation(inputs: Inputs, usd_per_hour: float) -> Inputs:
     """The same with a year's commitment at that price."""
-    offer = next(o for o in find_offers(carriers("H100x8", ("aws",))) if o.kind == "reserved-1y")
+    offer = next(o for o in find_offers(carriers("H100x8", [get_provider("aws")])) if o.kind == "reserved-1y")
     price = Fact[float | None].model_validate({**offer.price.model_dump(), "value": usd_per_hour})
     return replace(inputs, reserved=(replace(offer, price=price, on_demand=55.04),))
 
@@ -151,10 +152,10 @@ def test_no_node_draws_more_on_average_than_at_its_peak() -> None:
 
 def test_a_price_nobody_has_is_asked_for() -> None:
     with pytest.raises(InputError, match="--capex: nobody publishes it for A100x8") as caught:
-        gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {})
+        gather("A100x8", 1, 3, find_offers(carriers("A100x8", [get_provider("aws")])), {})
     assert caught.value.fix == "give --capex"
     # With the price alone the rest is known: the draw from the catalogue, colocation by it.
-    found = gather("A100x8", 1, 3, find_offers(carriers("A100x8", ("aws",))), {"capex": 200_000})
+    found = gather("A100x8", 1, 3, find_offers(carriers("A100x8", [get_provider("aws")])), {"capex": 200_000})
     assert found.value("kw") == pytest.approx((8 * 400 * 0.76 + 2510) / 1000, rel=0.2)
     assert found.value("colo") == pytest.approx(
         200 * (8 * 400 + found.rented.machine.host_watts.value / 0.76) / 1000 if found.rented else 0
@@ -162,7 +163,7 @@ def test_a_price_nobody_has_is_asked_for() -> None:
 
 
 def test_a_draw_nobody_publishes_is_asked_for() -> None:
-    offers = find_offers(carriers("v5p-64", ("gcp",)))
+    offers = find_offers(carriers("v5p-64", [get_provider("gcp")]))
     with pytest.raises(InputError, match="--kw"):
         gather("v5p-64", 1, 3, offers, {"capex": 1e6})
     assert gather("v5p-64", 1, 3, offers, {"capex": 1e6, "kw": 15}).value("colo") == pytest.approx(200 * 15 / 0.76)

@@ -1,11 +1,12 @@
 """Job files: what is taken, and what is refused with a way out."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables
+from gangway.jobs.node_command import Meeting, Place, node_argv, node_variables, train_document
 from stacks.config.job_file import JobFile, Priority, read_job_file
 from tests.conftest import REPO
 
@@ -100,7 +101,7 @@ def test_a_command_and_its_variables_may_have_lines(tmp_path: Path) -> None:
 
 
 def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: Path) -> None:
-    place = Place("/runs/a", "/own-job.sh", "python3")
+    place = Place("/runs/a", "/train.json", "/own-job.sh", "python3")
     assert node_argv(read(tmp_path, COMMAND), place) == ["/bin/sh", "/own-job.sh", "--", "python", "train.py"]
     words = node_argv(read(tmp_path, COMMAND + "processes_per_node: 4\n"), place, Meeting("n1", 29400, "mine-1", 3, ""))
     assert words[:2] == ["/bin/sh", "/own-job.sh"]
@@ -109,7 +110,7 @@ def test_a_command_runs_once_on_each_node_or_as_processes_of_torchrun(tmp_path: 
 
 
 def test_torchrun_gives_its_processes_the_jobs_grace(tmp_path: Path) -> None:
-    place = Place("/runs/a", "/own-job.sh", "python3")
+    place = Place("/runs/a", "/train.json", "/own-job.sh", "python3")
     text = COMMAND + "grace_sec: 120\n"
     assert "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in node_variables(read(tmp_path, text), place, "/notices")
     several = read(tmp_path, text + "processes_per_node: 2\n")
@@ -120,19 +121,20 @@ def test_torchrun_gives_its_processes_the_jobs_grace(tmp_path: Path) -> None:
 
 def test_what_a_command_is_given(tmp_path: Path) -> None:
     job = read(tmp_path, COMMAND + "env: {A: b}\nexit_codes: {interrupted: [9, 10]}\n")
-    found = node_variables(job, Place("/runs/a", "/own-job.sh", "python3"), "/notices")
+    found = node_variables(job, Place("/runs/a", "/train.json", "/own-job.sh", "python3"), "/notices")
     assert found["GANGWAY_CODES_INTERRUPTED"] == "9 10"
     assert found["GANGWAY_NOTICES"] == "/notices"
     assert (found["GANGWAY_RUN_DIR"], found["A"]) == ("/runs/a", "b")
 
 
 def test_a_preset_is_the_trainers(tmp_path: Path) -> None:
-    place = Place("/runs/a", "/own-job.sh", "python3")
+    place = Place("/runs/a", "/train.json", "/own-job.sh", "python3")
     more = "processes_per_node: 2\nsettings: {batch_size: 16}\ndata_dir: /data\n"
     words = node_argv(read(tmp_path, PRESET + more), place)
     assert words[:3] == ["python3", "-m", "trainer.launch"]
-    assert words[words.index("--preset") + 1] == "dcgan-digits"
-    assert words[words.index("--batch-size") + 1] == "16"
+    assert words[words.index("--config") + 1] == "/train.json"
+    document = json.loads(train_document(read(tmp_path, PRESET + more), place) or "")
+    assert (document["preset"], document["batch_size"]) == ("dcgan-digits", 16)
     assert words[words.index("--run-dir") + 1] == "/runs/a"
     assert words[words.index("--data") + 1] == "/data"
     assert node_variables(read(tmp_path, PRESET), place, "/notices") == {}

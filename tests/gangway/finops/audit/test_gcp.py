@@ -7,7 +7,7 @@ import pytest
 from components.core.findings import InputError
 from gangway.cli.audit import audited
 from gangway.finops.audit.classify_orphans import Billed
-from gangway.finops.audit.gcp import get_region, list_gcp, open_web, state_keys
+from gangway.finops.audit.gcp import list_gcp, open_web, price_region, state_keys
 from gangway.finops.audit.state import State, StateResource
 from gangway.finops.prices.source import Web, plain_session
 
@@ -188,7 +188,7 @@ def test_nodes_of_a_queued_request_are_known_by_its_outputs() -> None:
 
 
 def test_a_zone_lies_in_a_region() -> None:
-    assert [get_region(place) for place in ("us-central1-a", "europe-west4", "global", "us")] == [
+    assert [price_region(place) for place in ("us-central1-a", "europe-west4", "global", "us")] == [
         "us-central1",
         "europe-west4",
         "global",
