@@ -1,0 +1,1 @@
+# The part of the package that this machine runs.
