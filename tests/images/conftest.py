@@ -223,7 +223,7 @@ def tpu_host(gcp_job: JobSpec) -> TpuHostSpec:
             "backend": "xla",
             "processes_per_node": 4,
             "volumes": (Volume(source="/var/lib/gangway", target="/var/lib/gangway"),),
-            "argv": ("train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"),
+            "training": Training(config={"backend": "xla"}, run_dir="/var/lib/gangway/runs/demo"),
         }
     )
     there = {

@@ -63,7 +63,7 @@ def life_of(host: Any) -> list[str]:
 
 # tests/trainer/xla has the torchrun of the image take these and the ones of the meeting.
 LAST = ["--nproc-per-node=4", "--max-restarts=3", "-m", "trainer"]
-TRAIN = ["train", "--backend", "xla", "--run-dir", "/var/lib/gangway/runs/demo"]
+TRAIN = ["train", "--config", "/etc/gangway/train.json", "--run-dir", "/var/lib/gangway/runs/demo"]
 
 
 def test_a_host_alone_meets_nobody(host: Any) -> None:

@@ -1,5 +1,6 @@
 """The script that a machine is given: golden text, and what it does to a machine in small, by real bash."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -127,8 +128,7 @@ def test_another_job_stops_the_old_one_first(owned: Any, first: HostSpec, host_j
     assert start[:2] == ["start", "--no-block"]
     assert "gangway-prometheus.service" not in start
     assert not {f"{UNITS}prometheus.service", "/etc/gangway/prometheus.yaml"} & owned.files()
-    assert "'--kimg'" not in (owned.root / "etc/gangway/job.env").read_text()
-    assert "--kimg\n    9\n" in (owned.root / "etc/gangway/job.env").read_text()
+    assert json.loads((owned.root / "etc/gangway/train.json").read_text()) == {"kimg": 9}
 
 
 def test_removal_leaves_what_was_there_and_what_the_job_wrote(owned: Any, first: HostSpec) -> None:
