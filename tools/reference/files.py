@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from pydantic import BaseModel
+
 from gangway.bench.experiment.suite import ExperimentConfig
 from gangway.bench.suite import SuiteConfig
 from gangway.sim.schedule.scenario import ScenarioConfig
@@ -58,7 +60,7 @@ def _unread() -> Mapping[str, str]:
 
 def job_file() -> str:
     """docs/reference/job-file.md."""
-    files = {
+    files: dict[str, type[BaseModel]] = {
         "Job file": JobFile,
         "Engines file": EnginesFile,
         "Suite file": SuiteConfig,
@@ -75,7 +77,7 @@ def training() -> str:
         (code(name), text(entry.summary), entry.config.dataset, "x".join(map(str, entry.config.image_shape)))
         for name, entry in CATALOGUE.items()
     ]
-    nested = {
+    nested: dict[str, tuple[type[BaseModel], str]] = {
         "`schedules`": (Schedules, "schedules"),
         "A ramp, for `schedules.NAME`": (Ramp, ""),
         "Steps, for `schedules.NAME`": (Steps, ""),
