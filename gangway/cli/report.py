@@ -81,7 +81,8 @@ def report(
 ) -> None:
     """Report runs as a page, a table, or data for other programs.
 
-    Exit code 0: written. 1: no run has the required data. 2: invalid options, or a forged record.
+    Exit code 0: written. 1: no run has the required data.
+    2: invalid options, or a forged record.
     """
     from gangway.runs.run_folders import half_runs
 
