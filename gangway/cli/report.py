@@ -74,9 +74,7 @@ def report(
     billing_account: Annotated[
         str | None, typer.Option(help="focus: billing account of the cloud's invoice; the stack's name if omitted.")
     ] = None,
-    usd_per_hour: Annotated[
-        float | None, typer.Option(help="focus: price of a node per hour, if the record has none.")
-    ] = None,
+    usd_per_hour: Annotated[float | None, typer.Option(help="focus: price of a node, if the record has none.")] = None,
     key: Annotated[Path | None, typer.Option(help=TRUSTED_KEY)] = None,
 ) -> None:
     """Report runs as a page, a table, or data for other programs.
