@@ -208,6 +208,7 @@ def _slice(accelerator: str, catalog: "Catalog", place: str) -> "Carrier":
         machine=slice_machine(plan),
         prices=slice_prices(plan),
         regions=catalog.regions,
+        interruptions=catalog.interruptions,
         capacity=frozenset({"on-demand", "spot"}),
     )
 

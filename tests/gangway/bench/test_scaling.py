@@ -227,7 +227,7 @@ def test_a_slices_end_is_told(measured_instantly: list[tuple[int, int]], tmp_pat
 def test_gpus_are_taken_where_there_are_enough(
     measured_instantly: list[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_gpus", lambda: ["NVIDIA T4"] * 2)
+    monkeypatch.setattr(local, "_gpus", lambda: [local._Gpu("NVIDIA T4", f"GPU-{index}") for index in range(2)])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     done = CliRunner().invoke(app, ["bench", "scaling", "--rounds", "1", "--out", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
