@@ -32,7 +32,6 @@ OUTPUTS: Mapping[str, str] = MappingProxyType(
         "queues": "queues of `gangway job submit`",
         "partitions": "the Slurm partitions, one per rung",
         "submit_on": "`--on` of `gangway job submit`; none without a shared folder",
-        "submit_to": "`--on` of `gangway job submit`",
         "registry": "container registry of the stack",
         "lustre_dns_name": "address of the file system, of Filestore too",
         "mount_point": "what the nodes mount, or the shared folder of hosts",
