@@ -14,14 +14,14 @@ TIMEOUT_SEC = 240
 """Above cosign's own, which is three minutes."""
 
 
-class Signed(NamedTuple):
+class SignedPayload(NamedTuple):
     """What somebody signed of an image, and the signature: both base64."""
 
     payload: str
     signature: str
 
 
-def get_signatures(image: str) -> list[Signed]:
+def get_signatures(image: str) -> list[SignedPayload]:
     """The signatures that the registry has of an image. InputError: there is none that machines could look at."""
     lines = [line for line in _cosign("IMAGE", ["download", "signature", image]).splitlines() if line.strip()]
     found = [signed for line in lines if (signed := _signed(line)) is not None]
@@ -48,13 +48,13 @@ def check_keyless(config: StackConfig) -> None:
     _cosign("gangway:image.signature", ["verify", *who, image])
 
 
-def _signed(line: str) -> Signed | None:
+def _signed(line: str) -> SignedPayload | None:
     try:
         found = json.loads(line)
         payload, signature = found["Payload"], found["Base64Signature"]
     except (ValueError, TypeError, KeyError):
         return None
-    return Signed(payload, signature) if isinstance(payload, str) and isinstance(signature, str) else None
+    return SignedPayload(payload, signature) if isinstance(payload, str) and isinstance(signature, str) else None
 
 
 def _cosign(place: str, arguments: Sequence[str]) -> str:

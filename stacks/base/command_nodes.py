@@ -43,7 +43,7 @@ def meeting(config: StackConfig, keep_out: str = "put nothing else into the stac
         )
 
 
-def meeting_in_the_open(config: StackConfig, where: str, fix: str) -> Iterable[Finding]:
+def open_rendezvous_findings(config: StackConfig, where: str, fix: str) -> Iterable[Finding]:
     """The same where nobody is kept from the machines' ports: `where` they are."""
     if command_meets(config):
         yield Finding.warning(

@@ -49,7 +49,7 @@ def chosen_sellers(name: str | None, place: str) -> tuple[Provider, ...]:
     return found
 
 
-def with_adapter(purpose: str) -> tuple[str, ...]:
+def providers_with_adapter(purpose: str) -> tuple[str, ...]:
     """Names of the providers that have an adapter for `purpose`."""
     return tuple(provider.name for provider in all_providers() if purpose in provider.adapters)
 

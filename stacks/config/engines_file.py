@@ -20,13 +20,13 @@ from stacks.config.section import Section
 from stacks.config.yaml_file import read_model
 
 VARIABLE = "GANGWAY_ENGINES"
-_USUAL = Path("~/.gangway/engines.yaml")
+_DEFAULT_PATH = Path("~/.gangway/engines.yaml")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,38}")
 KINDS = ("local", "slurm", "kubernetes")
 """Of engines: no name of one."""
 
 
-def _place(text: str) -> str:
+def _check_region(text: str) -> str:
     read_place(text, "")
     return text
 
@@ -47,14 +47,14 @@ class NamedEngine(Section):
     engine: str = Field(min_length=1, examples=["slurm:/shared/jobs@gpu"])
     via: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", examples=["ann@login.example.com"])
     program: str = Field(default="gangway", min_length=1, examples=["/opt/gangway/bin/gangway"])
-    region: Annotated[str, AfterValidator(_place)] | None = Field(default=None, examples=["aws:eu-central-1"])
+    region: Annotated[str, AfterValidator(_check_region)] | None = Field(default=None, examples=["aws:eu-central-1"])
     machine_type: str | None = Field(default=None, min_length=1, examples=["p5.48xlarge"])
     capacity: Literal["on-demand", "spot"] = "on-demand"
     usd_per_node_hour: Amount | None = Field(default=None, examples=[11.5])
 
     @field_validator("engine")
     @classmethod
-    def _an_engine(cls, engine: str) -> str:
+    def _check_engine(cls, engine: str) -> str:
         if engine.partition(":")[0] not in KINDS:
             raise ValueError(f"an engine that begins with {', '.join(KINDS)}; write slurm:/shared/jobs")
         if "#" in engine or "," in engine:
@@ -62,13 +62,13 @@ class NamedEngine(Section):
         return engine
 
     @model_validator(mode="after")
-    def _program_elsewhere(self) -> Self:
+    def _check_program(self) -> Self:
         if "program" in self.model_fields_set and self.via is None:
             raise ValueError("program only beside via; leave it out")
         return self
 
     @model_validator(mode="after")
-    def _priced_once(self) -> Self:
+    def _check_price(self) -> Self:
         if self.machine_type is not None and (self.region or "").partition(":")[0] not in PROVIDERS:
             raise ValueError(
                 f"machine_type only with a region of {', '.join(PROVIDERS)}, whose catalogue has it; "
@@ -90,7 +90,7 @@ class EnginesFile(Section):
 
     @field_validator("engines")
     @classmethod
-    def _names(cls, engines: dict[str, NamedEngine]) -> dict[str, NamedEngine]:
+    def _check_names(cls, engines: dict[str, NamedEngine]) -> dict[str, NamedEngine]:
         for name in engines:
             if not _NAME.fullmatch(name) or name in KINDS:
                 raise ValueError(
@@ -104,7 +104,7 @@ def named_engines() -> dict[str, NamedEngine]:
     that variable names is no file, or a file holds mistakes, then in a group.
     """
     asked = os.environ.get(VARIABLE)
-    path = Path(asked) if asked else _USUAL.expanduser()
+    path = Path(asked) if asked else _DEFAULT_PATH.expanduser()
     if not path.exists():
         if asked:
             raise InputError(VARIABLE, "no such file", value=asked, fix="name one that is there, or unset it")

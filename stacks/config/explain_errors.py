@@ -19,18 +19,18 @@ from pydantic_core import ErrorDetails
 from components.core.findings import InputError, nearest, nearest_hint
 from stacks.config.corrections import (
     Span,
-    address_for,
-    find_range,
-    find_truth,
-    find_words,
+    explain_conversion,
     get_unit,
-    moment_for,
-    number_for,
-    sentence_for,
-    shell_words,
-    text_for,
+    match_pattern,
+    parse_bool,
+    parse_command,
+    parse_list,
+    parse_moment,
+    parse_number,
+    parse_range,
+    to_store_address,
 )
-from stacks.config.section import OF_COMMAND, OF_PRESET
+from stacks.config.section import COMMAND_TAG, PRESET_TAG
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
@@ -38,7 +38,7 @@ Settle = Callable[[Sequence[int | str], Any], Any]
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
-class _AsWritten(GenerateJsonSchema):
+class _UnsortedSchema(GenerateJsonSchema):
     """Pydantic's schema with the keys of examples in the order of the source, `{min: 2, max: 4}`."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
@@ -59,13 +59,13 @@ def explain(
     or of its key -> what is shown there in place of the model's own example; `namespace`: put before each key at the
     top; `settle`: moves the value of a fix to one that goes with the others.
     """
-    schema = root.model_json_schema(schema_generator=_AsWritten)
-    _put_examples(schema, examples)
+    schema = root.model_json_schema(schema_generator=_UnsortedSchema)
+    _set_examples(schema, examples)
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
     # A list whose items are all wrong is also reported as too short, which would only confuse.
     outside = f"{place}: {namespace}" if place else namespace
-    mistyped = _mistyped(details, schema)
+    mistyped = _misspelt_keys(details, schema)
 
     def confuses(detail: ErrorDetails) -> bool:
         inside = any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
@@ -74,7 +74,7 @@ def explain(
     return [_explain(detail, schema, outside, namespace, settle) for detail in details if not confuses(detail)]
 
 
-def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
+def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
     """Places of the required keys that somebody wrote and misspelt: the misspelling alone is told."""
     found = set()
     for detail in details:
@@ -84,19 +84,19 @@ def _mistyped(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int
     return found
 
 
-def wanted_at(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
+def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
     """What is allowed at `loc`, and the fix of a value that YAML reads as something else than `text` looks like; both
     empty where there is no such setting.
     """
-    schema = root.model_json_schema(schema_generator=_AsWritten)
+    schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     setting = _setting_at(schema, loc)
     is_text = setting.schema.get("type") == "string"
     if is_text and setting.schema.get("format") != "date-time" and _corrected(loc, text, setting, schema) == text:
-        return setting.words(), f"put it in quotes: {_written(loc, text)}"
+        return setting.words(), f"put it in quotes: {_to_yaml_pair(loc, text)}"
     return (setting.words(), _fix(loc, text, setting, schema)) if setting.schemas else ("", "")
 
 
-def _put_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
+def _set_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
     """Has `schema` show `examples` at their config paths, which are a section's or one of its keys'."""
     for path, example in examples.items():
         section, _, key = path.partition(".")
@@ -110,24 +110,24 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
     loc = _without_tags(detail["loc"], schema)
     where = f"{place}{spell(loc)}"
     setting = _setting_at(schema, loc)
-    value, context = _shown(detail["input"]), detail.get("ctx", {})
+    value, context = _to_text(detail["input"]), detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             *at, key = detail["loc"]
             around = _variant_at(schema, at)
             names = sorted(around.keys())
-            if owners := _kinds_with(str(key), at, schema):
+            if owners := _find_kinds(str(key), at, schema):
                 fix = f"leave it out: only {owners} has it"
-            elif inner := _mappings_with(str(loc[-1]), around):
-                fix = f"write {inner}: {_flow({loc[-1]: value})}"
-            elif sections := _sections_with(str(loc[-1]), schema, namespace):
+            elif inner := _find_mapping(str(loc[-1]), around):
+                fix = f"write {inner}: {_to_yaml({loc[-1]: value})}"
+            elif sections := _find_sections(str(loc[-1]), schema, namespace):
                 fix = f"write it in {' or '.join(sections)}"
             else:
                 fix = nearest_hint(str(loc[-1]), names)
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
-            shown = f"add {_written(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
-            fix = f"add {loc[-1]}: what {setting.told_by} prints" if setting.told_by else shown
+            shown = f"add {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
+            fix = f"add {loc[-1]}: what {setting.value_source} prints" if setting.value_source else shown
             return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
             fix = f"add kind: {setting.kind_with(value)}"
@@ -144,7 +144,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             return own.within(where, joint="." if loc and own.place else "")
         case "rule":
             # The trainer's own validators say all of it in the error's context.
-            return _rule(detail, where)
+            return _explain_rule(detail, where)
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
@@ -156,7 +156,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             return InputError(where, problem, value=value, allowed=setting.words(), fix=fix)
 
 
-def _rule(detail: ErrorDetails, where: str) -> InputError:
+def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
     """A rule of the trainer (`trainer.core.errors.broken_rule`), which may name the key that it is about."""
     told = detail.get("ctx", {})
     key = f".{told['field']}" if told.get("field") else ""
@@ -165,7 +165,7 @@ def _rule(detail: ErrorDetails, where: str) -> InputError:
     return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=told["allowed"], fix=fix)
 
 
-def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
+def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
     """The kinds that have `key` where the given one does not, such as `engine.kind: slurm`; empty where none has it.
     `at`: pydantic's path of the mapping, with the tags of unions.
     """
@@ -174,7 +174,7 @@ def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
         if not _is_tag(at, position, before):
             continue
         rest = _without_tags(at, schema)[len(_without_tags(at[:position], schema)) :]
-        keys = {kind: _walk(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
+        keys = {kind: _descend(before.of_kind([kind]), rest, schema).keys() for kind in before.kinds()}
         owners = [kind for kind, known in keys.items() if key in known]
         if owners:
             union = f"{spell(_without_tags(at[:position], schema))}." if rest else ""
@@ -182,19 +182,19 @@ def _kinds_with(key: str, at: Sequence[int | str], schema: _Schema) -> str:
     return ""
 
 
-def _mappings_with(key: str, around: "_Setting") -> str:
+def _find_mapping(key: str, around: "_Setting") -> str:
     """The key beside it whose mapping takes `key`, as `settings` takes the trainer's; empty where none does."""
     beside = ((name, child) for schema in around.schemas for name, child in schema.get("properties", {}).items())
     return next((name for name, child in beside if key in child.get("takes", ())), "")
 
 
-def _sections_with(key: str, schema: _Schema, namespace: str) -> list[str]:
+def _find_sections(key: str, schema: _Schema, namespace: str) -> list[str]:
     """Config paths of the sections that have such a key."""
     keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
     return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
 
 
-def _shown(value: object) -> object:
+def _to_text(value: object) -> object:
     """The value as people write it: YAML has made times of some."""
     return value.isoformat() if isinstance(value, datetime) else value
 
@@ -202,7 +202,7 @@ def _shown(value: object) -> object:
 @dataclass(frozen=True)
 class _Setting:
     """What may stand at one config path: the schemas a value is checked by (several for a union), and examples.
-    `told_by`: what prints somebody's own value, which no example is; a field says so in its schema. `pattern`: the
+    `value_source`: what prints somebody's own value, which no example is; a field says so in its schema. `pattern`: the
     field's own, beside those of its branches.
     """
 
@@ -210,7 +210,7 @@ class _Setting:
     examples: tuple[Any, ...]
     about: str
     unit: str = ""
-    told_by: str = ""
+    value_source: str = ""
     pattern: str = ""
 
     @property
@@ -223,7 +223,7 @@ class _Setting:
         """The one to show."""
         return self.examples[0] if self.examples else None
 
-    def _counted(self) -> str:
+    def _unit_note(self) -> str:
         return f" ({self.unit})" if self.unit else ""
 
     def keys(self) -> set[str]:
@@ -250,12 +250,12 @@ class _Setting:
     def words(self) -> str:
         """What is allowed here, for people."""
         about = f"{self.about}: " if self.about else ""
-        such_as = f", such as {_flow(self.example)}" if self.examples else ""
+        such_as = f", such as {_to_yaml(self.example)}" if self.examples else ""
         match self.schema.get("type"):
             case "integer":
-                return f"{about}a whole number{_bounds(self.schema)}{self._counted()}"
+                return f"{about}a whole number{_bounds(self.schema)}{self._unit_note()}"
             case "number":
-                return f"{about}a number{_bounds(self.schema)}{self._counted()}"
+                return f"{about}a number{_bounds(self.schema)}{self._unit_note()}"
             case "boolean":
                 return f"{about}true or false"
             case "array":
@@ -266,7 +266,7 @@ class _Setting:
                 required = " and ".join(self.schema.get("required", []))
                 return f"{about}a mapping{' with ' if required else ''}{required}{such_as}"
             case _ if "pattern" in self.schema and self.examples:
-                return f"{about}like {_flow(self.example)}"
+                return f"{about}like {_to_yaml(self.example)}"
             case _:
                 return f"{about}text{such_as}"
 
@@ -279,16 +279,16 @@ def _kind(schema: _Schema) -> str | None:
 
 def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
     """Walks the schema along a config path. An example of a section is one for each of its keys too."""
-    return _walk(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
+    return _descend(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
 
 
 def _variant_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
     """The same along pydantic's path: a tag in it picks one branch of the union for all that is below."""
     here = _setting_at(root, ())
     for position, part in enumerate(loc):
-        if part in (OF_PRESET, OF_COMMAND):
+        if part in (PRESET_TAG, COMMAND_TAG):
             continue
-        here = here.of_kind([part]) if _is_tag(loc, position, here) else _walk(here, [part], root)
+        here = here.of_kind([part]) if _is_tag(loc, position, here) else _descend(here, [part], root)
     return here
 
 
@@ -300,16 +300,16 @@ def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
     return loc[position] in kinds and (isinstance(loc[position - 1], int) or len(kinds) > 1)
 
 
-def _walk(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
+def _descend(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Setting:
     """The setting at a config path below `here`."""
     for part in loc:
         found = [child for schema in here.schemas for child in _children(schema, part)]
         given = [example for child in found for example in child.get("examples", [])]
         here = _Setting(
             schemas=tuple(branch for child in found for branch in _branches(child, root)),
-            examples=(*given, *(inner for example in here.examples for inner in _inside(example, part))),
+            examples=(*given, *(inner for example in here.examples for inner in _nested_examples(example, part))),
             about=next((child["description"] for child in found if "description" in child), ""),
-            told_by=next((child["told_by"] for child in found if "told_by" in child), ""),
+            value_source=next((child["value_source"] for child in found if "value_source" in child), ""),
             pattern=next((child["pattern"] for child in found if "pattern" in child), ""),
             unit=get_unit(part) if isinstance(part, str) else here.unit,
         )
@@ -327,7 +327,7 @@ def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
         yield child
 
 
-def _inside(example: Any, part: int | str) -> list[Any]:
+def _nested_examples(example: Any, part: int | str) -> list[Any]:
     if isinstance(part, int):
         return example if isinstance(example, list) else []
     return [example[part]] if isinstance(example, dict) and part in example else []
@@ -374,7 +374,7 @@ def _fix(
     if schema.get("type") == "string" and isinstance(value, int | float):
         text = json.dumps(value)
         if re.search(schema.get("pattern", setting.pattern), text) and "format" not in schema:
-            return f"put it in quotes: {_written(loc, text)}"
+            return f"put it in quotes: {_to_yaml_pair(loc, text)}"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"keep at most {schema['maxItems']}"
     meant = _corrected(loc, value, setting, root)
@@ -382,17 +382,17 @@ def _fix(
         return f"write a usual length: {schema['usual']}"  # the bound is far beyond any that makes sense
     if meant is not None:
         meant = settle(loc, meant)
-        return f"write {_written(loc, meant)}{_images(value, meant, setting)}"
+        return f"write {_to_yaml_pair(loc, meant)}{_kimg_comment(value, meant, setting)}"
     name, is_number = str(next(reversed(loc), "")), schema.get("type") in ("integer", "number")
-    sentence = isinstance(value, str) and sentence_for(
+    sentence = isinstance(value, str) and explain_conversion(
         name, value, schema.get("pattern", ""), _span(schema) if is_number else Span()
     )
-    if sentence or setting.told_by:
-        return sentence or f"put there what {setting.told_by} prints"
-    return f"write {_written(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
+    if sentence or setting.value_source:
+        return sentence or f"put there what {setting.value_source} prints"
+    return f"write {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
 
 
-def _images(value: Any, meant: Any, setting: _Setting) -> str:
+def _kimg_comment(value: Any, meant: Any, setting: _Setting) -> str:
     """The comment behind a number of kimg that was written with a unit: `25k` may be 25,000 images or 25,000 kimg."""
     shortened = isinstance(value, str) and value.strip().lower().endswith("k") and isinstance(meant, int | float)
     if not shortened or setting.unit != get_unit("kimg"):
@@ -405,17 +405,17 @@ def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _S
     schema, name = setting.schema, next((part for part in reversed(loc) if isinstance(part, str)), "")
     match schema.get("type"):
         case "integer" | "number":
-            return number_for(name, value, _span(schema))
+            return parse_number(name, value, _span(schema))
         case "boolean":
-            return find_truth(value)
+            return parse_bool(value)
         case "array":
             return _corrected_list(loc, value, setting, root)
-        case "object" if setting.keys() == {"min", "max"} and (span := find_range(value)) is not None:
+        case "object" if setting.keys() == {"min", "max"} and (span := parse_range(value)) is not None:
             return dict(zip(("min", "max"), span, strict=True))
         case "object" if isinstance(value, str) and (kind := nearest(value, setting.kinds())):
             return {"kind": kind}
         case "object":
-            return _only_key(value, setting, root, loc)
+            return _wrapped_value(value, setting, root, loc)
         case "string" if isinstance(value, str):
             return _corrected_text(value, setting)
     return None
@@ -423,18 +423,18 @@ def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _S
 
 def _corrected_text(value: str, setting: _Setting) -> str | None:
     if setting.schema.get("format") == "date-time":
-        return moment_for(value)
+        return parse_moment(value)
     if pattern := _DAY if setting.schema.get("format") == "date" else setting.schema.get("pattern"):
         rooted = f"/{value.strip('/ ')}" if str(setting.example).startswith("/") else value
-        return _own_address(value, setting) or text_for(value, pattern) or text_for(rooted, pattern)
+        return _corrected_address(value, setting) or match_pattern(value, pattern) or match_pattern(rooted, pattern)
     return value
 
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
     """A list of what was written as one value; None where an item is none."""
-    words = shell_words(value) if loc and loc[-1] == "command" else find_words(value)
+    words = parse_command(value) if loc and loc[-1] == "command" else parse_list(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
-    if fewest == most == 2 and (span := find_range(value)) is not None:
+    if fewest == most == 2 and (span := parse_range(value)) is not None:
         words = list(span)
     if words is None or not max(1, fewest) <= len(words) <= most:
         return None
@@ -444,7 +444,7 @@ def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, roo
     return None if any(one is None for one in items) else items
 
 
-def _only_key(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
+def _wrapped_value(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
     """`{usd: 200}` for 200 where a mapping has to have that one key."""
     required = setting.schema.get("required", [])
     if len(required) != 1 or isinstance(value, dict | list):
@@ -467,22 +467,22 @@ def _span(schema: _Schema) -> Span:
     )
 
 
-def _own_address(value: str, setting: _Setting) -> str | None:
+def _corrected_address(value: str, setting: _Setting) -> str | None:
     """The user's own address of an object store: with the scheme it lacks, or up to the last folder it may name."""
     scheme, is_address, _ = str(setting.example).partition("://")
     if not is_address or "pattern" not in setting.schema:
         return None
-    whole = address_for(value, scheme) if "://" in value else f"{scheme}://{value}"
+    whole = to_store_address(value, scheme) if "://" in value else f"{scheme}://{value}"
     folders = [whole, *(whole[: place + 1] for place in range(len(whole) - 1, -1, -1) if whole[place] == "/")]
     return next((folder for folder in folders if re.search(setting.schema["pattern"], folder)), None)
 
 
-def _written(loc: Sequence[int | str], value: Any) -> str:
+def _to_yaml_pair(loc: Sequence[int | str], value: Any) -> str:
     """`key: value` as one types it; only the value for an item of a list."""
-    return f"{loc[-1]}: {_flow(value)}" if loc and isinstance(loc[-1], str) else _flow(value)
+    return f"{loc[-1]}: {_to_yaml(value)}" if loc and isinstance(loc[-1], str) else _to_yaml(value)
 
 
-def _flow(value: Any) -> str:
+def _to_yaml(value: Any) -> str:
     """`value` as YAML on one line."""
     text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=True, sort_keys=False, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
@@ -497,7 +497,7 @@ def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
     """Pydantic puts a union's tag into the path (`capacity.0.spot.max`); the user never wrote it there."""
     kept: list[int | str] = []
     for part in loc:
-        if part in (OF_PRESET, OF_COMMAND):
+        if part in (PRESET_TAG, COMMAND_TAG):
             continue
         if not _is_tag([*kept, part], len(kept), _setting_at(schema, kept)):
             kept.append(part)

@@ -36,21 +36,21 @@ def stack_identity(project: str, stack: str) -> str:
         return stack
     digits = sha256(f"{project}/{stack}".encode()).hexdigest()[:_HASH_DIGITS]
     room = MAX_LENGTH - _HASH_DIGITS - 1
-    first, last = _plain(project), _plain(stack)
+    first, last = _to_slug(project), _to_slug(stack)
     # A long project name is cut, to 8 characters or more, so that the stack's name stays readable.
     first = "" if first == last else first[: max(room - len(last) - 1, 8)].rstrip("-")
-    name = _joined(first, last)
+    name = _join(first, last)
     if not re.match(r"(?!sg-)[a-z]", name):
-        name = _joined("p", name)
+        name = _join("p", name)
     return f"{name[:room].rstrip('-')}-{digits}"
 
 
-def _joined(*names: str) -> str:
+def _join(*names: str) -> str:
     """The names with a dash between them. A name without letters and digits is empty and left out."""
     return "-".join(name for name in names if name)
 
 
-def _plain(name: str) -> str:
+def _to_slug(name: str) -> str:
     """The name in lowercase letters, digits and single dashes. Azure's containers allow no two dashes in a row."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
@@ -69,7 +69,7 @@ def folder_stack(folder: str) -> str:
     ('my-cluster', 'stack-2nd-try', 'uni')
     """
     letters = without_accents(folder)
-    name = _plain(letters)
+    name = _to_slug(letters)
     if any(each.isalpha() and not each.isascii() for each in letters):
         raise InputError(
             "DIR",

@@ -17,7 +17,7 @@ from components.core.findings import InputError
 from components.core.foreign_files import foreign_path
 from components.estimate.regions import read_place
 from stacks.config.job_settings import Overrides, Settings, check_settings
-from stacks.config.own_command import LINED, OF_A_COMMAND, CommandKeys, check_one_workload
+from stacks.config.own_command import COMMAND_KEYS, MULTILINE, CommandKeys, check_one_workload
 from stacks.config.region_settings import RegionsConfig
 from stacks.config.section import Section
 from stacks.config.sections import LEAST_KIMG, MOST_HOURS, NodesConfig
@@ -29,7 +29,7 @@ _RESOURCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _LEAST_MEMORY_MIB = 64
 """In which a shell and a small program begin; less is a slip of the unit, such as m, which is a thousandth."""
-_OF_A_PRESET = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
+_PRESET_KEYS = ("kimg", "checkpoint_kimg", "seed", "settings", "data_dir")
 
 
 class Priority(StrEnum):
@@ -108,25 +108,25 @@ class JobFile(CommandKeys):
     regions: RegionsConfig = Field(default=RegionsConfig(), examples=[{"residency": ["EU"]}])
 
     @model_validator(mode="after")
-    def _one_workload(self) -> Self:
+    def _check_workload(self) -> Self:
         check_one_workload(
             self.model_fields_set,
             has_preset=self.preset is not None,
             has_command=bool(self.command),
-            of_a_preset=_OF_A_PRESET,
-            of_a_command=[name for name in OF_A_COMMAND if name != "image"],
+            of_a_preset=_PRESET_KEYS,
+            of_a_command=[name for name in COMMAND_KEYS if name != "image"],
         )
         return self
 
     @model_validator(mode="after")
-    def _one_data_set(self) -> Self:
+    def _check_data_set(self) -> Self:
         if self.data_dir is not None and self.data is not None and self.data.source is not None:
             raise ValueError("one of data_dir and data.source; leave data_dir out to read the copy, or source out")
         return self
 
     @field_validator("resources")
     @classmethod
-    def _quantities(cls, resources: dict[str, str]) -> dict[str, str]:
+    def _check_quantities(cls, resources: dict[str, str]) -> dict[str, str]:
         for name, quantity in resources.items():
             if not _RESOURCE.fullmatch(name):
                 raise ValueError(f"names such as cpu, memory and nvidia.com/gpu; mend {name!r}")
@@ -134,12 +134,12 @@ class JobFile(CommandKeys):
                 raise ValueError(f"quantities such as 8, 500m and 64Gi; mend {name}: {quantity!r}")
         if missing := [name for name in ("cpu", "memory") if resources and name not in resources]:
             raise ValueError(f"cpu and memory beside what else there is; add {missing[0]}")
-        if resources and _amount(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
+        if resources and _parse_quantity(resources["memory"]) < _LEAST_MEMORY_MIB * 2**20:
             raise ValueError(f"{_LEAST_MEMORY_MIB}Mi of memory or more; mend memory: {resources['memory']!r}")
         return resources
 
     @model_validator(mode="after")
-    def _known_preset(self) -> Self:
+    def _check_preset(self) -> Self:
         if self.preset is not None and self.preset not in PRESETS:
             raise InputError.not_among("preset", "no preset of the trainer's", self.preset, PRESETS)
         if self.preset is not None and self.kimg is None:
@@ -153,7 +153,7 @@ class JobFile(CommandKeys):
         return {"kimg": self.kimg, "checkpoint_kimg": self.checkpoint_kimg, "seed": self.seed}
 
 
-def _amount(quantity: str) -> float:
+def _parse_quantity(quantity: str) -> float:
     """Of Kubernetes' quantities: 64Gi is 64 * 2**30, 500m a half."""
     match = _QUANTITY.fullmatch(quantity)
     assert match is not None, "checked before"
@@ -170,5 +170,5 @@ def read_job_file(path: Path) -> JobFile:
     if foreign := foreign_path(path, "job submit"):
         raise foreign
     return read_model(
-        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=LINED
+        path, JobFile, named="job", keys="name, preset and max_hours", folder="examples/jobs", lined=MULTILINE
     )

@@ -18,7 +18,7 @@ Settings = dict[str, StrictBool | int | float | str]
 Overrides = Mapping[str, float | str | None]
 """Fields that the job has keys of its own for, and the backend that its machines need; None leaves the preset's."""
 
-_OF_THE_JOB = ("preset", "kimg", "checkpoint_kimg", "seed")
+_JOB_KEYS = ("preset", "kimg", "checkpoint_kimg", "seed")
 
 
 def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> None:
@@ -26,7 +26,7 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
     place is `settings`, or a key in there.
     """
     for name, value in settings.items():
-        if name in _OF_THE_JOB:
+        if name in _JOB_KEYS:
             raise InputError(
                 f"settings.{name}",
                 "has a key of its own",
@@ -35,7 +35,7 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
                 fix=f"write {name} beside settings",
             )
         if name not in TrainConfig.model_fields:
-            fields = sorted(TrainConfig.model_fields.keys() - set(_OF_THE_JOB))
+            fields = sorted(TrainConfig.model_fields.keys() - set(_JOB_KEYS))
             raise InputError(
                 f"settings.{name}",
                 "no field of the trainer's TrainConfig",
@@ -46,7 +46,7 @@ def check_settings(preset: str, settings: Mapping[str, bool | float | str]) -> N
     effective_config(preset, settings)
 
 
-def _explained(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
+def _explain(error: ValidationError, preset: str, settings: Mapping[str, bool | float | str]) -> InputError:
     """The first mistake: a rule of the trainer in a file's words, or a value of the wrong kind."""
     first = error.errors()[0]
     if first["type"] != "rule":
@@ -72,4 +72,4 @@ def effective_config(
     try:
         return TrainConfig.model_validate({**PRESETS[preset].model_dump(), **given, **settings})
     except ValidationError as error:
-        raise _explained(error, preset, settings) from None
+        raise _explain(error, preset, settings) from None

@@ -17,14 +17,14 @@ from stacks.config.section import Section
 RUN_DIR, NOTICES = "GANGWAY_RUN_DIR", "GANGWAY_NOTICES"
 """Variables of a command: the folder that outlives a node, and the file in which it is told of its node's end."""
 
-OPEN_MEETING = (
+RENDEZVOUS_RISK = (
     "its processes meet by the torchrun of its own environment, which knows no key, and talk without authentication. "
     "Who reaches their ports can end the job, change its gradients, and run code in it where it exchanges Python "
     "objects (broadcast_object_list, torch.distributed.checkpoint). These are"
 )
 """The exposure of a command with several processes in a queue. A list of who can use it follows."""
 
-_OF_SHELLS = (
+_SHELL_VARIABLES = (
     *("BASH", "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS"),
     *("BASH_COMMAND", "BASH_LINENO", "BASH_MONOSECONDS", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_TRAPSIG"),
     *("BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID"),
@@ -36,7 +36,7 @@ would hand on something else than the job says.
 """
 _Word = Annotated[str, Field(max_length=4096)]
 _Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
-OF_THE_SYSTEM = (
+SYSTEM_FOLDERS = (
     *("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "tmp", "usr", "var"),
     *("fsx", "scratch", "shared"),
 )
@@ -59,7 +59,7 @@ class ExitCodes(Section):
     unfit: tuple[Whole, ...] = (4,)
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _check_codes(self) -> Self:
         codes = [*self.interrupted, *self.bad_input, *self.unfit]
         if odd := [code for code in codes if not 1 <= code <= 255]:
             raise ValueError(f"codes from 1 to 255, for 0 is done; take {odd[0]} out")
@@ -95,9 +95,9 @@ class CommandKeys(Section):
 
     @field_validator("outputs")
     @classmethod
-    def _apart(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_outputs(cls, outputs: tuple[str, ...]) -> tuple[str, ...]:
         for folder in outputs:
-            if folder.split("/")[1] in OF_THE_SYSTEM:
+            if folder.split("/")[1] in SYSTEM_FOLDERS:
                 raise ValueError(f"folders of the command's own, such as /work/results; take {folder} out")
         for one, other in permutations(map(PurePosixPath, outputs), 2):
             if one.is_relative_to(other):
@@ -106,20 +106,20 @@ class CommandKeys(Section):
 
     @field_validator("env")
     @classmethod
-    def _names(cls, env: dict[str, str]) -> dict[str, str]:
+    def _check_names(cls, env: dict[str, str]) -> dict[str, str]:
         for name in env:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"names of letters, digits and _, the first no digit; mend {name!r}")
             if name.startswith("GANGWAY_"):
                 raise ValueError(f"names without GANGWAY_, which are told to a command; leave {name} out")
-            if name in _OF_SHELLS:
+            if name in _SHELL_VARIABLES:
                 raise ValueError(f"names that no shell sets itself, as it does RANDOM, UID and PWD; leave {name} out")
         return env
 
 
-LINED = (("command",), ("env",))
+MULTILINE = (("command",), ("env",))
 """Places below which texts may have lines and tabs: a script may stand there."""
-OF_A_COMMAND = ("image", "env", "workdir", "exit_codes", "outputs")
+COMMAND_KEYS = ("image", "env", "workdir", "exit_codes", "outputs")
 """Keys that a preset of a stack has no use for."""
 
 
@@ -129,7 +129,7 @@ def check_one_workload(
     has_preset: bool,
     has_command: bool,
     of_a_preset: Iterable[str],
-    of_a_command: Iterable[str] = OF_A_COMMAND,
+    of_a_command: Iterable[str] = COMMAND_KEYS,
 ) -> None:
     """`given`: all keys that were written. ValueError: not exactly one of the two, or a key of the other's."""
     if has_preset == has_command:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PYTHONPATH = "PYTHONPATH"
 
 
-def for_modules(variables: Mapping[str, str]) -> dict[str, str]:
+def module_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """An environment in which `python -m` finds Gangway's modules, and nobody else's of the same name: neither in the
     folder that it begins in, nor further back on the path.
     """
@@ -21,7 +21,7 @@ def for_modules(variables: Mapping[str, str]) -> dict[str, str]:
     return {**variables, _PYTHONPATH: os.pathsep.join([str(ROOT), *others]), "PYTHONSAFEPATH": "1"}
 
 
-def for_users(variables: Mapping[str, str]) -> dict[str, str]:
+def user_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment that whoever began an installed Gangway had: without the folder of its own packages, which may
     have the names of theirs. In a checkout it is theirs to have.
     """

@@ -9,7 +9,7 @@ from components.core.findings import InputError
 from components.core.visible import Loc, leaves, visible
 from stacks.config.explain_errors import spell
 
-_MOST, _MOST_OF_KEY = 4096, 16384
+_MOST, _MOST_KEY = 4096, 16384
 _LONG_PATH = 200
 """Of a config path: a key may be of any length."""
 _PEM = "-----BEGIN "
@@ -24,7 +24,7 @@ def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[Loc] = ()
             continue
         where = f"{place}{spell(loc)[:_LONG_PATH]}"
         is_key = _PEM in text
-        most = _MOST_OF_KEY if is_key else _MOST
+        most = _MOST_KEY if is_key else _MOST
         if len(text) > most:
             allowed = f"up to {most:,} characters"
             yield InputError(
@@ -33,7 +33,7 @@ def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[Loc] = ()
             continue
         has_lines = any(loc[: len(each)] == each for each in lined)
         may = "\n" if is_key else "\n\t" if has_lines else ""
-        if odd := _unseen(text.translate({ord(each): None for each in may})):
+        if odd := _find_unprintable(text.translate({ord(each): None for each in may})):
             yield InputError(
                 where,
                 f"holds a character that nobody sees, {visible(odd) if odd.strip() else ascii(odd)}",
@@ -43,6 +43,6 @@ def odd_texts(values: Mapping[str, Any], place: str, lined: Collection[Loc] = ()
             )
 
 
-def _unseen(text: str) -> str:
+def _find_unprintable(text: str) -> str:
     """The first such character; empty for none."""
     return next((character for character in text if not character.isprintable()), "")

@@ -34,7 +34,7 @@ class RegionsConfig(Section):
         return RegionLimits(self.allow, self.deny, self.residency)
 
 
-def limits_of_options(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
+def parse_limits(allow: str | None, deny: str | None, residency: str | None) -> RegionLimits:
     """Of a command's options, each several with commas between. InputError: one names no region or jurisdiction."""
 
     def words(option: str, text: str | None) -> Sequence[str]:

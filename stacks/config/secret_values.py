@@ -12,16 +12,18 @@ ENCRYPTED = "[encrypted in the stack file]"
 """What stands for a secret that only the engine can decrypt."""
 
 
-def _decryptable(value: Any) -> Any:
+def _hide_encrypted(value: Any) -> Any:
     """`{secure: ...}`, as Pulumi writes a secret into the stack file, as the word for it."""
     return ENCRYPTED if isinstance(value, dict) and set(value) == {"secure"} else value
 
 
-Encrypted = Annotated[str | None, BeforeValidator(_decryptable)]
+Encrypted = Annotated[str | None, BeforeValidator(_hide_encrypted)]
 """A setting that has to be encrypted; None when left out."""
 
 
-def in_plain_text(section: str, setting: str, value: str | None, what: str, otherwise: str) -> Iterator[InputError]:
+def plaintext_mistakes(
+    section: str, setting: str, value: str | None, what: str, otherwise: str
+) -> Iterator[InputError]:
     """A secret that anybody reads. It is not repeated.
 
     Args:

@@ -9,5 +9,5 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
-OF_PRESET, OF_COMMAND = "job of a preset", "job of a command"
+PRESET_TAG, COMMAND_TAG = "job of a preset", "job of a command"
 """Tags of a stack's two kinds of job, which pydantic puts into the path of what is wrong; no key is spelled so."""

@@ -27,8 +27,8 @@ from components.estimate.cost import HOURS_PER_MONTH
 from components.estimate.spot import RESTART_SEC
 from images.specs import PROMETHEUS_IMAGE
 from stacks.config.job_settings import Overrides, Settings, check_settings, effective_config
-from stacks.config.own_command import OF_A_COMMAND, CommandKeys, check_one_workload
-from stacks.config.section import OF_COMMAND, OF_PRESET, Section
+from stacks.config.own_command import COMMAND_KEYS, CommandKeys, check_one_workload
+from stacks.config.section import COMMAND_TAG, PRESET_TAG, Section
 from trainer.config.parts.fields import MOST_KIMG
 from trainer.config.presets import PRESETS
 from trainer.config.train_config import TrainConfig
@@ -37,14 +37,14 @@ from trainer.config.values.control import ControlSettings
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
 
-def _email(value: str) -> str:
+def _check_email(value: str) -> str:
     if not _EMAIL.fullmatch(value):
         raise ValueError("an e-mail address; write it like ml-platform@example.com")
     return value
 
 
 # The patterns are there for messages alone: what the validators say themselves is more.
-_Email = Annotated[str, AfterValidator(_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
+_Email = Annotated[str, AfterValidator(_check_email), Field(json_schema_extra={"pattern": f"^{_EMAIL.pattern}$"})]
 
 
 class NodesConfig(Section):
@@ -60,7 +60,7 @@ class NodesConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_number(cls, value: Any) -> Any:
+    def _reject_number(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             raise ValueError(
                 "a mapping with min and max, such as {min: 2, max: 4}; "
@@ -69,7 +69,7 @@ class NodesConfig(Section):
         return value
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min not above max; set max: {self.min} or min: {self.max}")
         return self
@@ -173,14 +173,14 @@ class ClusterConfig(Section):
         return self.breaker.given_up or max(FEWEST_GIVEN_UP, self.nodes.max // 2)
 
     @model_validator(mode="after")
-    def _one_name(self) -> Self:
+    def _check_machine(self) -> Self:
         if (self.accelerator is None) == (self.machine_type is None):
             fix = "leave one of them out" if self.accelerator else "add one; `gangway catalog list` names both"
             raise ValueError(f"exactly one of accelerator and machine_type; {fix}")
         return self
 
     @model_validator(mode="after")
-    def _device_of_the_image(self) -> Self:
+    def _check_root_device(self) -> Self:
         if self.image_id is None and "root_device_name" in self.model_fields_set:
             raise ValueError("root_device_name only beside the image_id that it belongs to; remove root_device_name")
         return self
@@ -239,7 +239,7 @@ class BudgetConfig(Section):
 
 
 _BASE64 = r"^[A-Za-z0-9+/]+={0,2}$"
-_PRINTED = "`gangway signature IMAGE --key FILE`"
+_SIGNATURE_COMMAND = "`gangway signature IMAGE --key FILE`"
 
 
 class SignatureConfig(Section):
@@ -255,9 +255,9 @@ class SignatureConfig(Section):
         issuer: URL of the identity provider.
     """
 
-    public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"told_by": _PRINTED})
-    payload: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
-    signature: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"told_by": _PRINTED})
+    public_key: str | None = Field(default=None, min_length=1, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
+    payload: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
+    signature: str | None = Field(default=None, pattern=_BASE64, json_schema_extra={"value_source": _SIGNATURE_COMMAND})
     signed_as: str | None = Field(default=None, pattern=f"^{NAME}$", examples=["registry.example.com/gan/trainer"])
     identity: str | None = Field(default=None, min_length=1, examples=["releases@example.com"])
     issuer: str | None = Field(
@@ -265,7 +265,7 @@ class SignatureConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         by_key = (self.public_key, self.payload, self.signature)
         keyless = (self.identity, self.issuer)
         said = [value is not None for value in (*by_key, *keyless, self.signed_as)]
@@ -274,7 +274,7 @@ class SignatureConfig(Section):
             return self
         raise ValueError(
             "public_key, payload and signature, which machines look at, or identity and issuer, which `up` asks cosign "
-            f"for; {_PRINTED} prints the first three"
+            f"for; {_SIGNATURE_COMMAND} prints the first three"
         )
 
 
@@ -301,7 +301,7 @@ class ImageConfig(Section):
 
     @field_validator("prebuilt")
     @classmethod
-    def _letters_of_a_name(cls, image: str | None) -> str | None:
+    def _check_letters(cls, image: str | None) -> str | None:
         if image is not None and not set(image) <= LETTERS:
             raise ValueError(
                 "<registry>/<repository>@sha256:<digest>; take out what is no letter, digit or one of . _ - / : @ [ ]"
@@ -332,13 +332,13 @@ class AutoscaleConfig(Section):
     hold_minutes: Number = Field(default=15, ge=1, le=1440)
 
     @model_validator(mode="after")
-    def _something_to_reach(self) -> Self:
+    def _check_objective(self) -> Self:
         if self.deadline is None and self.images_per_sec is None and self.budget_usd is None:
             raise ValueError("deadline, images_per_sec or budget_usd, one at least; add images_per_sec: 5000")
         return self
 
 
-_OF_A_COMMAND = (*OF_A_COMMAND, "processes_per_node")
+_COMMAND_KEYS = (*COMMAND_KEYS, "processes_per_node")
 """A preset has one process for each accelerator of a node."""
 
 
@@ -391,20 +391,20 @@ class JobConfig(StackJob):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_command(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (odd := [name for name in _OF_A_COMMAND if name in value]):
+    def _reject_command_keys(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (odd := [name for name in _COMMAND_KEYS if name in value]):
             raise ValueError(f"{odd[0]} only beside command; leave {odd[0]} out")
         return value
 
     @field_validator("preset")
     @classmethod
-    def _known_preset(cls, preset: str) -> str:
+    def _check_preset(cls, preset: str) -> str:
         if preset not in PRESETS:
             raise ValueError(f"one of {', '.join(PRESETS)}; {nearest_hint(preset, PRESETS)}")
         return preset
 
     @model_validator(mode="after")
-    def _settings_fit_the_preset(self) -> Self:
+    def _check_settings(self) -> Self:
         check_settings(self.preset, self.settings)
         return self
 
@@ -417,7 +417,7 @@ class JobConfig(StackJob):
         return effective_config(self.preset, self.settings, self.overrides())
 
 
-class StandingConfig(StackJob):
+class QueueWork(StackJob):
     """Replaces the job if the stack is a cluster with a queue; not a section of the stack file."""
 
     # Nothing of what comes to the queue is known beforehand.
@@ -438,7 +438,7 @@ class CommandConfig(StackJob, CommandKeys):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_workload(cls, value: Any) -> Any:
+    def _check_workload(cls, value: Any) -> Any:
         if isinstance(value, dict):
             check_one_workload(
                 value,
@@ -449,14 +449,14 @@ class CommandConfig(StackJob, CommandKeys):
         return value
 
 
-def _kind_of_job(value: Any) -> str:
+def _job_tag(value: Any) -> str:
     if isinstance(value, dict):
-        return OF_COMMAND if "command" in value else OF_PRESET
-    return OF_COMMAND if isinstance(value, CommandConfig) else OF_PRESET
+        return COMMAND_TAG if "command" in value else PRESET_TAG
+    return COMMAND_TAG if isinstance(value, CommandConfig) else PRESET_TAG
 
 
 AnyJob = Annotated[
-    Annotated[JobConfig, Tag(OF_PRESET)] | Annotated[CommandConfig, Tag(OF_COMMAND)], Discriminator(_kind_of_job)
+    Annotated[JobConfig, Tag(PRESET_TAG)] | Annotated[CommandConfig, Tag(COMMAND_TAG)], Discriminator(_job_tag)
 ]
 
 
@@ -498,7 +498,7 @@ class HeadConfig(Section):
 
     @field_validator("prometheus_image")
     @classmethod
-    def _one_version(cls, image: str | None) -> str | None:
+    def _check_version(cls, image: str | None) -> str | None:
         if image is None:
             return None
         if image.endswith(":latest"):

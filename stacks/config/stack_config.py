@@ -24,7 +24,7 @@ from stacks.config.sections import (
     JobConfig,
     NetworkConfig,
     ObserveConfig,
-    StandingConfig,
+    QueueWork,
     StorageConfig,
 )
 
@@ -116,12 +116,12 @@ class StackConfig(Section):
 
     @field_validator("engine", mode="before")
     @classmethod
-    def _units_when_empty(cls, engine: Any) -> Any:
+    def _default_engine(cls, engine: Any) -> Any:
         return engine or SystemdConfig()
 
     @field_validator("stack", "identity")
     @classmethod
-    def _fits_every_name(cls, identity: str, info: ValidationInfo) -> str:
+    def _check_identity(cls, identity: str, info: ValidationInfo) -> str:
         """The identity begins the names of buckets and security groups, and is a label of the head's DNS name."""
         setting = info.field_name == "identity"
         if not is_valid_identity(identity) and not (setting and not identity):
@@ -138,14 +138,14 @@ class StackConfig(Section):
 
     @field_validator("tags")
     @classmethod
-    def _who_pays(cls, tags: dict[str, str]) -> dict[str, str]:
+    def _check_tags(cls, tags: dict[str, str]) -> dict[str, str]:
         if missing := [key for key in ("team", "cost_center") if not tags.get(key)]:
             raise ValueError(f"team and cost_center among the tags; add {' and '.join(missing)}")
         return tags
 
     @field_validator("cluster")
     @classmethod
-    def _a_job_has_nodes(cls, cluster: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
+    def _check_nodes(cls, cluster: ClusterConfig, info: ValidationInfo) -> ClusterConfig:
         engine = info.data.get("engine")
         if isinstance(engine, SystemdConfig) and cluster.nodes.min == 0:
             raise InputError(
@@ -161,14 +161,14 @@ class StackConfig(Section):
 
     @field_validator("job", mode="before")
     @classmethod
-    def _one_job_or_a_queue(cls, job: Any, info: ValidationInfo) -> Any:
+    def _check_job(cls, job: Any, info: ValidationInfo) -> Any:
         engine = info.data.get("engine")
         if engine is None:  # it is wrong itself, and is told of
             return job
         job = job or None
-        if job is None and not engine.standing:
+        if job is None and not engine.has_queue:
             raise PydanticCustomError("missing", "Field required")
-        if job is not None and engine.standing:
+        if job is not None and engine.has_queue:
             raise InputError(
                 "",
                 "the cluster has a queue, and no job of its own",
@@ -189,12 +189,12 @@ class StackConfig(Section):
         return found
 
     @property
-    def work(self) -> JobConfig | CommandConfig | StandingConfig:
+    def work(self) -> JobConfig | CommandConfig | QueueWork:
         """The job, or what stands for it where the stack is a cluster with a queue: priced for a month."""
         if self.job is not None:
             return self.job
         assert isinstance(self.engine, SlurmConfig | KubernetesConfig), "a job is required without a queue"
-        return StandingConfig(keep_runs=self.engine.keep_runs)
+        return QueueWork(keep_runs=self.engine.keep_runs)
 
     @property
     def job_hours(self) -> float | None:

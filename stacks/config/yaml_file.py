@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from components.core.findings import InputError
 from components.core.visible import Loc
-from stacks.config.explain_errors import explain, spell, wanted_at
+from stacks.config.explain_errors import describe_setting, explain, spell
 from stacks.config.plain_text import odd_texts
 from trainer.core.regular_files import UnfitFileError, read_text_file
 
@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 5000
 _MAX_DEPTH = 100
-_OTHER = "name another file"
+_OTHER_FILE = "name another file"
 _TAG = "tag:yaml.org,2002:"
 _READ_AS = {
     _TAG + "bool": "true or false",
@@ -30,7 +30,7 @@ _READ_AS = {
     _TAG + "float": "a number",
     _TAG + "null": "no value",
 }
-_INSTEAD = {
+_PLAIN_FORMS = {
     _TAG + "bool": "true or false, or ",
     _TAG + "int": "a plain number, or ",
     _TAG + "float": "a plain number, or ",
@@ -68,13 +68,13 @@ def read_yaml(
         _check_depth(text, path)
         node = loader.get_single_node()
     except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
-    if mistakes := list(_misread(node, path, root, settings)):
+        raise _parse_error(error, path, text) from None
+    if mistakes := list(_find_misread(node, path, root, settings)):
         raise ExceptionGroup(f"{path} is not valid", mistakes)
     try:
         return None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise _not_yaml(error, path, text) from None
+        raise _parse_error(error, path, text) from None
     except ValueError as error:  # such as the date 2026-13-01 outside our settings, which PyYAML passes on to Python
         raise InputError(str(path), f"cannot be read: {error}", fix="mend that value, or put it in quotes") from None
 
@@ -106,10 +106,10 @@ def _read(path: Path, kind: str) -> str:
         is_large = error.errno == errno.EFBIG
         problem = f"too large for a {kind} file" if is_large else f"no {kind} file: {error.strerror}"
         allowed = f"a regular file of YAML, of {_MAX_BYTES / 1e6:g} MB at most"
-        raise InputError(str(path), problem, value=_size(path), allowed=allowed, fix=_OTHER) from None
+        raise InputError(str(path), problem, value=_size(path), allowed=allowed, fix=_OTHER_FILE) from None
     except UnicodeDecodeError:
         raise InputError(
-            str(path), "no UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER}"
+            str(path), "no UTF-8 text", allowed="a YAML file in UTF-8", fix=f"save it as UTF-8, or {_OTHER_FILE}"
         ) from None
     except OSError as error:
         fix = f"allow reading it: chmod u+r {path}" if isinstance(error, PermissionError) else "check the path"
@@ -122,7 +122,7 @@ def _size(path: Path) -> str | None:
     return f"{path.stat().st_size:,} bytes" if path.is_file() else None
 
 
-def _not_yaml(error: yaml.YAMLError, path: Path, text: str) -> InputError:
+def _parse_error(error: yaml.YAMLError, path: Path, text: str) -> InputError:
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
     return InputError(
@@ -140,10 +140,10 @@ def _check_depth(text: str, path: Path) -> None:
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER)
+            raise InputError(str(path), "nested too deeply", allowed=f"{_MAX_DEPTH} levels", fix=_OTHER_FILE)
 
 
-def _misread(
+def _find_misread(
     document: yaml.Node | None, path: Path, root: type[BaseModel] | None, settings: type[BaseModel] | None
 ) -> Iterator[InputError]:
     """Every key written twice in the file and, among our settings, every value of a type that no setting has."""
@@ -156,13 +156,13 @@ def _misread(
             raise InputError(str(path), f"more than {_MAX_VALUES} values, counting aliases", fix="shorten the file")
         ours = root is not None or (len(loc) > 1 and loc[0] == "config" and str(loc[1]).startswith("gangway:"))
         if ours and _is_odd(node):
-            place = f"{_at(path, node)}: {spell(loc if root else loc[1:])}"
-            yield _misread_value(node, place, "this", *_wanted(node, root, settings, loc))
+            place = f"{_get_line(path, node)}: {spell(loc if root else loc[1:])}"
+            yield _misread_value(node, place, "this", *_expected(node, root, settings, loc))
         if isinstance(node, yaml.MappingNode):
-            yield from _twice(node, path)
+            yield from _duplicate_keys(node, path)
             if ours:
                 yield from _misread_keys(node, path, loc if root else loc[1:])
-            queue.extend((value, (*loc, _name(key))) for key, value in node.value)
+            queue.extend((value, (*loc, _key_text(key))) for key, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
             queue.extend((item, (*loc, position)) for position, item in enumerate(node.value))
 
@@ -173,27 +173,27 @@ def _misread_keys(node: yaml.MappingNode, path: Path, loc: _Loc) -> Iterator[Inp
         if key.tag not in (_TAG + "str", _TAG + "merge"):
             number = "" if before is None else _cut_number(before[1], key, value)
             if before is not None and number:
-                name = _name(before[0])
+                name = _key_text(before[0])
                 yield InputError(
-                    f"{_at(path, key)}: {spell((*loc, name))}",
+                    f"{_get_line(path, key)}: {spell((*loc, name))}",
                     "YAML ends a number at its comma here",
-                    value=f"{_name(before[1])},{_name(key)}",
+                    value=f"{_key_text(before[1])},{_key_text(key)}",
                     allowed="a number without commas",
                     fix=f"write {name}: {number}",
                 )
             else:
-                yield _misread_value(key, _at(path, key), "this key")
+                yield _misread_value(key, _get_line(path, key), "this key")
         before = (key, value)
 
 
 def _cut_number(value: yaml.Node, key: yaml.Node, after: yaml.Node) -> str:
     """`60000` where `{usd: 60,000}` has become the number 60 and the key 000 without a value; else empty."""
-    groups = f"{_name(value)},{_name(key)}"
+    groups = f"{_key_text(value)},{_key_text(key)}"
     alone = isinstance(after, yaml.ScalarNode) and after.value == ""
     return groups.replace(",", "") if alone and re.fullmatch(r"[1-9]\d{0,2},\d{3}", groups) else ""
 
 
-def _name(key: yaml.Node) -> str:
+def _key_text(key: yaml.Node) -> str:
     return str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
 
 
@@ -216,7 +216,7 @@ def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fi
     read_as = _READ_AS.get(node.tag, f"something tagged {node.tag.replace(_TAG, '!!')}")
     if not isinstance(node, yaml.ScalarNode):
         return InputError(place, f"YAML reads {what} as {read_as}", allowed="no tags", fix="write it without the tag")
-    plain = _INSTEAD.get(node.tag, "") if what == "this" else ""
+    plain = _PLAIN_FORMS.get(node.tag, "") if what == "this" else ""
     return InputError(
         place,
         f"YAML reads {what} as {read_as}",
@@ -226,20 +226,20 @@ def _misread_value(node: yaml.Node, place: str, what: str, allowed: str = "", fi
     )
 
 
-def _wanted(
+def _expected(
     node: yaml.Node, root: type[BaseModel] | None, settings: type[BaseModel] | None, loc: _Loc
 ) -> tuple[str, str]:
     """What is allowed at `loc`, and the fix; empty where nothing is known of it, or for a tag of somebody's own."""
     if not isinstance(node, yaml.ScalarNode) or node.tag not in _READ_AS:
         return "", ""
     if root is not None:
-        return wanted_at(root, loc, node.value)
+        return describe_setting(root, loc, node.value)
     if settings is None:
         return "", ""
-    return wanted_at(settings, (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
+    return describe_setting(settings, (str(loc[1]).removeprefix("gangway:"), *loc[2:]), node.value)
 
 
-def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
+def _duplicate_keys(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
     first: dict[str, int] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -247,7 +247,7 @@ def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
         line = key.start_mark.line + 1
         if key.value in first:
             yield InputError(
-                f"{_at(path, key)}: {key.value}",
+                f"{_get_line(path, key)}: {key.value}",
                 f"this key stands in line {first[key.value]} already, and the later would hide the earlier",
                 allowed="each key once",
                 fix="keep one of the two",
@@ -255,5 +255,5 @@ def _twice(node: yaml.MappingNode, path: Path) -> Iterator[InputError]:
         first.setdefault(key.value, line)
 
 
-def _at(path: Path, node: yaml.Node) -> str:
+def _get_line(path: Path, node: yaml.Node) -> str:
     return f"{path}, line {node.start_mark.line + 1}"

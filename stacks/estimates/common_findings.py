@@ -29,8 +29,16 @@ from stacks.estimates.expected_run import run_findings
 from stacks.estimates.placeholders import placeholder_findings
 from stacks.estimates.provider_findings import runs_deleted
 from stacks.estimates.region_limits import region_findings
-from stacks.estimates.run_costs import Pace, RungCost, dearest_rung, idle_settings, rung_in_use, save_sec, unsaid_usage
-from stacks.estimates.trainer_findings import rounded_down, trainer_findings
+from stacks.estimates.run_costs import (
+    Pace,
+    RungCost,
+    idle_settings,
+    missing_usage,
+    most_expensive_rung,
+    rung_in_use,
+    save_sec,
+)
+from stacks.estimates.trainer_findings import round_down, trainer_findings
 from stacks.estimates.worker_memory import memory_findings
 from trainer.config.parts.fields import SELF_PREPARED
 from trainer.config.prepare_command import prepare_command
@@ -40,7 +48,7 @@ _TELLING = ("cifar10", "celeba", "ucf101", "digits")
 """Data sets whose names people give to nothing else."""
 _NAMED_SIZES = 4
 """Numbers of nodes that one finding speaks of one by one."""
-FAR_FROM_BEST = 1.05
+LONG_RUN_FACTOR = 1.05
 """A run that takes longer by this factor than with the best interval is worth a word."""
 ENOUGH = 0.01
 """Share of the time that checkpoints may take before saving less often is worth anything."""
@@ -329,7 +337,7 @@ def _budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
 
 def _fallback_budget(config: StackConfig, cost: CostEstimate) -> Iterable[Finding]:
     """Whether the budget also carries the dearest rung behind the first, which may replace it at any hour."""
-    dearest, stack_hourly = dearest_rung(config, cost)
+    dearest, stack_hourly = most_expensive_rung(config, cost)
     budget, monthly = config.budget.monthly_usd, stack_hourly * HOURS_PER_MONTH + cost.upfront
     if dearest == rung_in_use(config, cost) or monthly <= budget:
         return
@@ -351,7 +359,7 @@ def _late_stop(config: StackConfig, cost: CostEstimate | None) -> Iterable[Findi
     (least, most), fact = delay.stop_hours, delay.most_hours
     hours = f"{least:g} to {most:g} h" if least else f"up to {most:g} h"
     late = f"no hard limit: the stop typically comes {hours} after the cost ({fact.source}; {fact.dated})"
-    position, hourly = (0, 0.0) if cost is None else dearest_rung(config, cost)
+    position, hourly = (0, 0.0) if cost is None else most_expensive_rung(config, cost)
     if cost is not None and hourly:
         kind, regions = config.cluster.capacity[position].kind, foreign_regions(cost.components)
         prices = f", in part at the prices of {', '.join(regions)}" if regions else ""
@@ -428,7 +436,7 @@ def _infeasible(config: StackConfig, rung: RungCost, job: Pace, path: str) -> Fi
     lost_sec = spot.interval_sec / 2 + restart_sec
     elsewhere = "take fewer nodes, or put another kind of capacity in its place"
     best_sec = spot.best_interval_sec
-    every = rounded_down(best_sec * job.images_per_second / 1000)
+    every = round_down(best_sec * job.images_per_second / 1000)
     mends = best_sec / 2 + restart_sec < mtbf_sec
     surely = job.shortest_sec / 2 + restart_sec >= mtbf_sec
     faster = "" if surely else f" at {job.images_per_second:,.0f} images/s ({job.source}); it may be faster"
@@ -460,7 +468,7 @@ def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Findin
     if often and job.checkpoint_kimg >= config.training.kimg:
         return  # saved once, at its end
     surely = ratio(job.longest_sec if often else job.shortest_sec)
-    if min(surely, ratio(job.interval_sec)) <= FAR_FROM_BEST or often != (job.longest_sec < best_sec):
+    if min(surely, ratio(job.interval_sec)) <= LONG_RUN_FACTOR or often != (job.longest_sec < best_sec):
         return
     # Near the optimum little is won: what is enough is better advice than hours without a checkpoint.
     advised_sec = min(best_sec, saving_sec / ENOUGH) if often else best_sec
@@ -472,7 +480,7 @@ def _interval(config: StackConfig, rung: RungCost, job: Pace) -> Iterable[Findin
         f"{rung.kind}: the run takes {ratio(job.interval_sec) - 1:.0%} longer than with one every {span(best_sec)}, "
         f"which is best (Young and Daly; a checkpoint is taken to cost {saving_sec:.2g} s: "
         "gangway:estimate.checkpoint_sec)",
-        f"set checkpoint_kimg: {rounded_down(advised_sec * job.images_per_second / 1000):g}, "
+        f"set checkpoint_kimg: {round_down(advised_sec * job.images_per_second / 1000):g}, "
         f"one every {span(advised_sec)}",
     )
 
@@ -510,7 +518,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _unsaid(config: StackConfig) -> Iterable[Finding]:
-    if unsaid := unsaid_usage(config):
+    if unsaid := missing_usage(config):
         yield Finding.info(
             "cost.usage-unsaid",
             "gangway:estimate",

@@ -11,7 +11,7 @@ from components.estimate.cost import CostEstimate, foreign_mark
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.autoscale import why_not_scaled
 from stacks.estimates.run_costs import rung_lines, unmet_caps
-from stacks.estimates.throughput import trained_on
+from stacks.estimates.throughput import get_train_config
 from stacks.estimates.trainer_findings import node_of
 from trainer.config.control_bounds import misfits
 from trainer.config.refusals import refusals
@@ -60,7 +60,7 @@ def controller_findings(config: StackConfig, machine: MachineType, cost: CostEst
 def _check_run(config: StackConfig, machine: MachineType, bounds: Bounds) -> None:
     """What the trainer would refuse when it starts."""
     nodes, each = config.cluster.nodes, machine.num_accelerators.value
-    trained, fewest = trained_on(config, machine), max(1, nodes.min) * each
+    trained, fewest = get_train_config(config, machine), max(1, nodes.min) * each
     for found in misfits(bounds, trained, nodes.max * each, least_workers=fewest):
         raise InputError(
             f"{_BOUNDS}.{found.field}",
@@ -169,7 +169,7 @@ def _ignored(config: StackConfig, machine: MachineType) -> dict[str, str]:
 
 def _compiled_for_good(config: StackConfig, machine: MachineType) -> str:
     """Why losses stay as compiled, or not, as they are at the beginning; empty where they can be switched."""
-    trained = trained_on(config, machine)
+    trained = get_train_config(config, machine)
     if trained.compile == "off":
         return "the job's settings have compile: off"
     if trained.cuda_graphs:
@@ -240,7 +240,7 @@ def _refused(config: StackConfig, machine: MachineType, bounds: Bounds) -> Itera
     """Numbers that the trainer would refuse to compute in on these accelerators."""
     if machine.backend not in ("nccl", "xla"):
         return
-    trained, node = trained_on(config, machine), node_of(machine)
+    trained, node = get_train_config(config, machine), node_of(machine)
     for precision in bounds.precision:
         other = trained.model_copy(update={"precision": precision})
         found = next((one for one in refusals(other, node, config.cluster.nodes.min) if one.field == "precision"), None)
@@ -256,7 +256,7 @@ def _refused(config: StackConfig, machine: MachineType, bounds: Bounds) -> Itera
 
 def _outside(config: StackConfig, machine: MachineType, bounds: Bounds) -> Iterable[Finding]:
     """A micro-batch that the run begins with and that its own bounds leave out."""
-    trained = trained_on(config, machine)
+    trained = get_train_config(config, machine)
     workers = config.cluster.nodes.max * machine.num_accelerators.value
     start, bound = trained.batch_gpu or ceil(trained.batch_size / workers), bounds.batch_gpu
     if bound is not None and not bound[0] <= start <= bound[1]:

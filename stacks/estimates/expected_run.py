@@ -13,9 +13,9 @@ from components.estimate.cost import Bound, CostEstimate, foreign_mark
 from stacks.config.sections import MOST_HOURS
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import (
-    dearest_rung,
     first_in_reach,
     most_bound,
+    most_expensive_rung,
     most_usd,
     run_nodes,
     rung_in_use,
@@ -30,11 +30,11 @@ from stacks.estimates.throughput import (
     find_course,
     find_network,
     get_model,
+    get_train_config,
     rates,
     throughput,
-    trained_on,
 )
-from stacks.estimates.trainer_findings import node_of, rounded_down
+from stacks.estimates.trainer_findings import node_of, round_down
 from stacks.estimates.worker_memory import WorkerMemory, worker_memory
 from trainer.config.refusals import refusals
 from trainer.config.train_config import TrainConfig
@@ -124,7 +124,7 @@ def run_findings(config: StackConfig, machine: MachineType, cost: CostEstimate |
     if config.own_command is not None:
         yield from _own_command(config, machine, cost)
         return
-    speed, trained = run_throughput(config, machine), trained_on(config, machine)
+    speed, trained = run_throughput(config, machine), get_train_config(config, machine)
     workers = run_nodes(config, machine) * machine.num_accelerators.value
     course = find_course(trained, machine, workers)
     if speed.provenance == "measured":
@@ -251,7 +251,7 @@ def _far_below(config: StackConfig, machine: MachineType, speed: Throughput) -> 
 
 def _length(config: StackConfig, hours: float) -> str:
     """The fix of a run that takes `hours`, more than max_hours."""
-    kimg = rounded_down(config.training.kimg * _share(config, hours))
+    kimg = round_down(config.training.kimg * _share(config, hours))
     fixes = [f"gangway:job.max_hours: {ceil(hours)}, or more"] if ceil(hours) <= MOST_HOURS else []
     fixes += [f"gangway:job.kimg: {kimg:g}, or less"] if kimg else []
     return f"set {'; or '.join(fixes)}"
@@ -357,7 +357,7 @@ def _budget(config: StackConfig, run: ExpectedRun, cost: CostEstimate) -> Iterab
         )
     elif (most := most_usd(config, cost)) > budget:
         why = "; it is expected to take less" if run.usd is not None else ""
-        dearest, in_use = dearest_rung(config, cost)[0], rung_in_use(config, cost)
+        dearest, in_use = most_expensive_rung(config, cost)[0], rung_in_use(config, cost)
         kinds = [rung.kind for rung in config.cluster.capacity]
         at_most = f" {most_bound(cost)}," if most_bound(cost) is Bound.AT_MOST else ""
         on = "" if dearest == in_use else f"{at_most} on capacity[{dearest}] ({kinds[dearest]})"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import trained_on
+from stacks.estimates.throughput import get_train_config
 from trainer.config.segment_plan import Stretch, refused_workers, stretches, unreached
 
 _PATH = "gangway:job.settings"
@@ -19,7 +19,7 @@ def segment_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     """
     per_node, nodes = machine.num_accelerators.value, config.cluster.nodes
     runs = [number * per_node for number in range(nodes.min, nodes.max + 1)]
-    trained, before = trained_on(config, machine), None
+    trained, before = get_train_config(config, machine), None
     for sentence in unreached(trained):
         fix = "a larger kimg of the job, or a smaller from_image"
         yield Finding.warning("trainer.segments", _PATH, sentence, fix)

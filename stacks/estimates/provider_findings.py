@@ -79,7 +79,7 @@ def ignored_check(config: StackConfig, least_gbps: float | None, why: str) -> It
         )
 
 
-def sold_here(
+def offering_findings(
     config: StackConfig, machine: MachineType, provider: Provider, zone: str, today: date
 ) -> Iterable[Finding]:
     """Whether region and zones sell the cluster's machine type, and the rungs' further ones. `zone`: the cluster's own,
@@ -230,7 +230,7 @@ def runs_deleted(config: StackConfig) -> Iterable[Finding]:
     if not config.work.keep_runs:
         yield Finding.warning(
             "job.runs-deleted",
-            f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
+            f"gangway:{'engine' if config.engine.has_queue else 'job'}.keep_runs",
             "`destroy` deletes the run bucket with all records and checkpoints in it",
             "remove keep_runs, or copy the runs away before `destroy`",
         )

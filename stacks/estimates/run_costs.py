@@ -40,7 +40,7 @@ OF_SPOT = ("taken_percent_per_month",)
 """Settings that only the estimate of spot reads."""
 OF_TRAINING = ("images_per_second", "checkpoint_sec", "restart_sec")
 """Settings of a training's speed and its stops."""
-OF_BILLED = (
+BILLED_SETTINGS = (
     *("source_gib", "source_region", "nat_gib", "log_gib", "download_gib", "run_bucket_gib", "image_gib"),
     *("flow_log_gib", "key_operations"),
 )
@@ -70,7 +70,7 @@ def _paid_by(setting: str, resources: Sequence[Declared]) -> list[Declared]:
     return [one for one in resources if (row := table.by_use_of(one.type)) is not None and setting in row.settings]
 
 
-def unsaid_usage(config: StackConfig) -> tuple[str, ...]:
+def missing_usage(config: StackConfig) -> tuple[str, ...]:
     """What would cost something and is not in the estimate, with the settings that would put it there."""
     own = config.estimate
     if config.site is not None:
@@ -101,7 +101,7 @@ def idle_settings(config: StackConfig) -> dict[str, str]:
     elif config.job is None:
         reasons |= dict.fromkeys((*OF_SPOT, *OF_TRAINING), "nothing is forecast of the jobs of a queue")
     if config.site is not None:
-        reasons |= dict.fromkeys(OF_BILLED, f"no list has what use costs with provider: {config.provider}")
+        reasons |= dict.fromkeys(BILLED_SETTINGS, f"no list has what use costs with provider: {config.provider}")
     else:
         reasons |= _no_use(config)
     return {name: why for name, why in reasons.items() if why and name in own.model_fields_set}
@@ -365,7 +365,7 @@ def rung_in_use(config: StackConfig, cost: CostEstimate) -> int:
     return next((at for at in positions if any(not c.standby for c in rung_lines(config, cost.components, at))), 0)
 
 
-def dearest_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
+def most_expensive_rung(config: StackConfig, cost: CostEstimate) -> tuple[int, float]:
     """The rung on which the stack costs most, and US dollars an hour of it there; of known prices, at their highest."""
     positions, in_use = range(len(config.cluster.capacity)), rung_in_use(config, cost)
     of_rungs = [rung_lines(config, cost.components, at) for at in positions]
@@ -379,7 +379,7 @@ def most_usd(config: StackConfig, cost: CostEstimate) -> float:
     """US dollars of a run at most: all of max_hours on the dearest rung; of known prices. `most_bound` says whether it
     is a bound.
     """
-    return dearest_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
+    return most_expensive_rung(config, cost)[1] * cost.run_hours + cost.upfront + cost.once
 
 
 def most_bound(cost: CostEstimate) -> Bound:

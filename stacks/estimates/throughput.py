@@ -120,7 +120,7 @@ class WorkerPeak(NamedTuple):
     source: str
 
 
-def trained_on(config: StackConfig, machine: MachineType) -> TrainConfig:
+def get_train_config(config: StackConfig, machine: MachineType) -> TrainConfig:
     """What the nodes train: with PyTorch/XLA where the machine needs it, unless the settings name a backend."""
     effective = config.training.effective_config()
     if machine.backend == "xla" and "backend" not in config.training.settings:
@@ -167,11 +167,11 @@ def throughput(config: StackConfig, machine: MachineType, num_nodes: int | None 
         source = "gangway:estimate.images_per_second"
         if num_nodes == most:
             return Throughput(Band(measured, measured, measured), "measured", source)
-        fewer, top = (project(trained_on(config, machine), machine, count) for count in (num_nodes, most))
+        fewer, top = (project(get_train_config(config, machine), machine, count) for count in (num_nodes, most))
         rate = _scaled(measured, fewer.images_per_second, top.images_per_second, num_nodes / most)
         scaled = f"{source} of {most} nodes, scaled to {num_nodes} as the projection scales"
         return Throughput(rate, "projected", scaled, fewer.waiting)
-    return project(trained_on(config, machine), machine, num_nodes)
+    return project(get_train_config(config, machine), machine, num_nodes)
 
 
 def _scaled(measured: float, fewer: Band | None, top: Band | None, share: float) -> Band:

@@ -7,7 +7,7 @@ from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.planned_workers import segment_findings
-from stacks.estimates.throughput import get_model, trained_on
+from stacks.estimates.throughput import get_model, get_train_config
 from trainer.config.refusals import Machine, refusals
 from trainer.config.values.accelerators import WITHOUT_BF16
 
@@ -17,7 +17,7 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     if machine.backend not in ("nccl", "xla"):
         return
     # The fewest nodes have the most images each.
-    for found in refusals(trained_on(config, machine), node_of(machine), config.cluster.nodes.min):
+    for found in refusals(get_train_config(config, machine), node_of(machine), config.cluster.nodes.min):
         yield Finding.error(
             f"trainer.{found.field.replace('_', '-')}",
             "gangway:job.settings",
@@ -27,10 +27,10 @@ def trainer_findings(config: StackConfig, machine: MachineType) -> Iterable[Find
     yield from segment_findings(config, machine)
 
 
-def rounded_down(value: float) -> float:
+def round_down(value: float) -> float:
     """To two digits, down: nobody writes 1327.4 for 1300.
 
-    >>> rounded_down(1327.4), rounded_down(0.0672)
+    >>> round_down(1327.4), round_down(0.0672)
     (1300.0, 0.067)
     """
     if value == 0:

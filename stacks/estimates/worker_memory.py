@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from components.catalog.schema import MachineType
 from components.core.findings import Finding
 from stacks.config.stack_config import StackConfig
-from stacks.estimates.throughput import about, get_model, trained_on
+from stacks.estimates.throughput import about, get_model, get_train_config
 from trainer.config.segment_plan import stretches
 from trainer.config.step_memory import estimate, fitting_batch_gpu, images_at_once, least_gib
 from trainer.config.train_config import TrainConfig
@@ -77,7 +77,7 @@ def memory_on(config: TrainConfig, machine: MachineType, num_nodes: int = 1) -> 
 
 def worker_memory(config: StackConfig, machine: MachineType) -> WorkerMemory | None:
     """Of a stack's job, on the fewest nodes, whose workers have most images each; None as `memory_on`."""
-    return memory_on(trained_on(config, machine), machine, config.cluster.nodes.min)
+    return memory_on(get_train_config(config, machine), machine, config.cluster.nodes.min)
 
 
 def memory_findings(config: StackConfig, machine: MachineType) -> Iterable[Finding]:
@@ -85,7 +85,7 @@ def memory_findings(config: StackConfig, machine: MachineType) -> Iterable[Findi
     found = worker_memory(config, machine)
     if found is None or not found.is_short or found.has is None:
         return
-    trained, workers = trained_on(config, machine), machine.num_accelerators.value
+    trained, workers = get_train_config(config, machine), machine.num_accelerators.value
     size = fitting_batch_gpu(trained, found.has, workers, config.cluster.nodes.min)
     yield Finding.warning(
         "memory.estimate",

@@ -18,7 +18,7 @@ from components.estimate.storage_sizes import nearest_size
 from stacks.base.registry import all_providers, get_provider, provider_names
 from stacks.config.explain_errors import explain
 from stacks.config.identity import is_valid_identity, project_name, stack_identity
-from stacks.config.own_command import LINED
+from stacks.config.own_command import MULTILINE
 from stacks.config.plain_text import odd_texts
 from stacks.config.provider_settings import Account
 from stacks.config.stack_config import StackConfig
@@ -248,7 +248,7 @@ def _validate(project: str, stack: str, values: dict[str, Any], place: str) -> S
             value=values[name],
             fix="leave it out, or rename the file",
         )
-    if odd := list(odd_texts(values, f"{place}: gangway:", [("job", *lined) for lined in LINED])):
+    if odd := list(odd_texts(values, f"{place}: gangway:", [("job", *lined) for lined in MULTILINE])):
         raise ExceptionGroup(f"{place} is not valid", odd)
     model, provider, own = stack_model(), values.get("provider", "aws"), values.get("identity")
     # An invalid identity is one mistake, and must not be reported as one of the stack's name too.

@@ -49,7 +49,7 @@ def unavailable_queue(provider: str, kind: str) -> InputError | None:
 def queue_mistakes(config: StackConfig) -> Iterator[InputError]:
     """One InputError for each setting that does not go with a queue."""
     kind = config.engine.kind
-    if not config.engine.standing:
+    if not config.engine.has_queue:
         return
     if mistake := unavailable_queue(config.provider, kind):
         yield mistake

@@ -9,7 +9,7 @@ from components.core.findings import InputError
 from components.core.image_reference import BY_DIGEST, is_reference
 from stacks.base.image_signature import signature_mistakes
 from stacks.base.registry import all_providers, get_provider
-from stacks.config.corrections import Span, sentence_for
+from stacks.config.corrections import Span, explain_conversion
 from stacks.config.provider_settings import ProviderSettings
 from stacks.config.stack_config import StackConfig
 from stacks.loading.command_settings import command_mistakes
@@ -68,7 +68,7 @@ def _accelerator(config: StackConfig) -> Iterator[InputError]:
             "not a model and how many of them one machine has",
             value=cluster,
             allowed="letters, digits and -, then x and 1 to 99",
-            fix=sentence_for("accelerator", cluster, _ACCELERATOR.pattern, Span()) or "write accelerator: H100x8",
+            fix=explain_conversion("accelerator", cluster, _ACCELERATOR.pattern, Span()) or "write accelerator: H100x8",
         )
 
 
@@ -231,7 +231,7 @@ def _kept_runs(config: StackConfig) -> Iterator[InputError]:
     """Elsewhere `destroy` leaves what holds the runs, whatever the file says."""
     if not config.work.keep_runs and not get_provider(config.provider).settings.deletes_runs:
         yield InputError(
-            f"gangway:{'engine' if config.engine.standing else 'job'}.keep_runs",
+            f"gangway:{'engine' if config.engine.has_queue else 'job'}.keep_runs",
             f"`destroy` leaves the runs on provider: {config.provider}",
             value=False,
             allowed=f"only with provider: {' or '.join(_where(lambda settings: settings.deletes_runs))}",

@@ -223,7 +223,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any], planned: Sequence
     )
 
 
-def with_difference(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
+def add_comparison(plan: Plan, previous: Mapping[str, Any]) -> tuple[Plan, Difference]:
     """What changed since `previous`; and the plan with an error for each resource whose data that loses, and for a
     change that `up` refuses.
     """

@@ -11,7 +11,7 @@ from stacks.plan.rules.guardrails import PLAN_RULES, RESOURCE_RULES, STACK_RULES
 
 TRAINER = "trainer."
 """Begins the codes of what the trainer refuses; a field of its configuration follows."""
-WITH_AGAINST = frozenset({"data.lost", "update.refused"})
+COMPARISON_CODES = frozenset({"data.lost", "update.refused"})
 """Codes that only a comparison with an earlier plan has."""
 
 
@@ -40,7 +40,7 @@ def meaning(code: str, *, compared: bool) -> str:
 
         field = code.removeprefix(TRAINER).replace("-", "_")
         said = f"The trainer refuses job.settings.{field} here." if field in TrainConfig.model_fields else ""
-    if said and code in WITH_AGAINST and not compared:
+    if said and code in COMPARISON_CODES and not compared:
         return f"{said}\nNot checked: add --against with an earlier plan's JSON."
     return said and f"{said}\nNothing found: this plan has no finding with this code."
 

@@ -33,8 +33,8 @@ from stacks.estimates.run_costs import (
     Pace,
     RungCost,
     bill_in_reach,
-    dearest_rung,
     most_bound,
+    most_expensive_rung,
     most_usd,
     pace,
     price_ladder,
@@ -96,7 +96,7 @@ class Plan:
     @property
     def dearest(self) -> RungCost:
         """The rung on which the stack costs most."""
-        return self.rungs[dearest_rung(self.config, self.cost)[0]]
+        return self.rungs[most_expensive_rung(self.config, self.cost)[0]]
 
     def _run_most(self) -> dict[str, Any] | None:
         if self.rung is None:

@@ -13,7 +13,7 @@ from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, below, is_un
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import Pace
 from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, find_grid
-from stacks.plan.rules.retention import PROTECTED_TO_THE_END, unprotected
+from stacks.plan.rules.retention import PROTECTION_ORDER, protection_breaches
 from stacks.plan.rules.tags import REQUIRED_TAGS
 from stacks.recording import PlannedResource
 
@@ -46,7 +46,7 @@ _SAID_BY_PLAN = (
 PLAN_RULES: tuple[Rule, ...] = (
     PLAN_REFUSED,
     SPOT_SAVES,
-    PROTECTED_TO_THE_END,
+    PROTECTION_ORDER,
     # What mends it depends on the stack, and each finding says it.
     *(Rule(code, severity, holds, f"gangway:{path}", "") for code, severity, holds, path in _SAID_BY_PLAN),
 )
@@ -154,8 +154,8 @@ def with_guardrails(
     grid = find_grid(config)
     judged = (*resources, *(() if grid is None else (grid,)))
     rules = (_with_ranking(finding, config) for finding in findings_of_resources(judged, Limits()))
-    breaches = list(unprotected(get_provider(config.provider), resources))
-    order = [PROTECTED_TO_THE_END.finding(breaches)] if breaches else []
+    breaches = list(protection_breaches(get_provider(config.provider), resources))
+    order = [PROTECTION_ORDER.finding(breaches)] if breaches else []
     found = (*rules, *order, *(() if job is None else unsaved_spot(config, job)))
     return (*before, *(new for new in found if not {new.code, *_SAID_AS.get(new.code, ())} & codes))
 

@@ -7,7 +7,7 @@ from components.core.retention import RetentionResource, retention_breaches
 from stacks.base.provider import Provider
 from stacks.base.rule import Rule, kind
 
-PROTECTED_TO_THE_END = Rule(
+PROTECTION_ORDER = Rule(
     code="data.protection-order",
     severity=Severity.ERROR,
     holds="What protects or decrypts retained data is not deleted before it",
@@ -16,6 +16,6 @@ PROTECTED_TO_THE_END = Rule(
 )
 
 
-def unprotected(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
+def protection_breaches(provider: Provider, resources: Sequence[RetentionResource]) -> Iterator[str]:
     """The violations among the declared resources of a stack."""
     return retention_breaches(resources, provider.retention, kind)

@@ -22,8 +22,8 @@ from stacks.estimates.provider_findings import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_caps,
     trainable,
     ways_out,
@@ -49,7 +49,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     return (
         *common_findings(config, planned.machine, cost),
         *(trainable if config.trains else runs_commands)(planned.machine),
-        *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
+        *offering_findings(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),

@@ -227,7 +227,9 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
     machine = planned.machine
-    yield from provider_findings.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())
+    yield from provider_findings.offering_findings(
+        config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date()
+    )
     if machine.no_new_capacity:
         yield Finding.info(
             "machine.no-new-capacity",

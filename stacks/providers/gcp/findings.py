@@ -26,8 +26,8 @@ from stacks.estimates.provider_findings import (
     ignored_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_notice,
     zone,
 )
@@ -257,7 +257,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
-        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *offering_findings(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *nodes,
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),

@@ -25,11 +25,11 @@ from stacks.estimates.throughput import (
     about,
     find_course,
     get_step,
+    get_train_config,
     project,
     rates,
     step_time,
     throughput,
-    trained_on,
     worker_peak,
 )
 from stacks.loading.loader import from_file
@@ -308,7 +308,7 @@ def test_every_shipped_stack_has_a_band(repo: Path, stack: str) -> None:
     assert found.provenance == "projected"
     assert found.images_per_second is not None
     assert found.images_per_second.high * config.work.max_hours * 3600 > config.training.kimg * 1000
-    assert trained_on(config, machine).backend == ("xla" if machine.backend == "xla" else "auto")
+    assert get_train_config(config, machine).backend == ("xla" if machine.backend == "xla" else "auto")
 
 
 def test_every_accelerator_with_a_peak_is_projected_alone() -> None:

@@ -14,7 +14,7 @@ from components.core.findings import Finding, InputError, Severity
 from stacks.config.job_settings import effective_config
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
-from stacks.estimates.throughput import trained_on
+from stacks.estimates.throughput import get_train_config
 from stacks.estimates.trainer_findings import trainer_findings
 from stacks.loading.loader import from_file
 from stacks.plan.plan import make_plan
@@ -346,8 +346,8 @@ def test_a_backend_of_the_settings_counts_more_than_the_machines(gcp_edited: Cal
     """As in the trainer, which takes the last of two flags."""
     config = gcp_edited("gcp-v5e-pod", job={"settings": {"backend": "gloo"}})
     machine = plan_gcp(config).machine
-    assert trained_on(config, machine).backend == "gloo"
-    assert trained_on(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
+    assert get_train_config(config, machine).backend == "gloo"
+    assert get_train_config(gcp_edited("gcp-v5e-pod"), machine).backend == "xla"
     assert (
         effective_config(config.training.preset, config.training.settings, config.training.overrides("xla")).backend
         == "gloo"
