@@ -1,7 +1,7 @@
-"""What somebody meant by a value that is none as it stands: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
+"""Suggests an accepted value for an invalid one: `48h` for hours, `"$28"`, `60%`, `9.6 TiB`, `yes`, `2-4`.
 
-Pure functions from a value to the one that would be accepted, None where that would be a guess. Messages about files
-(`explain_errors`) and about flags (`gangway.cli`) make their fixes of them. The unit is the one in a setting's name.
+Each function returns None instead of guessing. Fixes in messages about files (`explain_errors`) and flags
+(`gangway.cli`) come from here. A setting's name contains its unit.
 """
 
 import math
@@ -32,7 +32,7 @@ _BYTES: _Units = MappingProxyType(
         **{f"{letter}ib": 2.0 ** (10 * power) for power, letter in enumerate("kmgtp", 1)},
         **{letter: 2.0 ** (10 * power) for power, letter in enumerate("mgtp", 2)},
         **{f"{letter}b": 10.0 ** (3 * power) for power, letter in enumerate("kmgtp", 1)},
-        "k": 1e3 * 2.0**30,  # no disk is counted in KiB: `5k` is a number of the setting's own GiB
+        "k": 1e3 * 2.0**30,  # no disk is measured in KiB: `5k` means thousands of the setting's GiB
     }
 )
 _COUNT: _Units = MappingProxyType({"k": 1e3, "m": 1e6})
@@ -49,13 +49,13 @@ _WATTS: _Units = MappingProxyType({"w": 1, "watt": 1, "watts": 1, "kw": 1000})
 
 @dataclass(frozen=True)
 class _Measure:
-    """Spellings of units, each with what it is worth, and the worth of the setting's own."""
+    """Spellings of units with their factors, and the factor of the setting's unit."""
 
     units: _Units
     own: float = 1.0
 
 
-# By a word of the setting's name; the first that has one decides: `max_usd_per_hour` counts dollars.
+# By a word of the setting's name; the first match decides: `max_usd_per_hour` counts dollars.
 _MEASURES: Mapping[str, _Measure] = MappingProxyType(
     {
         "usd": _Measure(_DOLLARS), "budget": _Measure(_DOLLARS), "capex": _Measure(_DOLLARS),
@@ -81,10 +81,9 @@ _DURATION = re.compile(rf"({_NUMBER})\s*([a-z]+)[\s,]*")
 _PER = re.compile(r"\s*(?:/|\bper\b|\ban?\b).*")
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-|\.\.+|to|,)\s*(\d+)\s*")
 _AMERICAN_DAY = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
-# Not $ alone, which is the dollar's.
+# Without $, which means US dollars.
 _CURRENCY = re.compile(r"[€£¥₹₩]|\b(?:eur|euros?|gbp|pounds?|jpy|yen|cny|inr|chf|cad|aud)\b", re.IGNORECASE)
 TPU_SLICE = re.compile(r"(v[0-9]+[a-z]*|tpu[0-9]+x)-[0-9]+", re.IGNORECASE)
-"""How a TPU slice is called, in any case."""
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
 
 
@@ -98,7 +97,7 @@ _BROWSER_URLS = (
 
 @dataclass(frozen=True)
 class Span:
-    """Which numbers are allowed. `above`, `below`: as `low` and `high`, without the number itself."""
+    """Which numbers are allowed. `low` and `high` are inclusive, `above` and `below` exclusive."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -107,12 +106,12 @@ class Span:
     whole: bool = False
 
     def holds(self, value: float) -> bool:
-        """Whether `value` is one of them."""
+        """Whether `value` is allowed."""
         fits = self.low <= value <= self.high and self.above < value < self.below
         return fits and math.isfinite(value) and (not self.whole or value == int(value))
 
     def nearest(self, value: float) -> float | None:
-        """The allowed number nearest to `value`; None at and beyond an end that is not allowed itself."""
+        """The allowed number nearest to `value`; None at or beyond an exclusive end."""
         if (value <= self.above > -math.inf) or (value >= self.below < math.inf):
             return None
         inside = min(max(value, self.low), self.high)
@@ -121,12 +120,12 @@ class Span:
 
 
 def get_unit(name: str) -> str:
-    """What a setting counts, in words: `hours` for max_hours; empty where its name does not say."""
+    """The unit of a setting in words, such as `hours` for max_hours; empty if its name has none."""
     return next((_UNIT_NAMES[word] for word in _name_words(name) if word in _UNIT_NAMES), "")
 
 
 def parse_number(name: str, value: object, span: Span) -> int | float | None:
-    """The number that `value` means as the setting `name`: its unit worked out, moved to the nearest that is allowed.
+    """The allowed number nearest to `value`, converted to the unit in the setting's `name`.
 
     >>> parse_number("max_hours", "2 days", Span(above=0)), parse_number("capacity_gib", "9.6 TiB", Span(whole=True))
     (48, 9830)
@@ -142,7 +141,7 @@ def parse_number(name: str, value: object, span: Span) -> int | float | None:
         return None
     if math.isfinite(read) and not span.holds(read):
         if 1 < read <= 100 and min(span.high, span.below) == 1:
-            read /= 100  # percent, where a share is wanted
+            read /= 100  # a percentage given for a share
         elif read < 0 <= span.above:
             read = -read
     near = span.nearest(read)
@@ -150,10 +149,10 @@ def parse_number(name: str, value: object, span: Span) -> int | float | None:
 
 
 def explain_conversion(name: str, value: str, pattern: str, span: Span) -> str:
-    """The way out where no value can be told for sure: another currency, a number of accelerators left out; else empty.
+    """The fix for another currency or a missing number of accelerators, where no value is certain; else empty.
 
     >>> explain_conversion("monthly_usd", "€90,000", "", Span(above=0))
-    'convert €90,000 to US dollars, which this is counted in; where dollars are meant: monthly_usd: 90000'
+    'convert €90,000 to US dollars; if you meant dollars, write monthly_usd: 90000'
     """
     text = value.strip()
     amount = _CURRENCY.sub("", text)
@@ -162,15 +161,15 @@ def explain_conversion(name: str, value: str, pattern: str, span: Span) -> str:
         and amount != text
         and (dollars := parse_number(name, amount, span)) is not None
     ):
-        return f"convert {text} to US dollars, which this is counted in; where dollars are meant: {name}: {dollars}"
+        return f"convert {text} to US dollars; if you meant dollars, write {name}: {dollars}"
     is_slice = TPU_SLICE.fullmatch(text) is not None
     if name == "accelerator" and pattern and not is_slice and re.search(pattern, f"{text}x1"):
-        return f"add how many of them one machine has: {name}: {text}x1 for one, {text}x8 for eight"
+        return f"add the number per machine, such as {name}: {text}x1 or {name}: {text}x8"
     return ""
 
 
 def _name_words(name: str) -> list[str]:
-    """Of what a setting counts: `images_per_sec` are no seconds."""
+    # Without the denominator: `images_per_sec` does not count seconds.
     return name.lower().replace("-", "_").partition("_per_")[0].split("_")
 
 
@@ -179,12 +178,12 @@ def _to_int(value: float) -> int | float:
 
 
 def _round_conversion(value: float, *, exact: bool) -> float:
-    """Without the digits that a conversion adds."""
+    """Drops the digits that a conversion adds."""
     return value if exact or not math.isfinite(value) or value == int(value) else float(f"{value:.6g}")
 
 
 def _parse_amount(name: str, text: str) -> float | None:
-    """A number with its unit, in that of the setting; None where it has another, or is none."""
+    """A number with a unit, converted to the setting's; None for another kind of unit, or no number."""
     plain = text.strip().lower().replace("us$", "$")
     measure = next((_MEASURES[word] for word in _name_words(name) if word in _MEASURES), None)
     if "$" in plain or plain.startswith("usd"):
@@ -201,7 +200,7 @@ def _parse_amount(name: str, text: str) -> float | None:
     if amount is None or (number := _parse_float(amount[1])) is None:
         return None
     unit = amount[2] or ""
-    # `28 USD per hour`, `500 MB/s/TiB`, `380 gCO2e/kWh`: what it is counted by is in the setting's name.
+    # `28 USD per hour`, `500 MB/s/TiB`, `380 gCO2e/kWh`: the setting's name has the denominator.
     spellings = (unit, unit.removesuffix("/tib"), _PER.sub("", unit).replace("co2e", "").replace("co2", ""))
     worths = (_worth(spelling, measure, _name_words(name)) for spelling in spellings)
     worth = next((worth for worth in worths if worth is not None), None)
@@ -209,7 +208,7 @@ def _parse_amount(name: str, text: str) -> float | None:
 
 
 def _worth(unit: str, measure: _Measure | None, words: list[str]) -> float | None:
-    """Of one `unit`, in the setting's own; None for a unit of something else."""
+    """The factor from `unit` to the setting's; None for another kind of unit."""
     if not unit or unit in words or unit.partition("/")[0] in words:
         return 1.0
     if measure is None:
@@ -235,13 +234,13 @@ def _parse_float(text: str) -> float | None:
 
 
 def parse_bool(value: object) -> bool | None:
-    """True or False as somebody wrote it: `yes`, `"true"`, 0."""
+    """The boolean in `yes`, `"true"` or 0; None for other values."""
     word = f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
 def parse_range(value: object) -> tuple[int, int] | None:
-    """Least and most of `2-4`, `2 to 4`, `[2, 4]`, 3."""
+    """Minimum and maximum of `2-4`, `2 to 4`, `[2, 4]` or 3."""
     if isinstance(value, list | tuple) and len(value) == 2:
         value = f"{value[0]}-{value[1]}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -255,7 +254,7 @@ def parse_range(value: object) -> tuple[int, int] | None:
 
 
 def to_store_address(value: str, scheme: str) -> str:
-    """An object store's address as `scheme` has it, of one that a browser shows: `https://my-bucket/celeba`."""
+    """Converts a browser URL such as `https://my-bucket/celeba` to an object store's address with `scheme`."""
     if scheme not in ("s3", "gs", "az"):
         return value
     for form, own in _BROWSER_URLS:
@@ -265,7 +264,7 @@ def to_store_address(value: str, scheme: str) -> str:
 
 
 def match_pattern(value: str, pattern: str) -> str | None:
-    """`value` respelled so that `pattern` takes it: `4*4*8`, `11/01/2026`, a letter too large."""
+    """A spelling of `value` that `pattern` accepts, for `4*4*8`, `11/01/2026` or upper case."""
     return next((text for text in _spellings(value.strip()) if re.search(pattern, text)), None)
 
 
@@ -276,13 +275,13 @@ def _spellings(text: str) -> Iterator[str]:
     yield re.sub(r"\s*[*x, ]\s*", "x", text.lower())
     yield re.sub(r"[\s_]+", "-", text.lower())
     if day := _AMERICAN_DAY.fullmatch(text):
-        # Where the first of both can be no month it is the day.
+        # A first number above 12 is the day.
         month, of_month = (day[1], day[2]) if int(day[1]) <= 12 else (day[2], day[1])
         yield f"{day[3]}-{int(month):02}-{int(of_month):02}"
 
 
 def parse_moment(value: object) -> str | None:
-    """A day or a time without its zone as a moment, in UTC."""
+    """A date, or a time without a zone, as a time in UTC."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     except ValueError:
@@ -291,7 +290,7 @@ def parse_moment(value: object) -> str | None:
 
 
 def parse_command(value: Any) -> list[Any] | None:
-    """The words of a command that was written as one line; as a shell's, where only a shell makes something of it.
+    """The words of a command given as one line; run by a shell if it has shell syntax.
 
     >>> parse_command("sleep 1"), parse_command("make && ./run >log")
     (['sleep', '1'], ['sh', '-c', 'make && ./run >log'])
@@ -302,12 +301,12 @@ def parse_command(value: Any) -> list[Any] | None:
         return ["sh", "-c", value]
     try:
         return shlex.split(value) or None
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         return None
 
 
 def parse_list(value: Any) -> list[Any] | None:
-    """The items of a list that was written as one value: `50, 80`."""
+    """The items of a list given as one value: `50, 80`."""
     if isinstance(value, str):
         return [word.strip() for word in value.strip("[]").split(",") if word.strip()] or None
     return None if value is None or isinstance(value, list | dict) else [value]

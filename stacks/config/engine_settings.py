@@ -1,6 +1,4 @@
-"""What runs the jobs of a stack: units on the nodes for the one job of its file, or a queue of many people's jobs, on a
-Slurm or a Kubernetes of the stack's own.
-"""
+"""What runs a stack's jobs: systemd units for the job of its file, or a Slurm or Kubernetes cluster with queues."""
 
 import re
 from ipaddress import IPv4Network
@@ -13,19 +11,19 @@ from stacks.config.section import Section
 
 
 def _check_range(text: str) -> str:
-    """IPv4; the whole of the internet is nobody's network."""
+    """Accepts an IPv4 range other than 0.0.0.0/0."""
     try:
         found = IPv4Network(text)
     except ValueError:
         found = None
     if found is None or found.prefixlen == 0:
-        raise ValueError("a range such as 203.0.113.0/24, and not of everybody; write your own network's")
+        raise ValueError("a range such as 203.0.113.0/24, not the whole internet; write the range of your network")
     return text
 
 
 _Range = Annotated[str, AfterValidator(_check_range)]
 MAIN_QUEUE = "main"
-"""Of a stack that names no teams."""
+"""The queue of a stack without teams."""
 
 
 class SystemdConfig(Section):
@@ -56,7 +54,7 @@ class TeamConfig(Section):
     @model_validator(mode="after")
     def _check_max_nodes(self) -> Self:
         if self.max_nodes is not None and self.max_nodes < self.nodes:
-            raise ValueError(f"max_nodes not below nodes, which is {self.nodes}; write max_nodes: {self.nodes} or more")
+            raise ValueError(f"max_nodes of at least nodes, {self.nodes}; write max_nodes: {self.nodes} or more")
         return self
 
 
@@ -91,13 +89,15 @@ class SlurmTeamConfig(TeamConfig):
     def _check_users(cls, users: dict[str, int]) -> dict[str, int]:
         for name, uid in users.items():
             if not _LINUX_USER.fullmatch(name):
-                raise ValueError(f"names of at most 31 small letters, digits, - and _, a letter first; rename {name!r}")
+                raise ValueError(
+                    f"names of at most 31 lowercase letters, digits, - and _, starting with a letter; rename {name!r}"
+                )
             if name in _SYSTEM_NAMES:
-                raise ValueError(f"names that the machines have not given already, as they have {name}; rename it")
+                raise ValueError(f"names that are not used by the machines' system, as {name} is; rename it")
             if not _FIRST_UID <= uid <= _LAST_UID:
-                raise ValueError(f"numbers from {_FIRST_UID} to {_LAST_UID}, and {name} has {uid}; give another one")
+                raise ValueError(f"UIDs from {_FIRST_UID} to {_LAST_UID}, but {name} has {uid}; change it")
         if len(set(users.values())) < len(users):
-            raise ValueError("a number for each user alone; give one of them another")
+            raise ValueError("a different UID for each user; change one of the duplicates")
         return users
 
 
@@ -121,7 +121,7 @@ class _Queue(Section):
     def _check_teams(self) -> Self:
         names = self.queues
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"each team once; leave one of the two {twice[0]} out")
+            raise ValueError(f"each team once; remove one of the entries for {twice[0]}")
         return self
 
     @property
@@ -149,11 +149,11 @@ class SlurmConfig(_Queue):
         uids: dict[str, int] = {}
         for name, uid in (user for team in self.teams for user in team.users.items()):
             if uids.setdefault(name, uid) != uid:
-                raise ValueError(f"one number for each user, and {name} has {uids[name]} and {uid}; write one of them")
+                raise ValueError(f"one UID for each user, but {name} has {uids[name]} and {uid}; write one of them")
         names: dict[int, str] = {}
         for name, uid in uids.items():
             if names.setdefault(uid, name) != name:
-                raise ValueError(f"a number for each user alone, and {names[uid]} and {name} have {uid}; change one")
+                raise ValueError(f"a different UID for each user, but {names[uid]} and {name} have {uid}; change one")
         return self
 
 

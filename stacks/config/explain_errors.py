@@ -1,5 +1,5 @@
-"""Turns pydantic's validation errors into InputErrors: config path, value, what is allowed, nearest fix, in the words
-of the models' own JSON schema (pydantic's messages speak of Python).
+"""Turns pydantic's validation errors into InputErrors with place, value, allowed and fix, worded from the models' JSON
+schema (pydantic's messages speak of Python).
 """
 
 import json
@@ -34,7 +34,7 @@ from stacks.config.section import COMMAND_TAG, PRESET_TAG
 
 _Schema = JsonSchemaValue
 Settle = Callable[[Sequence[int | str], Any], Any]
-"""Of a config path and a value that fits its type, the nearest that is accepted there together with the rest."""
+"""From a config path and a value of the right type to the nearest value that the rest of the file accepts."""
 _DAY = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"
 
 
@@ -42,7 +42,6 @@ class _UnsortedSchema(GenerateJsonSchema):
     """Pydantic's schema with the keys of examples in the order of the source, `{min: 2, max: 4}`."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        """Leaves the order as it is."""
         return value
 
 
@@ -54,28 +53,33 @@ def explain(
     namespace: str = "gangway:",
     settle: Settle = lambda _, meant: meant,
 ) -> list[InputError]:
-    """One InputError for each of pydantic's findings. `root`: the model at the top, whose fields are keys of the
-    namespace; `place`: file or stack, put before each config path, empty for none; `examples`: config path of a section
-    or of its key -> what is shown there in place of the model's own example; `namespace`: put before each key at the
-    top; `settle`: moves the value of a fix to one that goes with the others.
+    """One InputError for each of pydantic's errors.
+
+    Args:
+        error: what pydantic found.
+        root: the model of the document; its fields are keys of the namespace.
+        place: file or stack, put before each config path; may be empty.
+        examples: by config path of a section or one of its keys, the example to show instead of the model's.
+        namespace: put before each top-level key.
+        settle: adjusts a suggested value to the rest of the file.
     """
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     _set_examples(schema, examples)
     details = error.errors(include_url=False)
     broken = {detail["loc"] for detail in details}
-    # A list whose items are all wrong is also reported as too short, which would only confuse.
-    outside = f"{place}: {namespace}" if place else namespace
-    mistyped = _misspelt_keys(details, schema)
+    prefix = f"{place}: {namespace}" if place else namespace
+    misspelt = _misspelt_keys(details, schema)
 
-    def confuses(detail: ErrorDetails) -> bool:
+    def is_redundant(detail: ErrorDetails) -> bool:
+        """A missing key that is only misspelt; a list that is too short because its items are all wrong."""
         inside = any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in broken)
-        return detail["loc"] in mistyped if detail["type"] == "missing" else detail["type"] == "too_short" and inside
+        return detail["loc"] in misspelt if detail["type"] == "missing" else detail["type"] == "too_short" and inside
 
-    return [_explain(detail, schema, outside, namespace, settle) for detail in details if not confuses(detail)]
+    return [_explain(detail, schema, prefix, namespace, settle) for detail in details if not is_redundant(detail)]
 
 
 def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tuple[int | str, ...]]:
-    """Places of the required keys that somebody wrote and misspelt: the misspelling alone is told."""
+    """Places of required keys that are present with a misspelt name."""
     found = set()
     for detail in details:
         if detail["type"] == "extra_forbidden":
@@ -85,8 +89,8 @@ def _misspelt_keys(details: Sequence[ErrorDetails], schema: _Schema) -> set[tupl
 
 
 def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str) -> tuple[str, str]:
-    """What is allowed at `loc`, and the fix of a value that YAML reads as something else than `text` looks like; both
-    empty where there is no such setting.
+    """What is allowed at `loc`, and the fix for `text`, which YAML reads as another type; both empty for an unknown
+    setting.
     """
     schema = root.model_json_schema(schema_generator=_UnsortedSchema)
     setting = _setting_at(schema, loc)
@@ -97,7 +101,6 @@ def describe_setting(root: type[BaseModel], loc: Sequence[int | str], text: str)
 
 
 def _set_examples(schema: _Schema, examples: Mapping[str, Any]) -> None:
-    """Has `schema` show `examples` at their config paths, which are a section's or one of its keys'."""
     for path, example in examples.items():
         section, _, key = path.partition(".")
         at = schema["properties"][section]
@@ -127,7 +130,7 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             return InputError(where, "unknown key", value=loc[-1], allowed=", ".join(names), fix=fix)
         case "missing":
             shown = f"add {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"add {loc[-1]}"
-            fix = f"add {loc[-1]}: what {setting.value_source} prints" if setting.value_source else shown
+            fix = f"add {loc[-1]}: the output of {setting.value_source}" if setting.value_source else shown
             return InputError(where, "missing", allowed=f"it is required: {setting.words()}", fix=fix)
         case "union_tag_not_found":
             fix = f"add kind: {setting.kind_with(value)}"
@@ -140,15 +143,15 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
             fix = nearest_hint(str(tag), words)
             return InputError(where, "not one of the allowed words", value=tag, allowed=expected, fix=fix)
         case "value_error" if isinstance(own := context.get("error"), InputError):
-            # A validator that knows the place inside what it was given, and says all of it itself.
+            # Raised by a validator, with a place relative to its value.
             return own.within(where, joint="." if loc and own.place else "")
         case "rule":
-            # The trainer's own validators say all of it in the error's context.
+            # The trainer's validators put the details into the error's context.
             return _explain_rule(detail, where)
         case "value_error":
             # Our own validators write "what is allowed; the fix".
             allowed, _, fix = detail["msg"].removeprefix("Value error, ").partition("; ")
-            given = value if loc else None  # at the top it would be the file
+            given = value if loc else None  # without a path the value is the whole file
             return InputError(where.removesuffix(": "), "not an accepted value", value=given, allowed=allowed, fix=fix)
         case _:
             problem = "has no value" if value is None else "not an accepted value"
@@ -157,17 +160,17 @@ def _explain(detail: ErrorDetails, schema: _Schema, place: str, namespace: str, 
 
 
 def _explain_rule(detail: ErrorDetails, where: str) -> InputError:
-    """A rule of the trainer (`trainer.core.errors.broken_rule`), which may name the key that it is about."""
-    told = detail.get("ctx", {})
-    key = f".{told['field']}" if told.get("field") else ""
-    value = told.get("value", detail["input"])
-    fix = f"write {told['fix']}" if told.get("fix") else "change it, or leave it out"
-    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=told["allowed"], fix=fix)
+    """Explains a rule of the trainer (`trainer.core.errors.broken_rule`), which may name a field."""
+    context = detail.get("ctx", {})
+    key = f".{context['field']}" if context.get("field") else ""
+    value = context.get("value", detail["input"])
+    fix = f"write {context['fix']}" if context.get("fix") else "change it, or leave it out"
+    return InputError(f"{where}{key}", "not an accepted value", value=value, allowed=context["allowed"], fix=fix)
 
 
 def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
-    """The kinds that have `key` where the given one does not, such as `engine.kind: slurm`; empty where none has it.
-    `at`: pydantic's path of the mapping, with the tags of unions.
+    """Other kinds that have `key`, such as `engine.kind: slurm`; empty for none. `at`: pydantic's path of the mapping,
+    with the tags of unions.
     """
     for position in reversed(range(len(at))):
         before = _variant_at(schema, at[:position])
@@ -183,27 +186,25 @@ def _find_kinds(key: str, at: Sequence[int | str], schema: _Schema) -> str:
 
 
 def _find_mapping(key: str, around: "_Setting") -> str:
-    """The key beside it whose mapping takes `key`, as `settings` takes the trainer's; empty where none does."""
+    """The sibling mapping that accepts `key`, as `settings` accepts the trainer's fields; empty for none."""
     beside = ((name, child) for schema in around.schemas for name, child in schema.get("properties", {}).items())
     return next((name for name, child in beside if key in child.get("takes", ())), "")
 
 
 def _find_sections(key: str, schema: _Schema, namespace: str) -> list[str]:
-    """Config paths of the sections that have such a key."""
     keys = {name: _setting_at(schema, (name,)).keys() for name in schema["properties"]}
     return [f"{namespace}{name}" for name, of_section in keys.items() if key in of_section]
 
 
 def _to_text(value: object) -> object:
-    """The value as people write it: YAML has made times of some."""
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What may stand at one config path: the schemas a value is checked by (several for a union), and examples.
-    `value_source`: what prints somebody's own value, which no example is; a field says so in its schema. `pattern`: the
-    field's own, beside those of its branches.
+    """What is accepted at one config path: schemas (several for a union) and examples. `value_source`: the command that
+    prints the value, if no example fits; from the field's schema. `pattern`: the field's own, beside those of its
+    branches.
     """
 
     schemas: tuple[_Schema, ...]
@@ -215,32 +216,30 @@ class _Setting:
 
     @property
     def schema(self) -> _Schema:
-        """The one that speaks for all: branches of a union differ in their keys only."""
+        """The first schema; branches of a union differ in their keys only."""
         return self.schemas[0] if self.schemas else {}
 
     @property
     def example(self) -> Any:
-        """The one to show."""
         return self.examples[0] if self.examples else None
 
     def _unit_note(self) -> str:
         return f" ({self.unit})" if self.unit else ""
 
     def keys(self) -> set[str]:
-        """Every key that a mapping here may have."""
         return {name for schema in self.schemas for name in schema.get("properties", {})}
 
     def of_kind(self, tag: Sequence[int | str]) -> "_Setting":
-        """Of a tagged union the branch named by `tag`, the part of pydantic's path before a key; else all there is."""
+        """The branch of a tagged union named by `tag`, a part of pydantic's path; else all branches."""
         schemas = tuple(schema for schema in self.schemas if _kind(schema) in tag)
         return replace(self, schemas=schemas) if schemas else self
 
     def kinds(self) -> list[str]:
-        """The words of a tagged union, in the models' order."""
+        """The tags of a tagged union, in the models' order."""
         return [kind for schema in self.schemas if (kind := _kind(schema)) is not None]
 
     def kind_with(self, given: Any) -> str:
-        """The word of a tagged union whose model has most of the `given` keys; the last of several."""
+        """The tag whose model has most of the `given` keys; the last of several."""
         keys = set(given) if isinstance(given, dict) else set()
         fitting = [(len(keys & set(schema.get("properties", {}))), kind) for schema in self.schemas
                    if (kind := _kind(schema)) is not None]  # fmt: skip
@@ -248,7 +247,7 @@ class _Setting:
         return [kind for number, kind in fitting if number == most][-1]
 
     def words(self) -> str:
-        """What is allowed here, for people."""
+        """What is allowed here."""
         about = f"{self.about}: " if self.about else ""
         such_as = f", such as {_to_yaml(self.example)}" if self.examples else ""
         match self.schema.get("type"):
@@ -272,13 +271,13 @@ class _Setting:
 
 
 def _kind(schema: _Schema) -> str | None:
-    """The word that tells a branch of a tagged union from the others."""
+    """The tag of a branch of a tagged union."""
     kind: str | None = schema.get("properties", {}).get("kind", {}).get("const")
     return kind
 
 
 def _setting_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
-    """Walks the schema along a config path. An example of a section is one for each of its keys too."""
+    """Walks the schema along a config path. A section's example provides examples for its keys."""
     return _descend(_Setting(tuple(_branches(root, root)), (), ""), loc, root)
 
 
@@ -293,9 +292,7 @@ def _variant_at(root: _Schema, loc: Sequence[int | str]) -> _Setting:
 
 
 def _is_tag(loc: Sequence[int | str], position: int, before: _Setting) -> bool:
-    """Whether a part of pydantic's path is the tag of the union `before` it. Of one kind there is no union, and
-    pydantic puts no tag.
-    """
+    """Whether a part of pydantic's path is the tag of the union `before` it; a single kind has no tag."""
     kinds = before.kinds() if position else []
     return loc[position] in kinds and (isinstance(loc[position - 1], int) or len(kinds) > 1)
 
@@ -318,11 +315,11 @@ def _descend(here: _Setting, loc: Sequence[int | str], root: _Schema) -> _Settin
 
 def _children(schema: _Schema, part: int | str) -> Iterator[_Schema]:
     if isinstance(part, int):
-        each = schema.get("prefixItems", [])  # of a list whose entries differ, or are so many
+        each = schema.get("prefixItems", [])  # of a list with entries of different types, or a fixed length
         child = each[part] if part < len(each) else schema.get("items")
     else:
         child = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
-    # `additionalProperties: true` is a mapping of anything, of which nothing is known.
+    # `additionalProperties: true` says nothing about the values.
     if isinstance(child, dict):
         yield child
 
@@ -334,7 +331,7 @@ def _nested_examples(example: Any, part: int | str) -> list[Any]:
 
 
 def _branches(schema: _Schema, root: _Schema) -> Iterator[_Schema]:
-    """The schemas behind references and unions; `null` is left out, since leaving a key out says the same."""
+    """The schemas behind references and unions, without `null`: leaving the key out means the same."""
     if "$ref" in schema:
         yield from _branches(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     elif options := schema.get("anyOf") or schema.get("oneOf"):
@@ -369,7 +366,6 @@ def _length(schema: _Schema) -> str:
 def _fix(
     loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema, settle: Settle = lambda _, meant: meant
 ) -> str:
-    """The change nearest to what was written."""
     schema = setting.schema
     if schema.get("type") == "string" and isinstance(value, int | float):
         text = json.dumps(value)
@@ -379,7 +375,7 @@ def _fix(
         return f"keep at most {schema['maxItems']}"
     meant = _corrected(loc, value, setting, root)
     if "usual" in schema and meant == schema.get("maximum"):
-        return f"write a usual length: {schema['usual']}"  # the bound is far beyond any that makes sense
+        return f"write a usual length: {schema['usual']}"  # the bound is far above any sensible value
     if meant is not None:
         meant = settle(loc, meant)
         return f"write {_to_yaml_pair(loc, meant)}{_kimg_comment(value, meant, setting)}"
@@ -388,20 +384,20 @@ def _fix(
         name, value, schema.get("pattern", ""), _span(schema) if is_number else Span()
     )
     if sentence or setting.value_source:
-        return sentence or f"put there what {setting.value_source} prints"
+        return sentence or f"write the output of {setting.value_source}"
     return f"write {_to_yaml_pair(loc, setting.example)}" if setting.examples else f"write {setting.words()}"
 
 
 def _kimg_comment(value: Any, meant: Any, setting: _Setting) -> str:
-    """The comment behind a number of kimg that was written with a unit: `25k` may be 25,000 images or 25,000 kimg."""
+    """A comment for kimg written with a unit: `25k` may mean 25,000 images or 25,000 kimg."""
     shortened = isinstance(value, str) and value.strip().lower().endswith("k") and isinstance(meant, int | float)
     if not shortened or setting.unit != get_unit("kimg"):
         return ""
-    return f"  # {setting.unit}; where {value.strip()} kimg are meant: {meant * 1000:.10g}"
+    return f"  # {setting.unit}; if you meant {value.strip()} kimg: {meant * 1000:.10g}"
 
 
 def _corrected(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> Any:
-    """The value that was meant, in the form that is wanted here; None where that would be a guess."""
+    """The intended value in the accepted form; None where that would be a guess."""
     schema, name = setting.schema, next((part for part in reversed(loc) if isinstance(part, str)), "")
     match schema.get("type"):
         case "integer" | "number":
@@ -431,7 +427,7 @@ def _corrected_text(value: str, setting: _Setting) -> str | None:
 
 
 def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, root: _Schema) -> list[Any] | None:
-    """A list of what was written as one value; None where an item is none."""
+    """A list from one value; None if an item cannot be corrected."""
     words = parse_command(value) if loc and loc[-1] == "command" else parse_list(value)
     fewest, most = setting.schema.get("minItems", 1), setting.schema.get("maxItems", math.inf)
     if fewest == most == 2 and (span := parse_range(value)) is not None:
@@ -445,13 +441,13 @@ def _corrected_list(loc: Sequence[int | str], value: Any, setting: _Setting, roo
 
 
 def _wrapped_value(value: Any, setting: _Setting, root: _Schema, loc: Sequence[int | str]) -> dict[str, Any] | None:
-    """`{usd: 200}` for 200 where a mapping has to have that one key."""
+    """`{usd: 200}` for 200 where a mapping has one required key."""
     required = setting.schema.get("required", [])
     if len(required) != 1 or isinstance(value, dict | list):
         return None
     inner = (*loc, required[0])
     at = _setting_at(root, inner)
-    if "pattern" in at.schema:  # an address and the like, which needs more beside it than a mapping's types show
+    if "pattern" in at.schema:  # such as an address, which needs other keys that the types do not show
         return None
     meant = _corrected(inner, value, at, root)
     return None if meant is None else {required[0]: meant}
@@ -468,7 +464,7 @@ def _span(schema: _Schema) -> Span:
 
 
 def _corrected_address(value: str, setting: _Setting) -> str | None:
-    """The user's own address of an object store: with the scheme it lacks, or up to the last folder it may name."""
+    """An object store's address with the missing scheme added, or cut after the last valid folder."""
     scheme, is_address, _ = str(setting.example).partition("://")
     if not is_address or "pattern" not in setting.schema:
         return None
@@ -478,12 +474,11 @@ def _corrected_address(value: str, setting: _Setting) -> str | None:
 
 
 def _to_yaml_pair(loc: Sequence[int | str], value: Any) -> str:
-    """`key: value` as one types it; only the value for an item of a list."""
+    """`key: value` in YAML; only the value for an item of a list."""
     return f"{loc[-1]}: {_to_yaml(value)}" if loc and isinstance(loc[-1], str) else _to_yaml(value)
 
 
 def _to_yaml(value: Any) -> str:
-    """`value` as YAML on one line."""
     text = yaml.dump(value, Dumper=yaml.CSafeDumper, default_flow_style=True, sort_keys=False, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -494,7 +489,7 @@ def spell(loc: Sequence[int | str]) -> str:
 
 
 def _without_tags(loc: Sequence[int | str], schema: _Schema) -> list[int | str]:
-    """Pydantic puts a union's tag into the path (`capacity.0.spot.max`); the user never wrote it there."""
+    """Pydantic puts a union's tag into the path (`capacity.0.spot.max`), which the file does not have."""
     kept: list[int | str] = []
     for part in loc:
         if part in (PRESET_TAG, COMMAND_TAG):

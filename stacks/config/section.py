@@ -1,4 +1,4 @@
-"""What every section of a file that people write has in common."""
+"""The base class of all sections of configuration files."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,4 +10,4 @@ class Section(BaseModel):
 
 
 PRESET_TAG, COMMAND_TAG = "job of a preset", "job of a command"
-"""Tags of a stack's two kinds of job, which pydantic puts into the path of what is wrong; no key is spelled so."""
+"""Tags of a stack's two kinds of job. Pydantic puts them into the path of an error; they never equal a key."""

@@ -178,7 +178,7 @@ def test_no_preset_at_all(written: Callable[..., Path], repo: Path) -> None:
         ({"batch_sise": 3}, "batch_sise", "did you mean 'batch_size'?"),
         ({"batch_size": 0}, "batch_size", "write batch_size: 1"),
         ({"batch_size": "1,024"}, "batch_size", "write batch_size: 1024"),
-        ({"kimg": 3}, "kimg", "write kimg beside settings"),
+        ({"kimg": 3}, "kimg", "write kimg next to settings"),
         ({"precision": "bf17"}, "precision", "did you mean 'bf16'?"),
         ({"gp_weight": 1.0, "loss": "wgan-gp", "augment": "color"}, "augment", "color needs channels 3"),
         ({"batch_gpu": 7}, "batch_gpu", "batch_gpu: 8, which divides batch_size: 64"),

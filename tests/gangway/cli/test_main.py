@@ -97,7 +97,7 @@ BAD_FILES = {
     ),
     "min above max": (
         lambda v: v["gangway:cluster"].update(nodes={"min": 4, "max": 2}),
-        ["gangway:cluster.nodes: ", "{'max': 2, 'min': 4}", "min not above max", "set max: 4 or min: 2"],
+        ["gangway:cluster.nodes: ", "{'max': 2, 'min': 4}", "min of at most max", "set max: 4 or min: 2"],
     ),
     "Lustre size off its step": (
         lambda v: v["gangway:storage"].update(capacity_gib=10000),
@@ -166,7 +166,7 @@ def test_a_mistake_in_a_file_is_one_message(
 @pytest.mark.parametrize(
     ("name", "text", "message", "fix"),
     [
-        ("bad.yaml", "config: {a: [", "bad.yaml, line 2: not readable as YAML", "mend the YAML there"),
+        ("bad.yaml", "config: {a: [", "bad.yaml, line 2: not valid YAML", "fix the YAML there"),
         ("empty.yaml", "name: x\n", "empty.yaml: holds no `config:` mapping", "begin the file with `config:`"),
         ("none.yaml", None, "none.yaml: no such stack file", "check the path"),
     ],

@@ -34,7 +34,7 @@ def test_seed_settings_and_id_reach_the_trainer(edited: Edited) -> None:
 
 def test_nothing_is_said_where_nothing_is_asked(demo_config: StackConfig) -> None:
     job = demo_config.training
-    preset = PRESETS[job.preset].replace({"kimg": job.kimg, "checkpoint_kimg": job.checkpoint_kimg})
+    preset = PRESETS[job.preset].replace({"kimg": job.kimg})
     assert get_document(demo_config) == preset.document()
 
 
@@ -54,8 +54,8 @@ def test_settings_that_the_machines_backend_does_not_support_are_refused() -> No
 
 # what stands in the section, then what is said
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
-    ({"settings": {"batch_sise": 1}}, ["gangway:job.settings.batch_sise: no field", "did you mean 'batch_size'?"]),
-    ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg beside settings"]),
+    ({"settings": {"batch_sise": 1}}, ["gangway:job.settings.batch_sise: not a field", "did you mean 'batch_size'?"]),
+    ({"settings": {"kimg": 1}}, ["gangway:job.settings.kimg", "settings without kimg", "write kimg next to settings"]),
     (
         {"settings": {"precision": "fp64"}},
         ["gangway:job.settings.precision: not one of", "'bf16'", "did you mean 'fp16'?"],

@@ -255,7 +255,7 @@ def test_every_rule_of_the_trainer_is_told_of_the_stack_file(
             edited(lambda values: values["gangway:job"].update(preset=base.preset, settings=changes))  # noqa: B023
         (mistake,) = group.value.exceptions
         assert isinstance(mistake, InputError)
-        assert f"go together with the rest of preset {base.preset}" in mistake.problem
+        assert f"conflicts with the rest of preset {base.preset}" in mistake.problem
         assert f"gangway:job.settings.{field}" in mistake.place or mistake.problem.startswith(f"{field} does")
         (rule,) = [r for r in RULES if r.field == field and as_keys(r.allowed) in mistake.allowed]
         # Of a file's keys, and not of a command line.

@@ -31,16 +31,16 @@ def written(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "problem", "place"),
     [
-        ("config: [", "not readable as YAML", ", line 2"),
-        ("config:\n  a: b: c\n", "not readable as YAML", ", line 2"),
-        ("config: \0", "not readable as YAML: unacceptable character", ""),
-        ("config: 1\n---\nconfig: 2", "not readable as YAML", ", line 2"),
+        ("config: [", "not valid YAML", ", line 2"),
+        ("config:\n  a: b: c\n", "not valid YAML", ", line 2"),
+        ("config: \0", "not valid YAML: unacceptable character", ""),
+        ("config: 1\n---\nconfig: 2", "not valid YAML", ", line 2"),
         ("runtime: python\n", "holds no `config:` mapping", ""),
         ("config:\n", "holds no `config:` mapping", ""),
         ("- config\n", "holds no `config:` mapping", ""),
         ("", "holds no `config:` mapping", ""),
         ("config: {x: 2026-13-41}\n", "cannot be read: month must be in 1..12", ""),
-        ("config: {x: !mine y}\n", "not readable as YAML", ", line 1"),
+        ("config: {x: !mine y}\n", "not valid YAML", ", line 1"),
         ("config: {}\ngangway:network: {}\n", "unknown key beside `config:`", ": gangway:network"),
         ("a: " + "[" * 50_000, "nested too deeply", ""),
         ("- " * 50_000, "nested too deeply", ""),
@@ -89,7 +89,7 @@ def test_a_few_aliases_are_fine(written: Path) -> None:
 def test_a_file_that_is_no_text(written: Path, content: bytes) -> None:
     written.write_bytes(content)
     (mistake,) = mistakes_in(written)
-    assert (mistake.place, mistake.problem) == (str(written), "no UTF-8 text")
+    assert (mistake.place, mistake.problem) == (str(written), "not UTF-8 text")
     assert mistake.fix.startswith("save it as UTF-8")
 
 
@@ -142,8 +142,8 @@ def test_a_key_written_twice_is_an_error_with_its_line(
     written.write_text(text)
     (mistake,) = mistakes_in(written)
     assert mistake.place == f"{written}, line {line}: {key}"
-    assert f"stands in line {first} already" in mistake.problem
-    assert mistake.fix == "keep one of the two"
+    assert f"first in line {first}" in mistake.problem
+    assert mistake.fix == "remove one of them"
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_key_written_twice_is_an_error_with_its_line(
         ("2026-01-02", "a date", "put it in quotes: team: '2026-01-02'"),
         ("2026-13-41", "a date", "put it in quotes: team: '2026-13-41'"),
         ("2026-07-01T11:30:00", "a date", "put it in quotes: team: '2026-07-01T11:30:00'"),
-        ("!!binary aGk=", "something tagged !!binary", 'write "aGk=", in quotes, for text'),
-        ("!mine x", "something tagged !mine", 'write "x", in quotes, for text'),
+        ("!!binary aGk=", "something tagged !!binary", 'write "aGk=" in quotes for text'),
+        ("!mine x", "something tagged !mine", 'write "x" in quotes for text'),
         ("!!set {a}", "something tagged !!set", "write it without the tag"),
     ],
 )
@@ -181,7 +181,7 @@ def test_what_yaml_reads_as_something_else_is_told(written: Path, spelled: str, 
         ("job.keep_runs", "off", "true or false", "write keep_runs: false"),
         ("job.kimg", "yes", "from 0.001 to 1000000000 (thousands of images)", "write kimg: 150"),
         ("azure.budget_starts_on", "2026-11-01", "'2026-01-01'", "put it in quotes: budget_starts_on: '2026-11-01'"),
-        ("x.y", "yes", "text, decimal numbers", 'write true or false, or "yes", in quotes, for text'),
+        ("x.y", "yes", "text, decimal numbers", 'write true or false, or "yes" in quotes for text'),
     ],
 )
 def test_the_setting_says_what_was_meant(written: Path, place: str, spelled: str, allowed: str, fix: str) -> None:
@@ -205,7 +205,7 @@ def test_a_key_that_is_no_text_is_told(written: Path, key: str) -> None:
     (mistake,) = mistakes_in(written)
     assert mistake.place == f"{written}, line 3"
     assert mistake.problem.startswith("YAML reads this key as ")
-    assert mistake.fix == f'write "{key}", in quotes, for text'
+    assert mistake.fix == f'write "{key}" in quotes for text'
 
 
 def test_plain_values_are_read_as_they_look(written: Path) -> None:
