@@ -131,7 +131,7 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown key": (lambda v: v.update({"gangway:netwrok": {}}), "did you mean 'network'?"),
     "missing": (lambda v: v.pop("gangway:region"), "stack aws-demo: gangway:region: missing"),
     "no JSON": (lambda v: v.update({"gangway:cluster": "H100x8"}), "stack aws-demo: gangway:cluster: not an accepted"),
-    "a name": (lambda v: v.update({"gangway:stack": "x"}), "a stack is named by its file"),
+    "a name": (lambda v: v.update({"gangway:stack": "x"}), "the file's name is the stack's name"),
 }
 
 

@@ -9,7 +9,7 @@ from components.core.capacity import Spot
 from components.core.findings import Finding, Severity
 from components.estimate.cost import Declared
 from stacks.base.registry import all_providers, get_provider
-from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, below, is_unknown, items, kind
+from stacks.base.rule import Limits, ResourceRule, Rule, StackRule, get_path, is_unknown, items, kind
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_costs import Pace
 from stacks.plan.rules.resource_rules import CLEAN_REGION, ENCRYPTED, IMDS_V2, NO_PUBLIC_ADDRESS, SHIELDED, find_grid
@@ -96,7 +96,7 @@ def _no_end(resources: Sequence[Declared]) -> Iterable[str]:
 
 
 def _in_block(resource: Declared) -> bool:
-    markets = items(below(resource.inputs, "instanceMarketOptions"))
+    markets = items(get_path(resource.inputs, "instanceMarketOptions"))
     is_template = kind(resource.type) == "aws:ec2:LaunchTemplate"
     return is_template and any(one.get("marketType") == "capacity-block" for one in markets)
 

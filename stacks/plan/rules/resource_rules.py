@@ -11,7 +11,7 @@ from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.base.provider import Provider
 from stacks.base.registry import all_providers
-from stacks.base.rule import UNKNOWN, Limits, ResourceRule, below, is_unknown, items, kind, named, says
+from stacks.base.rule import UNKNOWN, Limits, ResourceRule, get_path, is_unknown, items, kind, label, may_be
 from stacks.base.shared import get_region
 from stacks.config.stack_config import StackConfig
 
@@ -33,7 +33,7 @@ def _on(value: Any) -> bool:
 
 def _interfaces(*path: str) -> Callable[[Inputs], bool]:
     """Of AWS's machines: a network interface that asks for a public address."""
-    return lambda inputs: any(_on(one.get("associatePublicIpAddress")) for one in items(below(inputs, *path)))
+    return lambda inputs: any(_on(one.get("associatePublicIpAddress")) for one in items(get_path(inputs, *path)))
 
 
 def _access_configs(inputs: Inputs) -> bool:
@@ -57,7 +57,7 @@ def _azure_configurations(field: str, *path: str) -> Callable[[Inputs], bool]:
     """Of Azure's interfaces, below `path`: an IP configuration with a public address of its own."""
 
     def check(inputs: Inputs) -> bool:
-        interfaces = items(below(inputs, *path)) if path else [inputs]
+        interfaces = items(get_path(inputs, *path)) if path else [inputs]
         return any(one.get(field) for each in interfaces for one in items(each.get("ipConfigurations")))
 
     return check
@@ -118,7 +118,7 @@ _PUBLIC: Mapping[str, tuple[Callable[[Inputs], bool], str]] = MappingProxyType(
 def _public(resource: Declared, _: Limits) -> Iterable[str]:
     check, text = _PUBLIC.get(kind(resource.type), (None, ""))
     if check is not None and check(resource.inputs):
-        yield f"{named(resource)} {text}"
+        yield f"{label(resource)} {text}"
 
 
 NO_PUBLIC_ADDRESS = ResourceRule(
@@ -142,18 +142,18 @@ SWITCHES = {
 
 def _unencrypted(resource: Declared, _: Limits) -> Iterable[str]:
     inputs, what = resource.inputs, kind(resource.type)
-    if what in SWITCHES and not says(inputs.get(SWITCHES[what]), True):
-        yield f"{named(resource)} is not encrypted: {SWITCHES[what]} is not true"
+    if what in SWITCHES and not may_be(inputs.get(SWITCHES[what]), True):
+        yield f"{label(resource)} is not encrypted: {SWITCHES[what]} is not true"
     elif what == "aws:ec2:LaunchTemplate":
         disks = inputs.get("blockDeviceMappings")
         own = [one.get("ebs") for one in items(disks) if one.get("ebs")]
         judged = (disks or "instanceType" in inputs) and not is_unknown(disks)
-        if judged and not (own and all(says(below(one, "encrypted"), True) for one in own)):
-            yield f"{named(resource)} starts machines with a disk for which encrypted is not true"
+        if judged and not (own and all(may_be(get_path(one, "encrypted"), True) for one in own)):
+            yield f"{label(resource)} starts machines with a disk for which encrypted is not true"
     elif what in INSTANCES:
         yield from _own_disks(resource)
-    elif what in AZURE_MACHINES and not says(below(_azure_profile(resource), *AT_HOST), True):
-        yield f"{named(resource)} leaves caches and local disks unencrypted: encryptionAtHost is not true"
+    elif what in AZURE_MACHINES and not may_be(get_path(_azure_profile(resource), *AT_HOST), True):
+        yield f"{label(resource)} leaves caches and local disks unencrypted: encryptionAtHost is not true"
 
 
 def _own_disks(resource: Declared) -> Iterable[str]:
@@ -161,8 +161,8 @@ def _own_disks(resource: Declared) -> Iterable[str]:
     inputs = resource.inputs
     disks = [*items(inputs.get("rootBlockDevice")), *items(inputs.get("ebsBlockDevices"))]
     unsaid = not inputs.get("rootBlockDevice") and not inputs.get("launchTemplate")
-    if unsaid or not all(says(one.get("encrypted"), True) for one in disks):
-        yield f"{named(resource)} has a disk for which encrypted is not true"
+    if unsaid or not all(may_be(one.get("encrypted"), True) for one in disks):
+        yield f"{label(resource)} has a disk for which encrypted is not true"
 
 
 def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
@@ -170,22 +170,22 @@ def _imds_v1(resource: Declared, _: Limits) -> Iterable[str]:
     options = inputs.get("metadataOptions")
     if what not in IMDS or (options is None and "instanceType" not in inputs):
         return
-    closed = below(options, "httpEndpoint") == "disabled"
-    if not closed and not says(below(options, "httpTokens"), "required"):
-        yield f"{named(resource)} answers IMDSv1: metadataOptions.httpTokens is not required"
+    closed = get_path(options, "httpEndpoint") == "disabled"
+    if not closed and not may_be(get_path(options, "httpTokens"), "required"):
+        yield f"{label(resource)} answers IMDSv1: metadataOptions.httpTokens is not required"
 
 
 def _unshielded(resource: Declared, _: Limits) -> Iterable[str]:
     what = kind(resource.type)
     if what in ("gcp:compute:Instance", "gcp:compute:InstanceTemplate", "gcp:compute:RegionInstanceTemplate"):
         shields = resource.inputs.get("shieldedInstanceConfig")
-        if off := [name for name in SHIELDS if not says(below(shields, name), True)]:
-            yield f"{named(resource)} is no Shielded VM: {' and '.join(off)} not true"
+        if off := [name for name in SHIELDS if not may_be(get_path(shields, name), True)]:
+            yield f"{label(resource)} is no Shielded VM: {' and '.join(off)} not true"
     elif what in AZURE_MACHINES:
-        security = below(_azure_profile(resource), "securityProfile")
-        trusted = any(says(below(security, "securityType"), one) for one in ("TrustedLaunch", "ConfidentialVM"))
-        if not (trusted and says(below(security, "uefiSettings", "vTpmEnabled"), True)):
-            yield f"{named(resource)} starts without Trusted Launch"
+        security = get_path(_azure_profile(resource), "securityProfile")
+        trusted = any(may_be(get_path(security, "securityType"), one) for one in ("TrustedLaunch", "ConfidentialVM"))
+        if not (trusted and may_be(get_path(security, "uefiSettings", "vTpmEnabled"), True)):
+            yield f"{label(resource)} starts without Trusted Launch"
 
 
 def _azure_profile(resource: Declared) -> Any:

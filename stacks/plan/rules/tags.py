@@ -7,7 +7,7 @@ from typing import Any
 from components.core.findings import Severity
 from components.estimate.cost import Declared
 from stacks.base.registry import all_providers, provider_names
-from stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, named
+from stacks.base.rule import Limits, ResourceRule, is_unknown, items, kind, label
 
 
 def types_with_tags() -> dict[str, str]:
@@ -38,10 +38,10 @@ def _untagged(resource: Declared, limits: Limits) -> Iterable[str]:
     # Tags that a provider adds to each of its resources stand in tagsAll; an instance of OpenStack may have words, too.
     labels = inputs.get("tags") if field == "metadata" else None
     given = [inputs.get(field), inputs.get("tagsAll"), labels]
-    yield from _missing(named(resource), given, limits, _spelled(kind(resource.type)))
+    yield from _missing(label(resource), given, limits, _spelled(kind(resource.type)))
     for provider in all_providers():
         for what, tags in provider.tags.started(resource):
-            yield from _missing(f"{named(resource)}: {what}", tags, limits)
+            yield from _missing(f"{label(resource)}: {what}", tags, limits)
 
 
 def _missing(whose: str, given: Sequence[Any], limits: Limits, spelled: Callable[[str], str] = str) -> Iterable[str]:

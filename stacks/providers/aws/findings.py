@@ -14,7 +14,7 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
@@ -60,7 +60,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_metrics(config, planned),
         *_network(config),
         *member_key_refreshed(config, has_key=planned.member_key),
-        *meeting(config, "put nothing else into the stack's security groups"),
+        *rendezvous_findings(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
         *_quotas(config, planned),
         *_money(config),

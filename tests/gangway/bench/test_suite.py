@@ -188,7 +188,9 @@ def test_settings_that_do_not_fit_are_told_with_their_arm(
     written: Callable[..., Path], repo: Path, settings: dict[str, Any], key: str, said: str
 ) -> None:
     path = written(arms=[{"name": "control"}, {"name": "bold", "settings": settings}])
-    with pytest.raises(InputError, match=r"go together|not an accepted|not one of|no field|key of its own") as told:
+    with pytest.raises(
+        InputError, match=r"conflicts with|not an accepted|not one of|not a field|key of the job"
+    ) as told:
         get_preset(load_suite(path), str(path), repo / "stacks")
     assert told.value.place == f"{path}: arms[1].settings.{key}"
     assert said in str(told.value)

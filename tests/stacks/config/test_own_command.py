@@ -13,7 +13,7 @@ from stacks.base.registry import get_provider
 from stacks.config.job_file import read_job_file
 from stacks.config.own_command import command_variables, output_folder, outputs_in_mounts
 from stacks.config.sections import CommandConfig, JobConfig
-from stacks.loading import command_settings
+from stacks.loading import unsupported_settings
 from stacks.loading.loader import from_file
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine@sha256:" + "ab" * 32
@@ -101,7 +101,7 @@ PRESET = {"preset": "dcgan-digits", "kimg": 1, "max_hours": 1}
         ({**PRESET, "outputs": ["/a"]}, "gangway:job", "outputs only with command", "leave outputs out"),
         ({"command": ["a"], "image": IMAGE}, "gangway:job.max_hours", "it is required", "add max_hours"),
         ({**JOB, "comand": 1}, "gangway:job.comand", "command", ""),
-        ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required beside command", "push the image"),
+        ({"command": ["a"], "max_hours": 1}, "gangway:job.image", "it is required with command", "push the image"),
     ],
 )
 def test_a_mistake_has_its_place_rule_and_fix(
@@ -133,7 +133,7 @@ def test_where_nodes_do_not_meet_several_are_refused(
 ) -> None:
     there = get_provider("gcp")
     without = replace(there, settings=replace(there.settings, joins_commands=False))
-    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
+    monkeypatch.setattr(unsupported_settings, "get_provider", lambda _: without)
     (mistake,) = [one for one in mistakes(own_file("gcp-a3-spot")) if one.place.endswith("gangway:cluster.nodes")]
     assert "{min: 1, max: 1}" in mistake.fix
     assert "provider: aws" in (mistake.allowed or "")
@@ -144,7 +144,7 @@ def test_a_provider_without_them_refuses_it_by_name(
 ) -> None:
     there = get_provider("aws")
     without = replace(there, settings=replace(there.settings, runs_commands=False))
-    monkeypatch.setattr(command_settings, "get_provider", lambda _: without)
+    monkeypatch.setattr(unsupported_settings, "get_provider", lambda _: without)
     (mistake,) = mistakes(own_file())
     assert mistake.place.endswith("gangway:job.command")
     assert "hosts" in (mistake.allowed or "")

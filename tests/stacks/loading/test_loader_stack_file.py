@@ -35,13 +35,13 @@ def written(tmp_path: Path) -> Path:
         ("config:\n  a: b: c\n", "not valid YAML", ", line 2"),
         ("config: \0", "not valid YAML: unacceptable character", ""),
         ("config: 1\n---\nconfig: 2", "not valid YAML", ", line 2"),
-        ("runtime: python\n", "holds no `config:` mapping", ""),
-        ("config:\n", "holds no `config:` mapping", ""),
-        ("- config\n", "holds no `config:` mapping", ""),
-        ("", "holds no `config:` mapping", ""),
+        ("runtime: python\n", "has no `config:` mapping", ""),
+        ("config:\n", "has no `config:` mapping", ""),
+        ("- config\n", "has no `config:` mapping", ""),
+        ("", "has no `config:` mapping", ""),
         ("config: {x: 2026-13-41}\n", "cannot be read: month must be in 1..12", ""),
         ("config: {x: !mine y}\n", "not valid YAML", ", line 1"),
-        ("config: {}\ngangway:network: {}\n", "unknown key beside `config:`", ": gangway:network"),
+        ("config: {}\ngangway:network: {}\n", "unknown key outside `config:`", ": gangway:network"),
         ("a: " + "[" * 50_000, "nested too deeply", ""),
         ("- " * 50_000, "nested too deeply", ""),
         ("config:\n  gangway:tags: &a {x: *a}\n", "more than 5000 values", ""),
@@ -61,9 +61,9 @@ def test_a_file_that_is_no_stack_file(written: Path, text: str, problem: str, pl
     ("text", "got", "allowed"),
     [
         ("config:\n  a: b: c\n", "a: b: c", "YAML"),
-        ("", "an empty file", "`config:` with settings"),
-        ("runtime: python\nname: x\n", "the keys runtime, name", "`config:` with settings"),
-        ("- config\n", ["config"], "`config:` with settings"),
+        ("", "an empty file", "`config:` with indented settings"),
+        ("runtime: python\nname: x\n", "the keys runtime, name", "`config:` with indented settings"),
+        ("- config\n", ["config"], "`config:` with indented settings"),
     ],
 )
 def test_what_was_read_and_what_would_do_are_told(written: Path, text: str, got: object, allowed: str) -> None:
@@ -275,16 +275,16 @@ def test_a_name_no_file_can_have_is_an_unknown_stack(demo_file: Path, name: str)
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_no_name_at_all(demo_file: Path, name: str) -> None:
-    with pytest.raises(InputError, match="no stack is named") as caught:
+    with pytest.raises(InputError, match="the name is empty") as caught:
         find_stack_file(name, demo_file.parent)
     assert "aws-demo" in caught.value.allowed
 
 
 def test_a_folder_names_the_stack_files_in_it(tmp_path: Path, demo_file: Path) -> None:
-    with pytest.raises(InputError, match="a folder, no stack file") as caught:
+    with pytest.raises(InputError, match="a folder, not a stack file") as caught:
         find_stack_file(str(demo_file.parent), demo_file.parent)
     assert caught.value.fix == f"name {min(demo_file.parent.glob('Pulumi.*.yaml'))}"
-    with pytest.raises(InputError, match="a folder, no stack file") as caught:
+    with pytest.raises(InputError, match="a folder, not a stack file") as caught:
         find_stack_file(str(tmp_path), demo_file.parent)
     assert caught.value.fix
 
