@@ -174,7 +174,7 @@ def test_a_finding_of_severity_error_stops_the_update(
     configure({key: value for key, value in demo_values.items() if key != "gangway:storage"})
     with pytest.raises(pulumi.RunError, match="findings of severity error"):
         run_main(repo)
-    assert "several nodes need one file system" in caplog.text
+    assert "several nodes need a shared file system" in caplog.text
     assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"
 
 

@@ -209,7 +209,7 @@ def _expected(plan: Plan, *, sources: bool) -> str:
 def _memory(plan: Plan, *, sources: bool) -> str:
     """A step's memory per accelerator; empty without a GPU or if negligible."""
     memory = plan.expected.memory
-    if memory is None or not (sources or memory.is_worth_a_word):
+    if memory is None or not (sources or memory.is_noteworthy):
         return ""
     source = f"\n[dim]{escape(memory.source)}[/]" if sources else ""
     return f"\nmemory: [bold]{memory.in_words()}[/] of each accelerator at a step's peak{source}"

@@ -156,7 +156,10 @@ def test_a_source_called_like_another_data_set_is_a_warning(
         "data.other-name",
         "gangway:job.preset",
     )
-    assert f"{source} is called like {other}: where its shards are of that, the trainer refuses them" in warning.message
+    assert (
+        f"{source} has the name of {other}: if its shards are of that data set, the trainer refuses them"
+        in warning.message
+    )
     assert takes in warning.fix
 
 
@@ -175,7 +178,7 @@ def test_data_that_no_node_can_fetch_is_an_error_where_nothing_says_where_it_is(
     assert "celeba" in missing.message
     assert "python -m trainer data prepare celeba" in missing.fix
     assert "--out DIR && aws s3 sync DIR s3://bucket/prefix`" in missing.fix
-    ready = missing.fix.partition("make themselves: ")[2].split(", ")
+    ready = missing.fix.partition("generate: ")[2].split(", ")
     assert {PRESETS[name].dataset for name in ready} <= set(SELF_PREPARED), "presets that exist, and need no folder"
     named = common_findings(edited(faces("s3://my-bucket/celeba")), machine, None)
     (told,) = [f for f in named if f.code.startswith("data.")]
@@ -314,7 +317,7 @@ def test_a_price_the_budget_check_cannot_see_is_a_warning(
     assert finding.severity is Severity.WARNING
     assert finding.path == "gangway:budget.monthly_usd"
     hidden = "aws-demo-0-spot: nodes" if spot is None else "aws-demo-1-on-demand: nodes"
-    assert finding.message.endswith(f"and so not against: {hidden}")
+    assert finding.message.endswith(f"without: {hidden}")
     check_budget(demo_config, ladder_bill(spot, on_demand))
 
 

@@ -91,7 +91,7 @@ def test_spot_that_cannot_finish_is_an_error_with_a_fix(edited: Edited) -> None:
     finding = said(edited(with_job(values)))["capacity.spot-infeasible"]
     assert finding.severity is Severity.ERROR
     assert "its 2 nodes lose one every 76.29 h, and each costs 90.07 h" in finding.message
-    assert finding.fix == "take fewer nodes, or put another kind of capacity in its place"
+    assert finding.fix == "use fewer nodes, or another kind of capacity"
 
 
 def test_an_interval_that_would_make_it_feasible_is_the_fix(edited: Edited) -> None:

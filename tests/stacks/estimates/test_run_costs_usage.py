@@ -118,8 +118,8 @@ def test_settings_without_effect_are_told(edited: Edited) -> None:
         "source_gib": "there is no storage.source",
         "source_region": "there is no storage.source",
         "nat_gib": "there is no NAT gateway",
-        "flow_log_gib": "flow logs are log lines there (log_gib)",
-        "key_operations": "there is no key of the stack's own",
+        "flow_log_gib": "flow logs are billed as log lines (log_gib)",
+        "key_operations": "the stack has no key",
         "taken_percent_per_month": "no rung is spot",
     }, "machines that nobody takes fail, and restart too"
     assert [line.name for line in usage_lines(config)] == ["log lines, a run"]

@@ -263,8 +263,8 @@ def test_what_nobody_can_project_is_unknown_with_the_reason(edited: Edited) -> N
     no_links = h100.model_copy(update={"network_gbps": h100.network_gbps.model_copy(update={"value": None})})
     v4 = slice_machine(plan_slice(accelerator_type="v4-32"))
     for config, machine, why in (
-        (on_cpu, h100, "a worker computes on its processor"),
-        (demo, habana, "its peak is in no table here"),
+        (on_cpu, h100, "workers compute on CPUs"),
+        (demo, habana, "its peak is not known"),
         (demo, no_links, "no bandwidth of its network_gbps"),
         (demo, v4, "between its slices (DCN)"),
     ):

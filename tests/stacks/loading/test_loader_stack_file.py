@@ -243,7 +243,7 @@ def test_a_stack_file_without_a_project_says_what_is_missing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.mine.yaml").write_text("config: {}")
     with pytest.raises(
-        InputError, match=r"this folder is no project: it has no Pulumi.yaml and no __main__.py"
+        InputError, match=r"in this folder, which is not a project: it has no Pulumi.yaml and no __main__.py"
     ) as caught:
         find_stack_file("mine", demo_file.parent)
     assert "gangway init" in caught.value.fix
@@ -290,6 +290,6 @@ def test_a_folder_names_the_stack_files_in_it(tmp_path: Path, demo_file: Path) -
 
 
 def test_a_device_is_no_stack_file(demo_file: Path) -> None:
-    with pytest.raises(InputError, match="no regular file") as caught:
+    with pytest.raises(InputError, match="not a regular file") as caught:
         find_stack_file(os.devnull, demo_file.parent)
     assert caught.value.place == os.devnull
