@@ -43,7 +43,7 @@ def missing_extra(error: ModuleNotFoundError, extra: str = "") -> InputError | N
         return None
     extra = extra or known[package]
     return InputError(
-        f"extra {extra!r}", f"{package} is not installed: run pip install '.[{extra}]' in Gangway's checkout"
+        f"extra {extra!r}", f"{package} is not installed: in Gangway's checkout, pip install '.[{extra}]'"
     )
 
 

@@ -97,7 +97,7 @@ def test_the_bundle_of_cosign_3_is_not_known(answers: Path) -> None:
 
 def test_without_cosign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="cosign is not on this machine"):
+    with pytest.raises(InputError, match="cosign is not installed on this machine"):
         get_signatures(IMAGE)
 
 

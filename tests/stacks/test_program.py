@@ -172,7 +172,7 @@ def test_a_finding_of_severity_error_stops_the_update(
     cloud: _Cloud, configure: Configure, demo_values: dict[str, Any], repo: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     configure({key: value for key, value in demo_values.items() if key != "gangway:storage"})
-    with pytest.raises(pulumi.RunError, match="findings of severity error"):
+    with pytest.raises(pulumi.RunError, match="there are errors, see above"):
         run_main(repo)
     assert "several nodes need a shared file system" in caplog.text
     assert not [kind for kind in cloud.declared if kind.startswith("aws:")], "nothing was declared"

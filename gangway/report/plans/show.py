@@ -259,7 +259,7 @@ def _tally(plan: Plan, detail: Detail) -> str:
 def _maximum_text(plan: Plan) -> str:
     if plan.rung is None:
         return _NEVER
-    on = f" ({plan.dearest.kind})" if len(plan.rungs) > 1 else ""
+    on = f" ({plan.top_rung.kind})" if len(plan.rungs) > 1 else ""
     hours = f"{plan.cost.run_hours:,.5g} h"
     if most_bound(plan.cost) is Bound.AT_MOST:
         return f"{hours}, {usd(plan.most_usd)} at most{on}"

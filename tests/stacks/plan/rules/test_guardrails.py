@@ -136,7 +136,7 @@ def test_one_mistake_is_caught(
 def test_a_stack_without_a_budget_is_caught(stack: str, plans: dict[str, Plan]) -> None:
     rest = [one for one in plans[stack].resources if not kind(one.type).endswith(":Budget")]
     assert len(rest) < len(plans[stack].resources)
-    assert "no budget that counts them" in found(list(rest))["budget.missing"].message
+    assert "no budget counts them" in found(list(rest))["budget.missing"].message
 
 
 def test_many_breaches_are_one_finding_that_names_three(plans: dict[str, Plan], made: Callable[..., Declared]) -> None:

@@ -18,7 +18,7 @@ from stacks.base.rule import kind
 from stacks.config.stack_config import StackConfig
 from stacks.loading.loader import from_file
 from stacks.plan import plan
-from stacks.plan.rules.retention import PROTECTION_ORDER, protection_breaches
+from stacks.plan.rules.guardrails import PROTECTION_ORDER, protection_breaches
 from stacks.program import build
 from stacks.recording import PlaceholderCloud, PlannedResource
 
