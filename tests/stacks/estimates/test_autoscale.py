@@ -101,7 +101,7 @@ def test_an_hour_whose_price_nobody_knows_brings_no_more_nodes(edited: Edited) -
     curve = find_curve(config, H100X8)
     for present, nodes in ((None, 1), (3, 3)):
         wanted = wanted_nodes(config, H100X8, None, curve, NOW, present=present)
-        assert (wanted.nodes, "nobody knows" in wanted.reason) == (nodes, True)
+        assert (wanted.nodes, "is unknown" in wanted.reason) == (nodes, True)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_a_batch_of_the_settings_that_is_large_enough_is_no_error(edited: Edited
             Severity.INFO,
             "batch.uneven",
             "batch_size 512 of job.settings does not divide evenly (idle is estimated): "
-            "on 9 nodes 64 of 72 workers get one image less (11% idle)",
+            "on 9 nodes 64 of 72 workers get one image fewer (11% idle)",
             "set nodes: {min: 8, max: 8} (also even: 1, 2, 4), or gangway:job.settings.batch_size: 576",
         )
     ]
@@ -306,7 +306,7 @@ def test_data_of_the_settings_is_what_has_to_be_there(edited: Edited) -> None:
 
     ((code, message),) = about_data("dcgan-digits", dataset="celeba", channels=3)
     assert code == "data.missing"
-    assert message.startswith("job.settings trains on celeba: no node fetches that by itself")
+    assert message.startswith("job.settings trains on celeba, which nodes cannot fetch by themselves")
     assert about_data("dcgan-celeba64", dataset="photos") == []
 
 
