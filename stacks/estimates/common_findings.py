@@ -273,7 +273,7 @@ def _data(config: StackConfig) -> Iterable[Finding]:
 
 def _misnamed_data(config: StackConfig, dataset: str, named: str) -> Finding | None:
     """A folder with the name of another data set, whose shards the trainer would refuse. Only a warning, since the name
-    proves nothing; folders of your own images may have any name.
+    proves nothing; your image folders may have any name.
     """
     words = re.split(r"[^a-z0-9]+", named.lower())
     called = [name for name in _KNOWN_DATASETS if any(word.startswith(name) for word in words)]

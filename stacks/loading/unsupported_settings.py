@@ -66,7 +66,7 @@ def _providers_with(test: Callable[[ProviderSettings], bool]) -> list[str]:
 
 
 def _without_effect(config: StackConfig, path: str, reason: str) -> Iterator[InputError]:
-    """A mistake if the setting or section at `path` is explicitly set to something else than its default."""
+    """A mistake if the setting or section at `path` is explicitly set to another value than the default."""
     section, _, name = path.partition(".")
     value, is_explicit = getattr(config, section), False
     if not name:

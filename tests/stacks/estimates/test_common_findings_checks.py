@@ -81,7 +81,7 @@ def test_many_uneven_numbers_of_nodes_are_told_by_the_first_few_and_the_worst(ed
     found = common_findings(edited(cluster(nodes={"min": 1, "max": 64})), load().machine("g5.xlarge"), None)
     (finding,) = [f for f in found if f.code.startswith("batch.")]
     assert "on 3 nodes 2 of 3 workers get one image fewer (3% idle); on 5 nodes 1 of 5 workers" in finding.message
-    assert finding.message.endswith("so it is with 53 other numbers of nodes up to 63 (49% idle at most)")
+    assert finding.message.endswith("likewise for 53 other numbers of nodes up to 63 (at most 49% idle)")
     assert finding.fix == "set nodes: {min: 64, max: 64} (also even: 1, 2, 4, 8, 16, 32)"
 
 

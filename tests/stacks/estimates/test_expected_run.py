@@ -255,7 +255,7 @@ def test_steps_that_mostly_wait_are_told_with_a_batch_that_halves_it(edited: Edi
     assert usual(batch_size) <= usual(64) / 2 < usual(batch_size // 2)
     assert batch_size * 5_000 <= 200_000_000, "steps enough to learn by"
     (short,) = waiting(edited(lambda values: None))
-    assert short.fix == "take fewer machines", "no batch that leaves 150,000 images in a handful of steps"
+    assert short.fix == "use fewer machines", "no batch that leaves 150,000 images in a handful of steps"
 
 
 def idle(config: StackConfig, machine_type: str = "p5.48xlarge") -> list[Finding]:
