@@ -51,7 +51,7 @@ def _missing_tags(
         return
     carried = {key for tags in given for key, value in _pairs(tags).items() if value}
     if missing := [key for key in limits.required_tags if not carried & {key, spelled(key)}]:
-        yield f"{whose}: has no tag {' and no tag '.join(missing)}"
+        yield f"{whose}: no {' and no '.join(missing)} tag"
 
 
 def _pairs(tags: Any) -> Mapping[str, Any]:

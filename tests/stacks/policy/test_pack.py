@@ -87,7 +87,7 @@ def test_a_resource_is_judged_by_its_rule(validate: Validate) -> None:
     topic = "aws:sns/topic:Topic"
     (message,) = validate(tags, topic, {"tags": {"team": "a"}})
     assert message == (
-        "made (aws:sns:Topic): has no tag cost_center\n"
+        "made (aws:sns:Topic): no cost_center tag\n"
         "fix: add the tags; Gangway's components put their `tags` on everything they declare"
     )
     assert validate(tags, topic, {"tags": {"team": "a"}}, {"required_tags": ["team"]}) == []

@@ -146,7 +146,7 @@ def test_the_rules_know_its_tags_its_budget_and_its_regions(written: Callable[[E
     plan = make_plan(from_file(path))
     found = {finding.code: finding for finding in plan.findings}
     assert found["tags.missing"].message == (
-        "toy-lab-0-on-demand:0 (toy:compute:Machine): has no tag team and no tag cost_center"
+        "toy-lab-0-on-demand:0 (toy:compute:Machine): no team and no cost_center tag"
     )
     assert "cleanest regions of toy are attic (100), cellar (900)" in found["region.carbon-intensity"].message
     assert "budget.missing" not in found, "its budget is one"

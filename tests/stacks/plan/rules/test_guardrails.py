@@ -80,9 +80,9 @@ def test_every_shipped_stack_is_tested(plans: dict[str, Plan]) -> None:
 @pytest.mark.parametrize(
     ("code", "stack", "of_kind", "path", "value", "words"),
     [
-        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags.team", None, "has no tag team"),
-        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags", None, "has no tag team and no tag cost_center"),
-        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags.team", "", "has no tag team"),
+        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags.team", None, "no team tag"),
+        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags", None, "no team and no cost_center tag"),
+        ("tags.missing", "aws-demo", "aws:s3:Bucket", "tags.team", "", "no team tag"),
         ("tags.missing", "aws-g5-dev", TEMPLATE, "tagSpecifications.1", None, "each volume it starts: no team"),
         ("tags.missing", "aws-demo", GROUP, "tags", [{"key": "team", "value": "a"}], "no cost_center"),
         ("tags.missing", "gcp-a3-spot", GCE, "labels.cost_center", None, "no cost_center"),
