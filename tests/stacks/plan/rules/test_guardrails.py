@@ -118,7 +118,7 @@ def test_every_shipped_stack_is_tested(plans: dict[str, Plan]) -> None:
          "ap-south-1: 747 gCO2e per kWh (Green Software Foundation"),
         ("region.carbon-intensity", "gcp-a3-spot", "pulumi:providers:gcp", "region", "us-east1", "above 450"),
         ("region.carbon-intensity", "azure-nc-dev", MACHINE, "location", "Poland Central", "polandcentral: 749"),
-        ("region.carbon-intensity", "aws-demo", "pulumi:providers:aws", "region", "mars-1", "nobody here knows"),
+        ("region.carbon-intensity", "aws-demo", "pulumi:providers:aws", "region", "mars-1", "is not in the catalogue"),
         ("capacity.block-end", "aws-p4d-block", "aws:autoscaling:Schedule", "maxSize", 2, "scheduled actions"),
     ],
 )  # fmt: skip
