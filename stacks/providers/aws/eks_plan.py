@@ -10,7 +10,7 @@ from components.core.capacity import OnDemand, Spot
 from components.core.fields import Egress
 from components.core.findings import Finding, InputError
 from components.kubernetes.spec import ClusterSpec
-from stacks.base.cluster_queues import get_spec, stands, topology_findings
+from stacks.base.cluster_queues import get_spec, is_static, topology_findings
 from stacks.base.shared import queue_fabric
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
@@ -40,7 +40,7 @@ class EksPlan:
 
 def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType) -> EksPlan:
     """InputError: what such a cluster cannot be."""
-    flavor = get_flavor(machine, standing=stands(config))
+    flavor = get_flavor(machine, standing=is_static(config))
     spec = get_spec(config, node_of(machine, config.cluster.root_volume_gib), flavor)
     version = engine.version or VERSIONS[-1]
     check_version(version, "gangway:engine.version")

@@ -14,7 +14,7 @@ from components.catalog.schema import MachineType
 from components.core.fields import Egress
 from components.core.findings import Finding, Severity
 from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.config.engine_settings import SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
@@ -22,8 +22,8 @@ from stacks.estimates.provider_findings import (
     fabric_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_caps,
     trainable,
     ways_out,
@@ -49,7 +49,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
     return (
         *common_findings(config, planned.machine, cost),
         *(trainable if config.trains else runs_commands)(planned.machine),
-        *sold_here(config, planned.machine, "aws", planned.zone, now.date()),
+        *offering_findings(config, planned.machine, "aws", planned.zone, now.date()),
         *_fabric(config, planned),
         *zone(planned.zone, planned.zone_reason),
         *capacity_findings(config.cluster.capacity, context),
@@ -60,7 +60,7 @@ def findings(config: StackConfig, planned: AwsPlan, cost: CostEstimate | None) -
         *_metrics(config, planned),
         *_network(config),
         *member_key_refreshed(config, has_key=planned.member_key),
-        *meeting(config, "put nothing else into the stack's security groups"),
+        *rendezvous_findings(config, "put nothing else into the stack's security groups"),
         *spot_caps(config, planned.machine, "aws"),
         *_quotas(config, planned),
         *_money(config),

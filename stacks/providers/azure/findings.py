@@ -12,7 +12,7 @@ from components.core.capacity import plan_ladder
 from components.core.fields import Egress
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
-from stacks.base.command_nodes import command_meets, meeting
+from stacks.base.command_nodes import command_meets, rendezvous_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
 from stacks.estimates.common_findings import common_findings
@@ -213,7 +213,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
 
 def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Where a command's nodes meet. The trainer's do at one place for each scale set; torchrun has one for all."""
-    yield from meeting(config)
+    yield from rendezvous_findings(config)
     if command_meets(config) and planned.fabric.num_hcas and len(config.cluster.capacity) > 1:
         yield Finding.error(
             "fabric.scale-sets-apart",
@@ -227,7 +227,9 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
 def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is there at all: only a subscription is told, but some signs are public."""
     machine = planned.machine
-    yield from provider_findings.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())
+    yield from provider_findings.offering_findings(
+        config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date()
+    )
     if machine.no_new_capacity:
         yield Finding.info(
             "machine.no-new-capacity",

@@ -101,7 +101,7 @@ def plan(config: StackConfig) -> AzurePlan:
         plan_image(own.head_image, "gangway:azure.head_image")
     plan_watcher(own.network_watcher, region.name, own.subscription_id)
     zone, reason = _zone(config, region)
-    standing = config.engine.standing
+    standing = config.engine.has_queue
     if standing:
         check_cluster(config, machine)
     lustre = _lustre(config)

@@ -58,13 +58,13 @@ class AzureConfig(Section):
     subscription_id: str = Field(
         pattern=_GUID,
         examples=[_GUID_EXAMPLES[0]],
-        json_schema_extra={"told_by": "`az account show --query id --output tsv`"},
+        json_schema_extra={"value_source": "`az account show --query id --output tsv`"},
     )
     tenant_id: str | None = Field(
         default=None,
         pattern=_GUID,
         examples=[_GUID_EXAMPLES[1]],
-        json_schema_extra={"told_by": "`az account show --query tenantId --output tsv`"},
+        json_schema_extra={"value_source": "`az account show --query tenantId --output tsv`"},
     )
     budget_starts_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-01-01"])
     source_account_id: str | None = Field(

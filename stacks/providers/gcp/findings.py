@@ -17,7 +17,7 @@ from components.gcp.fabric import nccl_findings, nccl_plugin, secure_boot_allowe
 from components.gcp.identity import get_bucket, get_prefix
 from components.gcp.quotas import QuotaContext, machine_quotas, pool_quotas, slice_quotas, storage_quota
 from components.gcp.tpu.reconciler import PAUSES_SEC, PERIOD_MINUTES, WINDOW_SEC
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
 from stacks.estimates.provider_findings import (
@@ -26,8 +26,8 @@ from stacks.estimates.provider_findings import (
     ignored_check,
     member_key_refreshed,
     nodes_stay,
+    offering_findings,
     runs_commands,
-    sold_here,
     spot_notice,
     zone,
 )
@@ -257,7 +257,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
-        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *offering_findings(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *nodes,
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),
@@ -325,7 +325,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     else:
         yield from runs_commands(machine)
         yield from _over_tcp(config, planned)
-        yield from meeting(config)
+        yield from rendezvous_findings(config)
     least = fabric_min_gbps(config, planned)
     yield from _ignored(config, planned)
     uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"

@@ -10,7 +10,7 @@ from components.gcp.gke_fabric import has_rdma
 from stacks.base.cluster_queues import get_engine, get_version, topology_findings
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.common_findings import common_findings
-from stacks.estimates.provider_findings import CLUSTER, sold_here, zone
+from stacks.estimates.provider_findings import CLUSTER, offering_findings, zone
 from stacks.providers.gcp.kubernetes_plan import cluster_spec
 from stacks.providers.gcp.plan import GcpPlan, zone_is_assumed
 
@@ -19,7 +19,7 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
     """What a person should know of such a cluster before `up`."""
     return (
         *common_findings(config, planned.machine, cost, shared=True),
-        *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
+        *offering_findings(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
         *zone(planned.zone, planned.zone_reason),
         *_control_plane(config),
         *_nodes(config, planned),

@@ -14,7 +14,7 @@ from components.gcp.gke_plan import gpu_nodes, network_levels, plan_pools, tpu_n
 from components.gcp.slices import SlicePlan
 from components.kubernetes.allocatable import gke_allocatable
 from components.kubernetes.spec import JOBS, JOBS_ONLY, TPU, ClusterSpec, Flavor, Node
-from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, stands
+from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu_node, is_static
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.settings import GcpConfig
 
@@ -56,7 +56,7 @@ def cluster_spec(config: StackConfig, machine: MachineType, tpu: SlicePlan | Non
         node = gpu_node(machine, gke_allocatable(machine.vcpus.value, machine.memory_gib.value, boot_gib, ssds))
     else:
         node = tpu_host(tpu, boot_gib)
-    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and stands(config) else ()
+    levels = network_levels(machine.name, config.cluster.capacity[0]) if tpu is None and is_static(config) else ()
     return get_spec(config, node, Flavor(machine.name, flavor_labels(tpu), levels), get_hosts(tpu))
 
 

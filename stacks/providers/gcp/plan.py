@@ -59,7 +59,7 @@ def find_slice(config: StackConfig) -> SlicePlan | None:
         return None
     found = plan_slice(accelerator_type=accelerator, topology=config.cluster.topology)
     # GKE makes its slices of Compute Engine's machines.
-    if not config.engine.standing and (found.api_type is None or found.runtime_version is None):
+    if not config.engine.has_queue and (found.api_type is None or found.runtime_version is None):
         raise InputError(
             "gangway:cluster.accelerator",
             f"the Cloud TPU API makes no slices of {found.generation}",
@@ -213,7 +213,7 @@ def plan(config: StackConfig) -> GcpPlan:
     cluster, region = config.cluster, load_provider("gcp").region(config.region, "gcp", "gangway:region")
     tpu = find_slice(config)
     machine = _machine(config) if tpu is None else slice_machine(tpu)
-    standing = config.engine.standing
+    standing = config.engine.has_queue
     if tpu is not None and not standing:
         _check_trains(config)
         check_tpu_rungs(cluster.capacity)

@@ -75,7 +75,7 @@ class GcpConfig(Section):
     billing_account: str = Field(
         pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
         examples=["012345-6789AB-CDEF01"],
-        json_schema_extra={"told_by": "`gcloud billing accounts list`"},
+        json_schema_extra={"value_source": "`gcloud billing accounts list`"},
     )
     currency: str | None = Field(default=None, pattern=r"^[A-Z]{3}$", examples=["EUR"])
     monthly_amount: PositiveNumber | None = None

@@ -8,7 +8,7 @@ from components.catalog.site import site_findings
 from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.hosts.wireguard import INTERFACE
-from stacks.base.command_nodes import meeting_in_the_open
+from stacks.base.command_nodes import open_rendezvous_findings
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, get_site
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
@@ -26,7 +26,7 @@ _NAMED = 3
 def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None) -> tuple[Finding, ...]:
     """All findings of a stack; `cost` as in `common_findings`."""
     own = get_hosts(config)
-    if config.engine.standing:
+    if config.engine.has_queue:
         return (
             *common_findings(config, planned.machine, cost, shared=True),
             *site_findings(get_site(config), planned.machine),
@@ -82,7 +82,7 @@ def _meeting(config: StackConfig, own: HostsConfig) -> Iterable[Finding]:
     tunnels keep nobody out.
     """
     where = "the workers' own ports, which firewall leaves open," if own.firewall else "these machines"
-    yield from meeting_in_the_open(config, where, "keep them in a network of their own")
+    yield from open_rendezvous_findings(config, where, "keep them in a network of their own")
 
 
 def _open_ports(own: HostsConfig) -> Iterable[Finding]:

@@ -36,7 +36,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     """Declares the stack's resources and returns what it exports."""
     own, several = get_hosts(config), config.cluster.nodes.max > 1
     provider = command.Provider(config.stack)
-    if config.engine.standing:
+    if config.engine.has_queue:
         scripts = [render_slurm_host_installer(machine_spec(config, planned, at)) for at in range(len(own.machines))]
     else:
         job = job_spec(config, planned)
@@ -45,7 +45,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     if own.wireguard is not None and several:
         machines = _joined(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
-    if config.engine.standing:
+    if config.engine.has_queue:
         return slurm_pool(config, machines, opts)
     # One component: everything else is there already.
     signing = signing_key(config.stack)

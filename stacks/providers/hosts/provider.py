@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from components.core.findings import InputError
 from stacks.base.provider import NodeTypes, Program, Provider
 from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.secret_values import in_plain_text
+from stacks.config.secret_values import plaintext_mistakes
 from stacks.config.stack_config import StackConfig
 from stacks.providers.hosts.queue_settings import slurm_mistakes
 from stacks.providers.hosts.settings import SETTINGS, HostsConfig
@@ -31,7 +31,7 @@ def _mistakes(config: StackConfig) -> Iterator[InputError]:
     """A private key that stands in plain text, and what a queue does not go with."""
     section = config.find_section(HostsConfig)
     key = section.private_key if section else None
-    yield from in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
+    yield from plaintext_mistakes("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
     yield from slurm_mistakes(config)
 
 

@@ -11,7 +11,7 @@ from components.core.findings import Finding
 from components.estimate.cost import CostEstimate
 from components.openstack.capacity import LADDER, RESERVED_FLAVOUR
 from components.openstack.machine_secrets import VALID_HOURS
-from stacks.base.command_nodes import meeting
+from stacks.base.command_nodes import rendezvous_findings
 from stacks.base.shared import get_site
 from stacks.config.stack_config import StackConfig
 from stacks.estimates import provider_findings
@@ -37,7 +37,7 @@ def findings(config: StackConfig, planned: OpenstackPlan, cost: CostEstimate | N
         *_identity(config),
         *_secrets(config),
         *provider_findings.member_key_refreshed(config, has_key=planned.member_key),
-        *meeting(config),
+        *rendezvous_findings(config),
         *_lines(config, planned),
         *_money(config),
     )

@@ -10,7 +10,7 @@ from components.openstack.retention import RETENTION
 from components.openstack.tags import header_tags
 from stacks.base.provider import NodeTypes, Program, Provider, TagRules
 from stacks.base.start import EXAMPLE_IMAGE, EXAMPLE_SITE, Start
-from stacks.config.secret_values import in_plain_text
+from stacks.config.secret_values import plaintext_mistakes
 from stacks.config.stack_config import StackConfig
 from stacks.providers.openstack.settings import SETTINGS, OpenstackConfig
 
@@ -57,7 +57,7 @@ def _url_key(config: StackConfig) -> Iterator[InputError]:
     """An account's key that stands in plain text."""
     section = config.find_section(OpenstackConfig)
     key = section.temp_url_key if section else None
-    return in_plain_text("openstack", "temp_url_key", key, "the key of an account", "a key of the stack's own")
+    return plaintext_mistakes("openstack", "temp_url_key", key, "the key of an account", "a key of the stack's own")
 
 
 PROVIDER = Provider(

@@ -63,7 +63,7 @@ def hosts_scripts(config: StackConfig) -> Iterator[str]:
 
     planned = plan(config)
     for at in range(2):
-        if config.engine.standing:
+        if config.engine.has_queue:
             yield render_slurm_host_installer(machine_spec(config, planned, at))
         else:
             yield installer(config, planned, job_spec(config, planned), at)

@@ -58,7 +58,7 @@ def test_they_meet_at_the_head_without_a_key_and_the_plan_says_so(provider: str,
         "1",
     )
     assert "job.rendezvous-without-key" in codes(made)
-    assert "fabric.check" not in codes(made), "nobody tests the fabric before a command"
+    assert "fabric.check" not in codes(made), "the fabric is not tested before a custom command"
     assert not [one.name for one in made.resources if one.name.endswith("member-key") and provider != "azure"]
 
 

@@ -145,8 +145,9 @@ def test_the_rules_know_its_tags_its_budget_and_its_regions(written: Callable[[E
     path = written(edit)
     plan = make_plan(from_file(path))
     found = {finding.code: finding for finding in plan.findings}
-    assert found["tags.missing"].message == "toy-lab-0-on-demand:0 (toy:compute:Machine): no team and no cost_center " \
-        "among the tags"  # fmt: skip
+    assert found["tags.missing"].message == (
+        "toy-lab-0-on-demand:0 (toy:compute:Machine): no team and no cost_center tag"
+    )
     assert "cleanest regions of toy are attic (100), cellar (900)" in found["region.carbon-intensity"].message
     assert "budget.missing" not in found, "its budget is one"
     assert CliRunner().invoke(cli.app, ["plan", str(path)]).exit_code == 1

@@ -190,7 +190,7 @@ def test_several_nodes_meet_at_a_head_that_is_priced(p5: StackConfig) -> None:
 def test_they_meet_without_a_key_and_the_plan_says_so(p5: StackConfig) -> None:
     plan = make_plan(p5)
     assert "job.rendezvous-without-key" in codes(plan)
-    assert "fabric.check" not in codes(plan), "nobody tests the fabric before a command"
+    assert "fabric.check" not in codes(plan), "the fabric is not tested before a custom command"
     assert not [one for one in plan.resources if "member-key" in one.name]
     assert "MemberKey" not in str([one.inputs for one in plan.resources if one.type.endswith(":RolePolicy")])
     ignored = make_plan(p5.model_copy(update={"job": p5.work.model_copy(update={"member_key_refresh": 1})}))

@@ -153,7 +153,7 @@ def test_what_was_chosen_by_the_user_is_not_explained(edited: Edited) -> None:
     config = edited(cluster(accelerator="V100x1", zone="us-east-2b", nodes={"min": 1, "max": 1}))
     codes = {f.code for f in findings(config, plan(config), estimate([], 1))}
     assert not codes & {"fabric.efa", "fabric.none", "placement.zone"}
-    assert job_spec(config, plan(config), "x").rendezvous.standalone, "one node meets nobody"
+    assert job_spec(config, plan(config), "x").rendezvous.standalone, "a single node connects to no other"
 
 
 def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> None:
