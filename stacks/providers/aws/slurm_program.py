@@ -1,4 +1,4 @@
-"""The resources of a stack on AWS that is a Slurm of its own: a controller on the head node, a group for each rung."""
+"""The resources of a Slurm cluster on AWS: a controller on the head node and one group per rung."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ NODE_IMAGE = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-d
 HEAD_IMAGE = "resolve:ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 """Amazon Linux has no Slurm."""
 ROOT_DEVICE = "/dev/sda1"
-"""Of Ubuntu."""
+"""Ubuntu's root device."""
 
 
 def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pulumi.Input[Any]]:
@@ -62,7 +62,7 @@ def build_slurm(stack: ComponentFactory, engine: SlurmConfig) -> Mapping[str, pu
             "image_id": images["head"],
             "root_device_name": ROOT_DEVICE,
             "kms_key_arn": key,
-            # Two controllers would write the same state; and the old one saves its accounting as it shuts down.
+            # Two controllers would write the same state, and the old one saves its accounting at shutdown.
             "delete_before_replace": True,
             "tags": planned.tags,
         },

@@ -1,4 +1,4 @@
-"""A stack with `engine: kubernetes` on Google Cloud: a GKE cluster with a queue, and what it stands in."""
+"""The resources of a stack with `engine: kubernetes` on Google Cloud: a GKE cluster with a queue."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -33,13 +33,13 @@ NODES_FOLDER = "nodePools"
 def build_cluster(
     config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
 ) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the cluster and what is around it; returns what the stack exports."""
+    """Declares the stack's resources and returns what it exports."""
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
     registry = _registry(config, planned, key, opts)
     storage = stack.storage(network, key)
-    assert storage is None or isinstance(storage, Filestore), "check_cluster has seen to it"
+    assert storage is None or isinstance(storage, Filestore), "check_cluster allows no other"
     usual = _usual(config, planned, network, registry, key, opts)
     cluster = _cluster(config, planned, network, usual, storage is not None, opts)
     pools = _pools(config, planned, network, usual, cluster, opts)
@@ -69,7 +69,7 @@ def _usual(
     key: Key,
     opts: pulumi.ResourceOptions,
 ) -> dict[str, Any]:
-    """What every node is told: where it is, and whom it acts as."""
+    """The arguments that cluster and node pools share."""
     args = {
         "project": planned.project,
         "stack": config.stack,
@@ -133,13 +133,13 @@ def _pool_ids(known: list[Any]) -> list[str]:
 
 
 def _registry(config: StackConfig, planned: GcpPlan, key: Key, opts: pulumi.ResourceOptions) -> ImageRegistry:
-    """Where people push the images of their jobs."""
+    """The registry for images of jobs."""
     args = {**place(config, planned), "kms_key_name": key, "tags": planned.tags}
     return ImageRegistry(config.stack, typed_args(ImageRegistryArgs, args), opts)
 
 
 def _machines(config: StackConfig, planned: GcpPlan) -> dict[str, Any]:
-    """The ladder, as the pools take it."""
+    """The ladder, as arguments of the node pools."""
     cluster, tpu = config.cluster, planned.tpu
     kind = (
         {"machine_type": planned.machine.name}
@@ -166,7 +166,7 @@ def _queues(
     cluster: GkeCluster,
     storage: Filestore | None,
 ) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, RDMA, and the teams' namespaces and queues; their names once they stand."""
+    """JobSet, Kueue, RDMA, namespaces and queues; returns the names of the queues once they exist."""
     spec, name = cluster_spec(config, planned.machine, planned.tpu), config.stack
     provider = kubernetes.Provider(name, kubeconfig=cluster.kubeconfig)
     inside = pulumi.ResourceOptions(providers={"kubernetes": provider})
@@ -188,5 +188,5 @@ def _queues(
 
 
 def filestore_volume(address: pulumi.Input[str], share: pulumi.Input[str]) -> RunVolume:
-    """A share of Filestore as the source of a volume; its driver gives a folder to the group of its pods."""
+    """A Filestore share as the source of a volume; the driver sets the group of a folder to that of its pods."""
     return {"csi": {"driver": FILESTORE_DRIVER, "volumeAttributes": {"ip": address, "volume": share}}}

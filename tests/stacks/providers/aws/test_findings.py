@@ -1,4 +1,4 @@
-"""What a person should know before `up` on AWS, finding by finding: when it is said, how gravely, and when not."""
+"""The findings of stacks on AWS: when each appears, and its severity."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_firewall_for_names_behind_nat_is_of_no_effect(edited: Edited, wanted:
 
 def test_a_fabric_and_its_check_are_told(edited: Edited) -> None:
     found = found_in(edited(on("p4d.24xlarge")))
-    assert "4 EFA interfaces a node, 400 Gbit/s" in found["fabric.efa"].message
+    assert "4 EFA interfaces per node, 400 Gbit/s" in found["fabric.efa"].message
     assert found["fabric.check"].path == "gangway:cluster.fabric_check"
     assert "has to reach 100 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
@@ -102,7 +102,7 @@ def test_gpus_on_pcie_need_not_reach_what_only_nvlink_feeds(
 def test_several_nodes_without_a_fabric_are_a_warning_and_one_is_not(edited: Edited) -> None:
     slow = found_in(edited(on("g5.xlarge", 2)))["fabric.none"]
     assert slow.severity is Severity.WARNING
-    assert "gradients go over TCP at 10 Gbit/s" in slow.message
+    assert "gradients use TCP at 10 Gbit/s" in slow.message
     assert "fabric.none" not in found_in(edited(on("g5.xlarge", 1)))
 
 
@@ -139,7 +139,7 @@ def test_the_lustre_client_has_to_come_from_somewhere(
 def test_an_image_that_nobody_tried_with_the_kernels_module_is_told(edited: Edited) -> None:
     told = found_in(edited(lambda values: None))["storage.newest-image"]
     assert (told.severity, told.path) == (Severity.INFO, "gangway:cluster.image_id")
-    assert "image_refresh:" in told.fix
+    assert "increase image_refresh" in told.fix
     pinned = found_in(edited(section("cluster", image_id="ami-0123456789abcdef0")))
     assert "storage.newest-image" not in pinned
     assert "storage.newest-image" not in found_in(edited(lambda values: values.pop("gangway:storage")))
@@ -172,7 +172,7 @@ def test_checkpoints_on_scratch_are_a_warning_unless_they_are_exported(edited: E
 
 @pytest.mark.parametrize(
     ("machine_type", "why"),
-    [("g5.xlarge", "it has no EFA"), ("p4d.24xlarge", "takes no p4d as an EFA client"), ("p5.48xlarge", None)],
+    [("g5.xlarge", "it has no EFA"), ("p4d.24xlarge", "does not support p4d as an EFA client"), ("p5.48xlarge", None)],
 )
 def test_nodes_that_cannot_mount_over_efa_are_an_error(edited: Edited, machine_type: str, why: str | None) -> None:
     def edit(values: dict[str, Any]) -> None:

@@ -128,7 +128,7 @@ def test_the_length_of_the_run_is_not_rounded(edited: Edited, kimg: float) -> No
 
 def test_every_automatic_choice_gives_its_reason(demo_config: StackConfig) -> None:
     found = {f.code: f for f in findings(demo_config, plan(demo_config), estimate([], 1))}
-    assert "1 ENA and 32 EFA interfaces a node, 3200 Gbit/s" in found["fabric.efa"].message
+    assert "1 ENA and 32 EFA interfaces per node, 3200 Gbit/s" in found["fabric.efa"].message
     assert "us-east-2a chosen: the first of us-east-2 that has p5.48xlarge" in found["placement.zone"].message
     assert found["placement.zone"].severity is Severity.INFO
 

@@ -1,4 +1,4 @@
-"""What a person should know before `up` on Azure: when it is said, how gravely, and when not."""
+"""The findings of stacks on Azure: when each appears, and its severity."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a person should know before `up` on Google Cloud: when it is said, how gravely, and when not."""
+"""The findings of stacks on Google Cloud: when each appears, and its severity."""
 
 import re
 from collections.abc import Callable

@@ -100,7 +100,7 @@ def test_up_ends_where_one_does_not_hold_the_project(monkeypatch: pytest.MonkeyP
 
 def test_an_enforced_perimeter_closes_what_it_holds(found: Callable[..., dict[str, Finding]]) -> None:
     ways = found({**OWN, "mode": "enforced"})["network.ways-out"]
-    assert ways.message == "data can still leave by DNS: Google's resolver answers every name"
+    assert ways.message == "data can still leave by DNS: Google's resolver resolves every name"
     reading = found({**OWN, "mode": "enforced", "reads_from": [42]})["network.ways-out"].message
     assert "into registries of 42" in reading
 
