@@ -1,4 +1,4 @@
-"""A stack with `engine: kubernetes` on Azure: an AKS cluster with a queue, and what it stands in."""
+"""The resources of a stack with `engine: kubernetes` on Azure: an AKS cluster with a queue."""
 
 import json
 from base64 import b64decode
@@ -41,7 +41,7 @@ from stacks.providers.azure.kubernetes_plan import (
 from stacks.providers.azure.lookups import LOGIN
 from stacks.providers.azure.plan import AzurePlan
 
-# Microsoft's application of AKS, the same in every directory ("Use kubelogin").
+# The id of AKS's server application, the same in every directory ("Use kubelogin").
 AKS_SERVER = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
 
@@ -52,7 +52,7 @@ def build_cluster(
     provider: azure.Provider,
     opts: pulumi.ResourceOptions,
 ) -> Mapping[str, pulumi.Input[Any]]:
-    """Declares the cluster and what is around it; returns what the stack exports."""
+    """Declares the stack's resources and returns what it exports."""
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -89,7 +89,7 @@ def _identity(
     registry: ImageRegistry,
     opts: pulumi.ResourceOptions,
 ) -> AksIdentity:
-    """Whom the cluster and its nodes act as."""
+    """The identities of cluster and nodes."""
     args = {
         **stack.place("subscription_id", "stack"),
         "subnet_id": subnet,
@@ -161,7 +161,7 @@ def _pools(
 
 
 def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Provider) -> pulumi.Output[str]:
-    """By which people and `up` log in, as whoever has run `az login`."""
+    """The kubeconfig with which people and `up` log in as the user of `az login`."""
     fix = f"{LOGIN}, with the role Azure Kubernetes Service Cluster User; then run `up` again"
     lookup = Lookup("the address of the AKS cluster", stack.config.region, "gangway:engine", fix)
 
@@ -178,8 +178,8 @@ def _kubeconfig(stack: ComponentFactory, cluster: AksCluster, provider: azure.Pr
 
 
 def get_kubeconfig(credentials: str) -> str:
-    """AKS's answer, base64, as JSON that logs in by kubelogin with the account of `az login`: no secret is in it."""
-    # A plan has no cluster, and a name in place of the answer.
+    """AKS's answer, base64, as JSON without secrets: kubelogin logs in with the account of `az login`."""
+    # A plan has a placeholder instead of the answer.
     found = {} if credentials.startswith("$") else yaml.safe_load(b64decode(credentials))
     clusters = found.get("clusters", [])
     name = clusters[0]["name"] if clusters else "cluster"
@@ -202,8 +202,8 @@ def get_kubeconfig(credentials: str) -> str:
 
 
 def _inside(config: StackConfig, planned: AzurePlan, kubeconfig: pulumi.Output[str]) -> pulumi.Output[list[str]]:
-    """JobSet, Kueue, the plugins for GPUs and InfiniBand, the ladder's order, and teams' namespaces and queues; the
-    queues' names.
+    """JobSet, Kueue, plugins for GPUs and InfiniBand, the ladder's order, namespaces and queues; returns the queues'
+    names.
     """
     name, spec = config.stack, cluster_spec(config, planned.machine)
     provider = kubernetes.Provider(name, kubeconfig=kubeconfig)

@@ -46,5 +46,5 @@ def look_up_all(
 
 
 def _lookup(planned: AzurePlan, subject: str) -> Lookup:
-    fix = f"{LOGIN}, and gangway:azure.subscription_id be one that you may use"
+    fix = f"{LOGIN}, and gangway:azure.subscription_id must be a subscription that you may use"
     return Lookup(subject, f"subscription {planned.subscription_id}", "gangway:azure.subscription_id", fix)

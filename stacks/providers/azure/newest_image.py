@@ -1,4 +1,4 @@
-"""The newest version of an image in Azure's Marketplace, as Resource Manager lists them for whoever runs `up`."""
+"""The newest version of an image in Azure's Marketplace, from Resource Manager."""
 
 import re
 from urllib.parse import quote
@@ -21,12 +21,12 @@ def newest_version(subscription_id: str, location: str, image: Image, token: str
     image_path = "locations/{}/publishers/{}/artifacttypes/vmimage/offers/{}/skus/{}/versions".format(*names)
     path = f"/subscriptions/{subscription_id}/providers/Microsoft.Compute/{image_path}"
     urn = f"{image.publisher}:{image.offer}:{image.sku}"
-    fix = "run `az login`, with the role Reader; or write a version, or another image, into gangway:cluster.image_id"
+    fix = "run `az login` as a user with the role Reader; or set gangway:cluster.image_id to a version or another image"
     lookup = Lookup(f"the newest version of {urn}", location, "gangway:cluster.image_id", fix)
     try:
         versions = [str(one["name"]) for one in get_json(path, API_VERSION, token)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise lookup.failed(repr(error)) from None
     if not (numbers := [version for version in versions if _VERSION.fullmatch(version)]):
-        raise lookup.failed("there is none")
+        raise lookup.failed("no version found")
     return max(numbers, key=lambda version: tuple(map(int, version.split("."))))

@@ -433,7 +433,7 @@ def _currency(config: StackConfig) -> Finding:
             "gangway:budget.monthly_usd",
             f"the budget is {usd:,.2f} USD: Google refuses it, and `up` fails, if the billing account has another "
             "currency",
-            "in that case add currency, such as EUR, and monthly_amount in that currency to gangway:gcp",
+            "in that case add currency, for example currency: EUR, and monthly_amount in it to gangway:gcp",
         )
     amount = f"{section.monthly_amount:,.2f} {section.currency}"
     return Finding.info(

@@ -1,4 +1,4 @@
-"""Machines that are there already, as a provider: what is known of it without its SDK."""
+"""The provider for existing machines: facts that need no SDK."""
 
 from collections.abc import Iterator
 from types import MappingProxyType
@@ -28,7 +28,7 @@ def _data(config: StackConfig) -> str | None:
 
 
 def _mistakes(config: StackConfig) -> Iterator[InputError]:
-    """A private key that stands in plain text, and what a queue does not go with."""
+    """InputError: a private key in plain text, and settings that a queue does not support."""
     section = config.find_section(HostsConfig)
     key = section.private_key if section else None
     yield from in_plain_text("hosts", "private_key", key, "a private key", "the keys of your SSH agent")
@@ -62,13 +62,13 @@ PROVIDER = Provider(
             "hosts.run_store": "Where records are kept",
             "image.prebuilt": "The trainer's image",
         },
-        job={},  # nothing ends machines that are there already
+        job={},  # existing machines are not terminated
     ),
     loads_by_name=False,
     settings=SETTINGS,
     mistakes=_mistakes,
     own_data=_data,
-    # A host's service is started anew by every command that changes.
+    # Every changed command restarts the service of a host.
     nodes=NodeTypes(
         machines=frozenset({"command:remote:Command"}),
         restarting=MappingProxyType({"command:remote:Command": ("*",)}),

@@ -1,4 +1,4 @@
-"""Settings of a queue that machines which are there already have no use for."""
+"""Settings of a queue that existing machines do not support."""
 
 from collections.abc import Iterator
 
@@ -16,12 +16,12 @@ def slurm_mistakes(config: StackConfig) -> Iterator[InputError]:
         return
     if nodes.min != nodes.max:
         yield InputError(
-            "gangway:cluster.nodes.min", "machines that are there already are up, used or not", value=nodes.min,
+            "gangway:cluster.nodes.min", "existing machines are always running", value=nodes.min,
             allowed=str(nodes.max), fix=f"set nodes: {{min: {nodes.max}, max: {nodes.max}}}",
         )  # fmt: skip
     for name, why in {
-        "idle_minutes": "nobody gives machines back that are there already",
-        "accounting": "no database of Slurm's is set up on them so far",
+        "idle_minutes": "existing machines are not released",
+        "accounting": "no Slurm database is set up on them",
     }.items():
         if name in engine.model_fields_set and getattr(engine, name) is not False:
             yield InputError(
@@ -30,6 +30,6 @@ def slurm_mistakes(config: StackConfig) -> Iterator[InputError]:
             )  # fmt: skip
     if config.image.prebuilt is not None:
         yield InputError(
-            "gangway:image.prebuilt", "jobs of this Slurm run in the machines' own environment",
-            value=config.image.prebuilt, allowed="left out beside engine: slurm", fix="leave image out",
+            "gangway:image.prebuilt", "Slurm jobs on existing machines run without a container",
+            value=config.image.prebuilt, allowed="left out with engine: slurm", fix="leave image out",
         )  # fmt: skip

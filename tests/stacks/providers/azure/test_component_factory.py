@@ -58,8 +58,6 @@ def test_a_registry_that_gives_none_is_told_with_the_way_out(
     monkeypatch.setenv(API_URL, azure_vm.url)
     monkeypatch.setattr(component_factory, "PAUSES_SEC", (0.0, 0.0))
     monkeypatch.setattr(azure_vm, "api", lambda call: answer)
-    with pytest.raises(
-        pulumi.RunError, match=f"{HOST} gives no password .*; run `az login`, and have the role AcrPush"
-    ):
+    with pytest.raises(pulumi.RunError, match=f"from {HOST} .*; run `az login` as a user with the role AcrPush"):
         password(HOST)
     assert len(azure_vm.calls) == asked

@@ -44,7 +44,7 @@ def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
 
 def test_a_fabric_and_its_check_are_told(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "8 NDR InfiniBand adapters of 400 Gbit/s a node" in found["fabric.ib"].message
+    assert "8 NDR InfiniBand adapters of 400 Gbit/s per node" in found["fabric.ib"].message
     assert "has to reach 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     assert "fabric.check" not in found_in(azure_edited(V5, cluster={"fabric_check": {"enabled": False}}))
@@ -171,7 +171,7 @@ def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edit
 
 
 def test_a_size_that_microsoft_adds_no_more_of(azure_edited: Edited) -> None:
-    assert "next generation alone" in found_in(azure_edited(DEV))["machine.no-new-capacity"].message
+    assert "only of the next generation" in found_in(azure_edited(DEV))["machine.no-new-capacity"].message
     assert "machine.no-new-capacity" not in found_in(azure_edited(V5))
 
 
@@ -192,8 +192,8 @@ def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
     written = found_in(azure_edited(V4, cluster={"zone": "1"}))
     assert "az vm list-skus --location southcentralus" in written["capacity.zone-unpublished"].message
     assert "placement.nodes-zone" not in written
-    assert "where Azure refuses it" in written["placement.zone-with-fabric"].fix
-    assert "Azure takes whichever zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
+    assert "if Azure refuses it" in written["placement.zone-with-fabric"].fix
+    assert "Azure chooses a zone of eastus" in found_in(azure_edited(DEV))["placement.zone"].message
     assert "placement.zone" not in found_in(azure_edited(V5))
     assert "placement.zone" not in found_in(azure_edited(V4, region="westus"))
 
@@ -251,23 +251,23 @@ def test_private_endpoints_leave_log_tables_alone(azure_edited: Edited) -> None:
 
 def test_data_behind_the_file_system(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
-    assert "blobs that come later do not appear" in found["storage.imported-once"].message
+    assert "later blobs do not appear" in found["storage.imported-once"].message
     assert "read and write all of myaccount, not only images" in found["storage.whole-account"].message
     assert not {"storage.imported-once", "storage.whole-account", "storage.key-stays"} & set(found_in(azure_edited(V4)))
 
 
 def test_a_key_of_ones_own(azure_edited: Edited) -> None:
-    assert "stays under the key's version" in found_in(azure_edited(V5))["storage.key-stays"].message
+    assert "keeps the key version of its creation" in found_in(azure_edited(V5))["storage.key-stays"].message
     tenant = {"tenant_id": "22222222-0000-0000-0000-222222222222"}
     without = azure_edited(DEV, encryption="customer-key", azure=tenant)
     assert "storage.key-stays" not in found_in(without), "there is no file system"
-    assert "stay when the stack is destroyed" in found_in(without)["encryption.key-kept"].message
+    assert "`destroy` keeps vault, key" in found_in(without)["encryption.key-kept"].message
     assert "encryption.key-kept" not in found_in(azure_edited(V4))
 
 
 def test_money(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
-    assert "Azure reads 50,000.00 in the currency" in found["budget.currency"].message
+    assert "Azure takes 50,000.00 in your billing currency" in found["budget.currency"].message
     assert "budget.late" not in found
     assert found["job.nodes-stay"].severity is Severity.INFO
     stopped = found_in(azure_edited(V5))
@@ -306,13 +306,17 @@ def test_when_a_budget_may_begin(azure_edited: Edited, ahead: int, code: str | N
 @pytest.mark.parametrize(
     ("cluster", "code", "text"),
     [
-        ({"nodes": {"min": 2, "max": 2}}, "placement.proximity", "nodes come from one data centre"),
+        ({"nodes": {"min": 2, "max": 2}}, "placement.proximity", "nodes are in one data centre"),
         ({"nodes": {"min": 1, "max": 1}}, "placement.proximity-ignored", "one node"),
-        ({"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED]}, "placement.proximity-ignored", "what is reserved"),
+        (
+            {"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED]},
+            "placement.proximity-ignored",
+            "nodes that are reserved",
+        ),
         (
             {"nodes": {"min": 2, "max": 2}, "capacity": [RESERVED, {"kind": "spot"}]},
             "placement.proximity",
-            "but for rung 0,",
+            "except those of rung 0,",
         ),
     ],
 )

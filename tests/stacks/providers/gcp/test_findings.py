@@ -50,13 +50,13 @@ def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
 
 def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
-    assert "8 gVNICs for the GPUs beside the machine's own" in found["fabric.gpu-nics"].message
+    assert "8 gVNICs for the GPUs in addition to the machine's" in found["fabric.gpu-nics"].message
     assert "has to reach 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
     assert "fabric.none" not in found
     without = found_in(gcp_edited(GPU, cluster={"fabric_check": {"enabled": False}}))
     assert "fabric.check" not in without
     roce = found_in(gcp_edited(GPU, cluster={"machine_type": "a3-ultragpu-8g"}))
-    assert "8 RDMA NICs a node in one RoCE network of its zone" in roce["fabric.gpu-nics"].message
+    assert "8 RDMA NICs per node in one RoCE network of the zone" in roce["fabric.gpu-nics"].message
 
 
 def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Edited) -> None:
@@ -70,7 +70,7 @@ def test_machines_without_gpu_nics_are_a_warning_on_several_nodes(gcp_edited: Ed
 @pytest.mark.parametrize(
     ("name", "cluster", "storage", "reasons"),
     [
-        (GPU, {}, {}, "those of the tcpxo plug-in of NCCL and Lustre's client"),
+        (GPU, {}, {}, "the modules of the tcpxo plug-in of NCCL and Lustre's client are unsigned"),
         (GPU, {"machine_type": "g2-standard-48"}, {}, "those of Lustre's client"),
         (GPU, {"machine_type": "g2-standard-48"}, None, ""),
     ],
@@ -115,7 +115,7 @@ def test_slices_of_spot_are_asked_for_again_by_a_schedule(gcp_edited: Edited) ->
     finding = found_in(gcp_edited(POD))["tpu.preemption"]
     assert finding.severity is Severity.INFO
     assert "looks every 5 minutes" in finding.message
-    assert "lost 8 times within 6 hours are given up" in finding.message
+    assert "gives up after 8 preemptions within 6 hours" in finding.message
     assert "tpu.preemption" not in found_in(gcp_edited(POD, cluster={"capacity": [{"kind": "on-demand"}]}))
 
 
@@ -178,7 +178,7 @@ OWN_IMAGE = {"image_id": "projects/p/global/images/i"}
         (
             ALONE,
             None,
-            "set egress: nat, or pin an image_id that holds Docker, NVIDIA's driver, NVIDIA's container toolkit and "
+            "set egress: nat, or set image_id to an image with Docker, NVIDIA's driver, NVIDIA's container toolkit and "
             "the kernel module import-helper",
         ),
     ],
@@ -226,7 +226,7 @@ def test_hosts_of_slices_have_docker_and_not_their_file_systems_client(
 ) -> None:
     finding = found_in(gcp_edited(name, storage=storage, **ENDPOINTS))["network.no-packages"]
     assert (finding.severity, finding.fix) == (severity, "set egress: nat")
-    assert f"holds Docker; {lacks} is installed" in finding.message
+    assert f"has Docker, but perhaps not {lacks}" in finding.message
     assert "network.no-packages" not in found_in(gcp_edited(name, storage=storage))
 
 
@@ -304,9 +304,12 @@ def test_lustres_client_is_made_for_some_kernels(gcp_edited: Edited) -> None:
 
 def test_a_client_that_is_built_on_the_node_is_not_loaded_under_secure_boot(gcp_edited: Edited) -> None:
     """A3 Mega's plug-in wants unsigned modules, so that Secure Boot is off there; A3 Ultra's does not."""
-    assert "builds them itself" in found_in(gcp_edited(GPU))["storage.newest-image"].message
+    assert "builds them, which" in found_in(gcp_edited(GPU))["storage.newest-image"].message
     signed = {"machine_type": "a3-ultragpu-8g"}
-    assert "since Secure Boot loads none" in found_in(gcp_edited(GPU, cluster=signed))["storage.newest-image"].message
+    assert (
+        "since Secure Boot loads no modules"
+        in found_in(gcp_edited(GPU, cluster=signed))["storage.newest-image"].message
+    )
     finding = found_in(gcp_edited(GPU, cluster={**signed, **OWN_IMAGE}))["storage.lustre-secure-boot"]
     assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.image_id")
 
@@ -344,7 +347,7 @@ def test_a_reservation_of_slices_is_an_ordinary_one(gcp_edited: Edited) -> None:
 
 
 def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited) -> None:
-    assert "with a stand-in of it only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
+    assert "with a simulated server only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
 
 
 def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Edited) -> None:

@@ -121,7 +121,7 @@ def test_a_fabric_check_without_a_fabric_is_told(edited_lab: Edited) -> None:
     made = make_plan(edited_lab(site={"fabric": None}, cluster={"fabric_check": {"min_fraction": 0.5}}))
     assert codes(made)["fabric.check-ignored"] is Severity.WARNING
     (ports,) = [finding for finding in made.findings if finding.code == "hosts.ports"]
-    assert "also for the gradients" in ports.message
+    assert "NCCL and the gradients" in ports.message
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [{"address": "10.0.0.9"}], "gangway:hosts.machines[0]", "ssh-keyscan -t ed25519 10.0.0.9"),
     "an address with a user": ([{"address": "me@a"}], "gangway:hosts.machines[0].address", "write a"),
     "an address that is none": (
-        [{"address": "s3://bucket/a b"}], "gangway:hosts.machines[0].address", "give the one that its SSH server"),
+        [{"address": "s3://bucket/a b"}], "gangway:hosts.machines[0].address", "write the address of its SSH server"),
     "a number above 255": (
         [{"address": "192.168.1.300", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
         "300 is above 255"),
@@ -85,7 +85,7 @@ MACHINES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "gangway:hosts.machines[0].cluster_address", "write 10.20.0.11"),
     "an address with its port": (
         [{"address": "node:22", "accept_unknown_host_key": True}], "gangway:hosts.machines[0].address",
-        "write it without a port"),
+        "write it without the port"),
     "a name of two machines with IPv6": (
         [{"address": a, "name": "x", "accept_unknown_host_key": True} for a in ("fd00::1", "fd00::2")],
         "gangway:hosts.machines[1].name", "remove the second x"),

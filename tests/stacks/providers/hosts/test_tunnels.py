@@ -55,7 +55,7 @@ def test_rdma_goes_past_it_which_is_an_error(edited_lab: Edited) -> None:
     ("network", "said"),
     [
         ("10.88.0.0/31", "fewer addresses"),
-        ("fd00::/64", "a network of IPv4"),
+        ("fd00::/64", "an IPv4 network"),
         ("10.88.0.1/24", "write 10.88.0.0/24"),
         ("tunnel", "a network ("),
     ],
