@@ -317,14 +317,11 @@ class ComponentFactory:
                 "group_names": pool.group_names,
                 "emails": list(self.config.budget.emails),
                 "kms_key_arn": key,
-                "steps_alarm_minutes": self._steps_alarm_minutes(),
+                # Neither a custom command nor a queue reports steps.
+                "steps_alarm_minutes": self.config.observe.no_steps_minutes if self.config.trains else None,
                 # Only the trainer reports utilisation; a queue may be empty.
                 "expect_gpu": self.planned.machine.backend == "nccl" and self.config.job is not None,
                 "tags": self.planned.tags,
             },
             self.opts,
         )
-
-    def _steps_alarm_minutes(self) -> int | None:
-        """A command of one's own tells nobody of its steps, nor does a queue."""
-        return self.config.observe.no_steps_minutes if self.config.trains else None

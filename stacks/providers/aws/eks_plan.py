@@ -15,7 +15,7 @@ from stacks.base.shared import queue_fabric
 from stacks.config.engine_settings import KubernetesConfig
 from stacks.config.stack_config import StackConfig
 
-__all__ = ["EksPlan", "eks_findings", "plan_eks", "with_second_zone"]
+__all__ = ["EksPlan", "add_second_zone", "eks_findings", "plan_eks"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def plan_eks(config: StackConfig, engine: KubernetesConfig, machine: MachineType
     return EksPlan(version, spec, service_cidr(config.network.cidr), engine.api_cidrs, engine.idle_minutes, fabric)
 
 
-def with_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
+def add_second_zone(zones: tuple[str, ...], of_region: Sequence[str]) -> tuple[str, ...]:
     """The zones, with a second one if there is only one: a control plane needs two."""
     if len(zones) > 1:
         return zones

@@ -25,7 +25,7 @@ from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, check_head, head_h
 from stacks.config.engine_settings import KubernetesConfig, SlurmConfig
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.run_context import cloud_context
-from stacks.providers.aws.eks_plan import EksPlan, plan_eks, with_second_zone
+from stacks.providers.aws.eks_plan import EksPlan, add_second_zone, plan_eks
 
 __all__ = [
     "METRICS_PORT",
@@ -93,7 +93,7 @@ def plan(config: StackConfig) -> AwsPlan:
     zones = ladder_zones(cluster.capacity, zone)
     eks = plan_eks(config, config.engine, machine) if isinstance(config.engine, KubernetesConfig) else None
     if eks is not None:
-        zones = with_second_zone(zones, _get_zones(region))
+        zones = add_second_zone(zones, _get_zones(region))
     plan_network(config.network.cidr, len(zones))
     if storage := config.storage:
         plan_lustre(

@@ -65,7 +65,7 @@ def partitions(config: StackConfig) -> list[str]:
     return rung_names(rung.kind for rung in config.cluster.capacity)
 
 
-def submits_to(config: StackConfig) -> str | None:
+def submit_target(config: StackConfig) -> str | None:
     """The value of `gangway job submit --on` on the head; None if nodes share no folder."""
     return f"slurm:{SHARED_DIR}@{'+'.join(partitions(config))}" if config.storage else None
 

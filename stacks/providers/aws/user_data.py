@@ -49,7 +49,7 @@ class UserDataInputs:
     member_key: pulumi.Output[str] | None
     signing_key: pulumi.Output[str]
 
-    def known(self) -> pulumi.Output[_Names]:
+    def get_names(self) -> pulumi.Output[_Names]:
         """The names as one output."""
         lustre = self.lustre
         source = pulumi.Output.concat(lustre.dns_name, "@tcp:/", lustre.mount_name) if lustre else None
@@ -59,12 +59,12 @@ class UserDataInputs:
 
 def node_user_data(config: StackConfig, planned: AwsPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's user data, base64."""
-    return user_data_inputs.known().apply(lambda names: _node(config, planned, names))
+    return user_data_inputs.get_names().apply(lambda names: _node(config, planned, names))
 
 
 def head_user_data(config: StackConfig, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's user data, base64."""
-    return user_data_inputs.known().apply(lambda names: _head(config, names))
+    return user_data_inputs.get_names().apply(lambda names: _head(config, names))
 
 
 def _common(config: StackConfig, names: _Names) -> dict[str, Any]:

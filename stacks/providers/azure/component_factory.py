@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 import pulumi
@@ -30,7 +30,7 @@ from components.azure.launch import plan_image
 from components.azure.member_key import MemberKeyVault, MemberKeyVaultArgs
 from components.azure.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.azure.network import TrainingNetwork, TrainingNetworkArgs, plan_network
-from components.azure.node_pool import CapacityRungArgs, IbNodePool, IbNodePoolArgs
+from components.azure.node_pool import IbNodePool, IbNodePoolArgs
 from components.azure.private_endpoints import PrivateEndpoints, PrivateEndpointsArgs
 from components.azure.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.azure.storage import FlowLogStore, FlowLogStoreArgs, RunBucket, RunBucketArgs
@@ -60,19 +60,19 @@ def push_password(host: pulumi.Output[str], token: pulumi.Output[str]) -> pulumi
 
     def ask(known: list[str]) -> Awaitable[str]:
         # In a thread, so that the program declares other resources meanwhile.
-        return asyncio.to_thread(_password, *known)
+        return asyncio.to_thread(_request_password, *known)
 
     return pulumi.Output.secret(pulumi.Output.all(host, token).apply(ask))
 
 
-def _password(host: str, token: str) -> str:
+def _request_password(host: str, token: str) -> str:
     """The registry's answer, with retries: DNS takes time to publish a new registry."""
     if not _HOST.fullmatch(host):
         return ""
     pauses_sec = list(PAUSES_SEC)
     while True:
         try:
-            return _exchanged(host, token)
+            return _exchange_token(host, token)
         except (OSError, ValueError, KeyError) as error:
             if pauses_sec and getattr(error, "status", None) not in REFUSED:
                 time.sleep(pauses_sec.pop(0))
@@ -83,7 +83,7 @@ def _password(host: str, token: str) -> str:
             ) from None
 
 
-def _exchanged(host: str, token: str) -> str:
+def _exchange_token(host: str, token: str) -> str:
     # Imported here, so that a plan loads no HTTP client. Unlike images.node.web, urllib honours a proxy.
     from urllib.error import HTTPError
     from urllib.request import urlopen
@@ -320,9 +320,7 @@ class ComponentFactory:
             "machine_type": self.planned.machine.name,
             "num_nodes_min": cluster.nodes.min,
             "num_nodes_max": cluster.nodes.max,
-            "capacity": [
-                cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
-            ],
+            "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
             "subnet_ids": pulumi.Output.all(subnet),
             "security_group_ids": [network.fabric_security_group_id],
             "image_id": cluster.image_id,

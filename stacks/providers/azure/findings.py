@@ -149,12 +149,12 @@ def money(config: StackConfig) -> Iterable[Finding]:
         "dollars",
         "if that is another currency, alarms and stop refer to that amount in it",
     )
-    yield from _begins(section.budget_starts_on)
+    yield from _budget_start(section.budget_starts_on)
     if config.job is not None:
         yield from nodes_stay(config)
 
 
-def _begins(starts_on: str) -> Iterable[Finding]:
+def _budget_start(starts_on: str) -> Iterable[Finding]:
     """Azure creates only budgets that begin this month or in the next twelve; existing ones stay."""
     today = datetime.now(UTC).date()
     ahead, path = months_ahead(starts_on, today), "gangway:azure.budget_starts_on"
@@ -181,7 +181,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
     if planned.standing:
         return (
             *common_findings(config, planned.machine, cost, shared=True),
-            *_sold(config, planned),
+            *_availability(config, planned),
             *_zone(config, planned),
             # Jobs of a queue choose their number of nodes: see `fabric.rungs-apart`.
             *(each for each in _capacity(config, planned) if each.code != "capacity.rungs-apart"),
@@ -193,7 +193,7 @@ def findings(config: StackConfig, planned: AzurePlan, cost: CostEstimate | None)
     return (
         *common_findings(config, planned.machine, cost),
         *(provider_findings.trainable if config.trains else provider_findings.runs_commands)(planned.machine),
-        *_sold(config, planned),
+        *_availability(config, planned),
         *_fabric(config, planned),
         *_image(config, planned),
         *security(config, planned),
@@ -224,7 +224,7 @@ def _meeting(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
         )
 
 
-def _sold(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
+def _availability(config: StackConfig, planned: AzurePlan) -> Iterable[Finding]:
     """Whether the machine type is available, as far as public lists show."""
     machine = planned.machine
     yield from provider_findings.sold_here(config, machine, "azure", planned.nodes_zone, datetime.now(UTC).date())

@@ -67,7 +67,7 @@ def spot_tolerations() -> list[dict[str, str]]:
     return [{"key": SPOT_KEY, "operator": "Exists"}]
 
 
-def on_spot_too(values: Any) -> dict[str, Any]:
+def add_spot_tolerations(values: Any) -> dict[str, Any]:
     """The values of a chart, with tolerations for spot nodes."""
     return {**values, "tolerations": [*values["tolerations"], *spot_tolerations()]}
 

@@ -124,7 +124,7 @@ def plan(config: StackConfig) -> AzurePlan:
         registry_id=_registry_id(config),
         lustre=lustre,
         source=_source(config),
-        root_volume_gib=_root_volume(config),
+        root_volume_gib=cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB,
         head=not standing,
         meets=not standing and nodes_meet(config),
         standing=standing,
@@ -222,11 +222,6 @@ def _source(config: StackConfig) -> BlobUrl | None:
         )
     importable(own.source_account_id or "", source, own.subscription_id, config.stack)
     return source
-
-
-def _root_volume(config: StackConfig) -> int:
-    cluster = config.cluster
-    return cluster.root_volume_gib if "root_volume_gib" in cluster.model_fields_set else ROOT_GIB
 
 
 def scrapes(config: StackConfig) -> bool:

@@ -43,7 +43,10 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
     group = ResourceGroup(config.stack, {"location": config.region, "tags": planned.tags}, opts)
     stack = ComponentFactory(config, planned, found, group, opts)
     if planned.standing:
-        return _cluster(config, planned, stack, provider, opts)
+        # Imported here, so that other stacks do not load Kubernetes' SDK.
+        from stacks.providers.azure.kubernetes import build_cluster
+
+        return build_cluster(stack, provider)
     key = stack.key()
     runs = stack.runs(key)
     network = stack.network(stack.flow_logs(key))
@@ -83,16 +86,3 @@ def build(config: StackConfig, planned: AzurePlan) -> Mapping[str, pulumi.Input[
         "budget_topic_id": budget.topic_id,
         "signing_public_key": signing.public,
     }
-
-
-def _cluster(
-    config: StackConfig,
-    planned: AzurePlan,
-    stack: ComponentFactory,
-    provider: azure.Provider,
-    opts: pulumi.ResourceOptions,
-) -> Mapping[str, pulumi.Input[Any]]:
-    # Imported here, so that other stacks do not load Kubernetes' SDK.
-    from stacks.providers.azure.kubernetes import build_cluster
-
-    return build_cluster(config, planned, stack, provider, opts)

@@ -68,7 +68,7 @@ def _dynamic(config: StackConfig, _planned: Any) -> str:
     return "gangway:azure.role_wait_sec: the wait needs" if waits else ""
 
 
-def _ids(config: StackConfig) -> Iterator[InputError]:
+def _check_ids(config: StackConfig) -> Iterator[InputError]:
     """Missing ids that another setting requires, and ids without effect."""
     section = config.find_section(AzureConfig)
     if section is None:
@@ -139,7 +139,7 @@ PROVIDER = Provider(
         }
     ),
     settings=SETTINGS,
-    mistakes=_ids,
+    mistakes=_check_ids,
     catalog=bundled_folder("azure"),
     bucket_service=_bucket_service,
     spot_taken=partial(taken_per_month, "azure"),

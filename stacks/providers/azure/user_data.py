@@ -40,7 +40,7 @@ class UserDataInputs:
     member_key: pulumi.Output[str]
     signing_key: pulumi.Output[str]
 
-    def known(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
+    def get_names(self, *further: pulumi.Output[str]) -> pulumi.Output[tuple[_Names, list[str]]]:
         """The names as one output, with the values of `further`."""
         own = (*(getattr(self, name) for name in _Names._fields),)
         return pulumi.Output.all(*own, *further).apply(lambda values: (_Names(*values[: len(own)]), values[len(own) :]))
@@ -55,7 +55,7 @@ def node_user_data(
         names, (client,) = known
         return base64gzip(render_azure_node(_node(config, planned, names, client)))
 
-    return user_data_inputs.known(client_id).apply(render)
+    return user_data_inputs.get_names(client_id).apply(render)
 
 
 def head_user_data(
@@ -71,7 +71,7 @@ def head_user_data(
         names, (client, ladder) = known
         return base64gzip(render_azure_head(_head(config, planned, names, client, ladder)))
 
-    return user_data_inputs.known(client_id, fallback_config).apply(render)
+    return user_data_inputs.get_names(client_id, fallback_config).apply(render)
 
 
 def _common(config: StackConfig, names: _Names, client_id: str) -> dict[str, Any]:

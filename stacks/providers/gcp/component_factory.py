@@ -18,7 +18,7 @@ from components.gcp.identity import EncryptionKey, EncryptionKeyArgs, HeadIdenti
 from components.gcp.launch import HeadNode, HeadNodeArgs
 from components.gcp.monitoring import NodeLogs, NodeLogsArgs, Observability, ObservabilityArgs
 from components.gcp.network import TrainingNetwork, TrainingNetworkArgs, network_tag, plan_network
-from components.gcp.node_pool import CapacityRungArgs, GpuNodePool, GpuNodePoolArgs
+from components.gcp.node_pool import GpuNodePool, GpuNodePoolArgs
 from components.gcp.perimeter import ServicePerimeter, ServicePerimeterArgs, read_perimeter
 from components.gcp.registry import LOGIN_USER, ImageRegistry, ImageRegistryArgs
 from components.gcp.stack_secret import StackSecret, StackSecretArgs
@@ -96,9 +96,7 @@ def gpu_nodes(
         "machine_type": planned.machine.name,
         "num_nodes_min": cluster.nodes.min,
         "num_nodes_max": cluster.nodes.max,
-        "capacity": [
-            cast("CapacityRungArgs", rung.model_dump(mode="json", exclude_none=True)) for rung in cluster.capacity
-        ],
+        "capacity": [rung.model_dump(mode="json", exclude_none=True) for rung in cluster.capacity],
         "subnet_ids": network.private_subnet_ids,
         "fabric_subnet_ids": network.fabric_subnet_ids,
         "security_group_ids": [network.fabric_security_group_id],
@@ -116,14 +114,13 @@ def gpu_nodes(
     pool = GpuNodePool(config.stack, typed_args(GpuNodePoolArgs, args), opts)
     zones = [rung_zone(rung, planned.zone) for rung in cluster.capacity]
     ids = pool.group_names.apply(
-        lambda names: [_group_id(planned.project, *named) for named in zip(zones, names, strict=True)]
+        lambda names: [
+            f"projects/{planned.project}/zones/{zone}/instanceGroupManagers/{name}"
+            for zone, name in zip(zones, names, strict=True)
+        ]
     )
     fallback = pool.fallback_config if len(cluster.capacity) > 1 else None
     return Nodes(pool.group_names, ids, fallback, None)
-
-
-def _group_id(project: str, zone: str, name: str) -> str:
-    return f"projects/{project}/zones/{zone}/instanceGroupManagers/{name}"
 
 
 def tpu_nodes(
@@ -142,7 +139,7 @@ def tpu_nodes(
     components.
     """
     script = tpu_startup_script(config, planned, user_data_inputs)
-    args = _asked_for(config, planned, network, email, key, script)
+    args = _request_args(config, planned, network, email, key, script)
     # Written before the request, so that an `up` that changes both never repeats the old one.
     request = declare_file(config, files, REQUEST_OBJECT, _request_body(config, args), own)
     queued = QueuedTpu(config.stack, cast("QueuedTpuArgs", {**args, "startup_script": after(script, request)}), opts)
@@ -165,7 +162,7 @@ def tpu_nodes(
     return Nodes(nothing, nothing, None, queued.name, reconciler.schedule_id)
 
 
-def _asked_for(
+def _request_args(
     config: StackConfig,
     planned: GcpPlan,
     network: TrainingNetwork,
@@ -330,12 +327,13 @@ class ComponentFactory:
         args = {**place(self.config, self.planned), "kms_key_name": key, "tags": self.planned.tags}
         registry = ImageRegistry(self.config.stack, typed_args(ImageRegistryArgs, args), self.opts)
         assert self.found.token is not None, "look_up_all returns it if an image is built"
-        asked: RegistryLogin = {
+        login: RegistryLogin = {
             "address": registry.registry_host,
             "username": LOGIN_USER,
             "password": self.found.token,
         }
-        image = build_image(self.config.stack, _flavour(self.planned), registry.repository_url, asked, self.opts)
+        flavour: Flavour = "cuda" if self.planned.tpu is None else "xla"
+        image = build_image(self.config.stack, flavour, registry.repository_url, login, self.opts)
         return Image(image.image, registry.repository_id)
 
     def storage(self, network: TrainingNetwork, key: Key) -> LustreFileSystem | Filestore | None:
@@ -538,8 +536,3 @@ class ComponentFactory:
             "enforced": wanted.mode == "enforced",
         }
         return ServicePerimeter(name, typed_args(ServicePerimeterArgs, args), self.opts).perimeter_name
-
-
-def _flavour(planned: GcpPlan) -> Flavour:
-    """The image's flavour: CUDA without EFA, or PyTorch/XLA for TPUs."""
-    return "cuda" if planned.tpu is None else "xla"

@@ -35,7 +35,7 @@ from stacks.providers.gcp.plan import GcpPlan, fabric_min_gbps, imports, zone_is
 from stacks.providers.gcp.settings import GcpConfig
 
 # Settings of the cluster without effect on slices, and why.
-_HAS_ITS_OWN = {
+_UNUSED_BY_SLICES = {
     "fabric_check": "the network between chips is not tested",
     "breaker": "a single host of a slice is never replaced",
     "root_volume_gib": "hosts have a disk of a fixed size",
@@ -48,15 +48,17 @@ NOTICE_SEC = 30
 IMAGE_NCCL = "2.30.7"
 
 
-def slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+def _slice_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """The findings of TPU slices only."""
     yield from _shape(config, planned)
     yield from _state(config)
-    yield from _ignored_by_slices(config)
+    yield from _ignored_slice_settings(config)
     yield from _rung(config.cluster.capacity[0])
     if zone_is_assumed(config):
         yield from zone_unnamed(config.cluster.capacity[0], f"{CLUSTER}.capacity[0]", planned.zone)
-    yield from _energy(planned)
+    watts = planned.machine.accelerator_watts
+    if watts.value is None:
+        yield Finding.info("energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
 
 
 def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
@@ -75,7 +77,7 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
             f"{CLUSTER}.nodes",
             f"the number of slices is fixed, as they start and train together: {nodes.min} to {nodes.max} is not "
             "possible",
-            f"set nodes: {{min: {(num := _even_number(config, planned))}, max: {num}}}",
+            f"set nodes: {{min: {(num := _even_slices(config, planned))}, max: {num}}}",
         )
     if nodes.max > 1:
         yield Finding.info(
@@ -88,7 +90,7 @@ def _shape(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _even_number(config: StackConfig, planned: GcpPlan) -> int:
+def _even_slices(config: StackConfig, planned: GcpPlan) -> int:
     """The largest number of slices that divides the batch evenly, as XLA requires; the maximum if there is none."""
     batch_size, chips = config.training.effective_config().batch_size, planned.machine.num_accelerators.value
     most = config.cluster.nodes.max
@@ -106,8 +108,8 @@ def _state(config: StackConfig) -> Iterable[Finding]:
         )
 
 
-def _ignored_by_slices(config: StackConfig) -> Iterable[Finding]:
-    for name, why in _HAS_ITS_OWN.items():
+def _ignored_slice_settings(config: StackConfig) -> Iterable[Finding]:
+    for name, why in _UNUSED_BY_SLICES.items():
         if name in config.cluster.model_fields_set:
             yield Finding.warning(
                 "tpu.ignored-setting", f"{CLUSTER}.{name}", f"no effect with TPUs: {why}", f"remove {name}"
@@ -141,13 +143,7 @@ def _rung(rung: AnyRung) -> Iterable[Finding]:
         )
 
 
-def _energy(planned: GcpPlan) -> Iterable[Finding]:
-    watts = planned.machine.accelerator_watts
-    if watts.value is None:
-        yield Finding.info("energy.unknown", CLUSTER, f"energy and carbon are not estimated: {watts.source}")
-
-
-def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+def _lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """Google builds the modules of Lustre's client for some kernels only."""
     if planned.tpu is not None:
         yield Finding.warning(
@@ -182,7 +178,7 @@ def lustre_kernel(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+def _egress(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """Endpoints reach only Google's APIs, and most packages that machines install come from elsewhere."""
     if config.network.egress is not Egress.ENDPOINTS:
         return
@@ -253,7 +249,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
     """All findings of a stack; `cost` as in `common_findings`."""
     if planned.standing:
         return (*cluster_findings(config, planned, cost), *_quotas(config, planned), *_money(config, planned))
-    nodes = slice_findings(config, planned) if planned.tpu else _machines(config, planned)
+    nodes = _slice_findings(config, planned) if planned.tpu else _machines(config, planned)
     return (
         *common_findings(config, planned.machine, cost, shared=planned.tpu is not None),
         *sold_here(config, planned.machine, "gcp", planned.zone, datetime.now(UTC).date()),
@@ -261,7 +257,7 @@ def findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate | None) -
         *zone(planned.zone, planned.zone_reason),
         *spot_notice(config, NOTICE_SEC),
         *_storage(config, planned),
-        *egress(config, planned),
+        *_egress(config, planned),
         *member_key_refreshed(config, has_key=planned.has_member_key),
         *perimeter_findings(config, planned),
         *_rights(config, planned),
@@ -310,7 +306,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     machine, nodes = planned.gpu_machine, config.cluster.nodes
     own_image, fabric = config.cluster.image_id is not None, machine.gpu_fabric
     if fabric is not None:
-        yield Finding.info("fabric.gpu-nics", CLUSTER, f"{machine.name}: {_fabric_words(fabric)}")
+        yield Finding.info("fabric.gpu-nics", CLUSTER, f"{machine.name}: {_describe_fabric(fabric)}")
     elif nodes.max > 1:
         speed = machine.network_gbps.value
         yield Finding.warning(
@@ -323,10 +319,10 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         yield from nccl_findings(machine, own_image, nodes.max, f"{CLUSTER}.image_id", IMAGE_NCCL)
     else:
         yield from runs_commands(machine)
-        yield from _over_tcp(config, planned)
+        yield from _command_fabric(config, planned)
         yield from meeting(config)
     least = fabric_min_gbps(config, planned)
-    yield from _ignored(config, planned)
+    yield from _ignored_head(config, planned)
     uses = f"{machine.name}, whose GPU NICs, if any, the default image does not use,"
     yield from ignored_check(config, least, uses)
     yield from fabric_check(config, least)
@@ -335,7 +331,7 @@ def _machines(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     yield from capacity_findings(config.cluster.capacity, context)
 
 
-def _over_tcp(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+def _command_fabric(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """Commands do not use GPU NICs: NCCL's plug-in works with the trainer's image only."""
     if planned.meets and planned.gpu_machine.gpu_fabric is not None:
         yield Finding.warning(
@@ -346,7 +342,7 @@ def _over_tcp(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
+def _ignored_head(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """A section for a head node that the stack does not have."""
     if config.head.model_fields_set and not planned.head:
         yield Finding.warning(
@@ -357,7 +353,7 @@ def _ignored(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _fabric_words(fabric: GpuDirectFabric | RoceFabric) -> str:
+def _describe_fabric(fabric: GpuDirectFabric | RoceFabric) -> str:
     if isinstance(fabric, RoceFabric):
         return (
             f"{fabric.num_gpu_nics.value} RDMA NICs per node in one RoCE network of the zone, "
@@ -386,7 +382,7 @@ def _storage(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     if storage is None:
         return
     if storage.kind == "lustre":
-        yield from lustre_kernel(config, planned)
+        yield from _lustre_kernel(config, planned)
         yield from service_findings(
             "Managed Lustre",
             load_lustre_zones(),

@@ -24,7 +24,7 @@ def cluster_findings(config: StackConfig, planned: GcpPlan, cost: CostEstimate |
         *_control_plane(config),
         *_nodes(config, planned),
         *topology_findings(cluster_spec(config, planned.machine, planned.tpu).flavors[0]),
-        *_runs(config),
+        *_run_claims(config),
     )
 
 
@@ -90,7 +90,7 @@ def _nodes(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
         )
 
 
-def _runs(config: StackConfig) -> Iterable[Finding]:
+def _run_claims(config: StackConfig) -> Iterable[Finding]:
     if config.storage is None:
         yield Finding.warning(
             "cluster.no-claim",

@@ -18,7 +18,6 @@ from stacks.base.cluster_queues import check_way_out, get_spec, get_version, gpu
 from stacks.config.stack_config import StackConfig
 from stacks.providers.gcp.settings import GcpConfig
 
-"""What a pod asks for to have chips."""
 # Values of the label that selects slices for pods (GKE documentation, "Deploy TPU workloads").
 _TPU_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -93,7 +92,13 @@ def check_cluster(config: StackConfig, machine: MachineType, tpu: SlicePlan | No
             )
     _check_storage(config)
     _check_slices(config, tpu)
-    _check_perimeter(config)
+    if config.section(GcpConfig).service_perimeter is not None:
+        raise InputError(
+            "gangway:gcp.service_perimeter",
+            "the perimeter does not cover Kubernetes' control plane",
+            allowed="left out with engine: kubernetes",
+            fix="leave service_perimeter out",
+        )
     nodes = config.cluster.nodes
     kind = gpu_nodes(machine.name) if tpu is None else tpu_nodes(tpu.accelerator_type, tpu.topology)
     plan_pools(config.cluster.capacity, kind, zone, config.section(GcpConfig).project, nodes.min, nodes.max, LADDER)
@@ -129,14 +134,4 @@ def _check_slices(config: StackConfig, tpu: SlicePlan | None) -> None:
                 f"1 with slices of several hosts and engine: kubernetes ({tpu.accelerator_type} has {tpu.hosts} hosts)"
             ),
             fix="write max: 1, with the accelerator type of a larger slice",
-        )
-
-
-def _check_perimeter(config: StackConfig) -> None:
-    if config.section(GcpConfig).service_perimeter is not None:
-        raise InputError(
-            "gangway:gcp.service_perimeter",
-            "the perimeter does not cover Kubernetes' control plane",
-            allowed="left out with engine: kubernetes",
-            fix="leave service_perimeter out",
         )

@@ -46,24 +46,24 @@ def written_images(config: StackConfig, planned: GcpPlan) -> dict[str, str]:
 def look_up_all(config: StackConfig, planned: GcpPlan, provider: gcp.Provider) -> Lookups:
     """Makes all lookups. LookupFailedError: the first that fails."""
     opts, project = pulumi.InvokeOptions(provider=provider), planned.project
-    ask = _LookUps(opts, project)
+    ask = _Requests(opts, project)
     images = {} if planned.standing else written_images(config, planned)
     keyed = config.encryption == "customer-key"
     built = config.ready_image is None and not planned.standing
     return Lookups(
-        _early(ask.project_number),
-        {what: _early(partial(ask.image, what, image)) for what, image in images.items() if FAMILY in image},
-        {"storage": _early(ask.storage_agent), "logging": _early(ask.logging_agent)} if keyed else {},
+        _postpone(ask.project_number),
+        {what: _postpone(partial(ask.image, what, image)) for what, image in images.items() if FAMILY in image},
+        {"storage": _postpone(ask.storage_agent), "logging": _postpone(ask.logging_agent)} if keyed else {},
         pulumi.Output.secret(ask.token()) if built else None,
     )
 
 
-def _early(ask: Callable[[], str]) -> Postponed[str]:
+def _postpone(ask: Callable[[], str]) -> Postponed[str]:
     return Postponed.now(ask, lambda answer: any(words in answer for words in _API_IS_OFF))
 
 
 @dataclass(frozen=True)
-class _LookUps:
+class _Requests:
     opts: pulumi.InvokeOptions
     project: str
 

@@ -24,7 +24,7 @@ _NO_PERIMETER = (
 def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Finding]:
     """The remaining ways out, what the perimeter requires, and what is untested."""
     perimeter = config.section(GcpConfig).service_perimeter
-    remaining, fix = _remaining(perimeter)
+    remaining, fix = _ways_out(perimeter)
     yield from ways_out(config, remaining, fix)
     if perimeter is None:
         return
@@ -38,8 +38,8 @@ def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Findin
             "to run `up` you need to read it (roles/accesscontextmanager.policyReader)",
         )
         return
-    yield _made(perimeter, planned)
-    yield from _reads(config, planned, perimeter)
+    yield _new_perimeter(perimeter, planned)
+    yield from _outside_sources(config, planned, perimeter)
     if perimeter.mode == "enforced" and (planned.tpu is not None or config.budget.stop_at_percent is not None):
         yield Finding.warning(
             "network.perimeter-workflow",
@@ -50,7 +50,7 @@ def perimeter_findings(config: StackConfig, planned: GcpPlan) -> Iterable[Findin
         )
 
 
-def _remaining(perimeter: PerimeterConfig | None) -> tuple[Mapping[str, str], str]:
+def _ways_out(perimeter: PerimeterConfig | None) -> tuple[Mapping[str, str], str]:
     """The ways out with `egress: endpoints`, with reasons, and the fix."""
     dns = {"by DNS": _DNS}
     if perimeter is None:
@@ -67,11 +67,11 @@ def _remaining(perimeter: PerimeterConfig | None) -> tuple[Mapping[str, str], st
     return dns, ""
 
 
-def _made(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
+def _new_perimeter(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
     name = plan_perimeter(perimeter.access_policy, planned.project, perimeter.operators).name
     place = "from anywhere" if not perimeter.access_levels else f"from {', '.join(perimeter.access_levels)}"
     does = "refuses" if perimeter.mode == "enforced" else "would refuse (dry run: it only logs)"
-    said = (
+    message = (
         f"{name} {does} all calls from outside to the project's storage, secrets, images, logs, metrics, machines and "
         f"TPUs, except by {', '.join(perimeter.operators)} {place}, and all calls from inside to other projects. A "
         "project can be in one perimeter only, so no other stack in it can have one; a change takes up to 30 minutes "
@@ -82,10 +82,10 @@ def _made(perimeter: PerimeterConfig, planned: GcpPlan) -> Finding:
         "organisation; `gcloud access-context-manager lookup-configured-perimeter --resource=projects/NUMBER` shows "
         "whether the project is already in a perimeter"
     )
-    return (Finding.warning if perimeter.mode == "enforced" else Finding.info)("network.perimeter", PATH, said, fix)
+    return (Finding.warning if perimeter.mode == "enforced" else Finding.info)("network.perimeter", PATH, message, fix)
 
 
-def _reads(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) -> Iterable[Finding]:
+def _outside_sources(config: StackConfig, planned: GcpPlan, perimeter: PerimeterConfig) -> Iterable[Finding]:
     """Sources outside the perimeter that no rule allows."""
     if perimeter.reads_from:
         return

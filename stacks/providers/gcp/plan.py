@@ -109,7 +109,7 @@ def _check_rung(rung: AnyRung, here: str) -> None:
             "the TPU queue has no such capacity",
             value=rung.kind,
             allowed=", ".join(TPU_TIERS),
-            fix=f"write {{kind: {_nearest_kind(rung.kind)}}}",
+            fix=f"write {{kind: {'on-demand' if rung.kind == 'flex-start' else 'reservation, id: NAME'}}}",
         )
     if isinstance(rung, Spot | OnDemand) and (rung.zones or rung.machine_types):
         raise InputError(
@@ -134,11 +134,6 @@ def _check_rung(rung: AnyRung, here: str) -> None:
             if full
             else f"write id: {rung.id.partition('/reservationBlocks/')[0]}",
         )
-
-
-def _nearest_kind(kind: str) -> str:
-    """The queue's closest kind: it waits for capacity in any case."""
-    return "on-demand" if kind == "flex-start" else "reservation, id: NAME"
 
 
 def reservation_name(rung: AnyRung, project: str, zone: str) -> str | None:
@@ -267,7 +262,7 @@ def _machine(config: StackConfig) -> MachineType:
         return catalog.machine(cluster.machine_type, "gangway:cluster.machine_type")
     assert cluster.accelerator is not None, "StackConfig requires one of the two"
     try:
-        unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _without_kernel(catalog)
+        unfit = {} if cluster.image_id is not None or cluster.nodes.max < 2 else _machines_without_kernel(catalog)
         return catalog.machine_for(cluster.accelerator, "gcp", "gangway:cluster.accelerator", config.region, unfit)
     except InputError as error:
         if cluster.accelerator in {machine.accelerator for machine in catalog.machines.values()}:
@@ -277,7 +272,7 @@ def _machine(config: StackConfig) -> MachineType:
         raise InputError(error.place, error.problem, value=error.value, allowed=allowed, fix=error.fix) from None
 
 
-def _without_kernel(catalog: Catalog) -> dict[str, str]:
+def _machines_without_kernel(catalog: Catalog) -> dict[str, str]:
     """Machines whose NCCL plug-in needs a kernel that only a custom image has, with the reason."""
     machines = [cast("GcpMachineType", machine) for machine in catalog.machines.values()]
     return {machine.name: why for machine in machines if (why := lacking_kernel(machine))}
@@ -373,7 +368,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
         at = shared.rendezvous(config, at_head=planned.meets)
         return shared.command_job_on(planned.machine, config, config.own_command, image, MOUNT, at=at)
     nodes, tpu = config.cluster.nodes, planned.tpu
-    machine, prices = _as_the_trainer_counts(planned)
+    machine, prices = _host_prices(planned)
     context = cloud_context(
         config,
         machine,
@@ -407,7 +402,7 @@ def job_spec(config: StackConfig, planned: GcpPlan, image: str) -> JobSpec:
     )
 
 
-def _as_the_trainer_counts(planned: GcpPlan) -> tuple[MachineType, Sequence[MachinePrice]]:
+def _host_prices(planned: GcpPlan) -> tuple[MachineType, Sequence[MachinePrice]]:
     """One machine and its prices: run records sum over machines, also over the hosts of a slice."""
     tpu = planned.tpu
     if tpu is None:

@@ -40,10 +40,13 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     record_choice(config.stack, config.encryption)
     providers = {"gcp": provider}
     services = _services(config, planned, pulumi.ResourceOptions(providers=providers))
-    wait = pulumi.ResourceOptions(providers=providers, transformations=[_after_services(services)])
+    wait = pulumi.ResourceOptions(providers=providers, transformations=[_wait_for_services(services)])
     stack = ComponentFactory(config, planned, provider, services, found, wait)
     if planned.standing:
-        return _cluster(config, planned, stack, wait)
+        # Imported here, so that other stacks do not load Kubernetes' SDK.
+        from stacks.providers.gcp.kubernetes import build_cluster
+
+        return build_cluster(stack)
     key = stack.key()
     network = stack.network()
     runs = stack.runs(key)
@@ -94,15 +97,6 @@ def build(config: StackConfig, planned: GcpPlan) -> Mapping[str, pulumi.Input[An
     }
 
 
-def _cluster(
-    config: StackConfig, planned: GcpPlan, stack: ComponentFactory, opts: pulumi.ResourceOptions
-) -> Mapping[str, pulumi.Input[Any]]:
-    # Imported here, so that other stacks do not load Kubernetes' SDK.
-    from stacks.providers.gcp.kubernetes import build_cluster
-
-    return build_cluster(config, planned, stack, opts)
-
-
 def _provider(config: StackConfig, planned: GcpPlan) -> gcp.Provider:
     """The provider. Calls use the project's quota: with user credentials the budget API requires it."""
     project = planned.project
@@ -133,7 +127,7 @@ def _services(config: StackConfig, planned: GcpPlan, opts: pulumi.ResourceOption
     return ProjectServices(config.stack, {"project": planned.project, "services": needed}, opts)
 
 
-def _after_services(services: ProjectServices) -> pulumi.ResourceTransformation:
+def _wait_for_services(services: ProjectServices) -> pulumi.ResourceTransformation:
     """Makes the resources inside components wait for the APIs: `depends_on` would only affect the components."""
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:

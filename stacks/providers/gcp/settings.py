@@ -44,7 +44,7 @@ class PerimeterConfig(Section):
     existing: PolicyName | None = None
 
     @model_validator(mode="after")
-    def _made_or_there(self) -> Self:
+    def _check_rules(self) -> Self:
         if self.existing is None and not self.operators:
             raise ValueError(
                 "operators with it, as otherwise no one could run `up` again; add operators: [user:YOU@example.com], "

@@ -62,7 +62,7 @@ class UserDataInputs:
     member_key: pulumi.Output[str] | None = None
     signing_key: pulumi.Output[str] | None = None
 
-    def known(self) -> pulumi.Output[_Names]:
+    def get_names(self) -> pulumi.Output[_Names]:
         """The names as one output."""
         storage = self.storage
         return pulumi.Output.all(
@@ -79,12 +79,12 @@ class UserDataInputs:
 
 def node_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The cloud-init file of a GPU worker, base64 of gzip."""
-    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_node(_node(config, planned, names))))
+    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_node(_node(config, planned, names))))
 
 
 def tpu_startup_script(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The script that hosts of slices run at each boot."""
-    return user_data_inputs.known().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
+    return user_data_inputs.get_names().apply(lambda names: render_tpu_startup(_tpu_host(config, planned, names)))
 
 
 def ended_uri(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
@@ -94,15 +94,15 @@ def ended_uri(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataI
         host = _tpu_host(config, planned, names)
         return f"{host.bucket_uri}/{host.ended_object}"
 
-    return user_data_inputs.known().apply(uri)
+    return user_data_inputs.get_names().apply(uri)
 
 
 def head_user_data(config: StackConfig, planned: GcpPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.known().apply(lambda names: _encoded(render_gcp_head(_head(config, planned, names))))
+    return user_data_inputs.get_names().apply(lambda names: _encode(render_gcp_head(_head(config, planned, names))))
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     # Without a timestamp: other bytes would replace the machine.
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
@@ -143,7 +143,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
     nics = [interface.nic_type for interface in plan_interfaces(machine)]
     return GcpNodeSpec(
         **_common(config, planned, names),
-        data=_workers_data(config, planned),
+        data=_worker_data(config, planned),
         nccl=None if plugin is None else nccl_setup(plugin),
         gvnics_planned=nics.count("GVNIC"),
         rdma_nics_planned=nics.count("MRDMA"),
@@ -158,7 +158,7 @@ def _node(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpNodeSpec:
 def _tpu_host(config: StackConfig, planned: GcpPlan, names: _Names) -> TpuHostSpec:
     return TpuHostSpec(
         **_common(config, planned, names),
-        data=_workers_data(config, planned),
+        data=_worker_data(config, planned),
         num_slices=config.cluster.nodes.max,
         queued_resource=queued_resource(config, planned) if config.work.terminate_when_done else None,
         data_dir=names.job.data_dir,
@@ -171,7 +171,7 @@ def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
     scrapes = config.trains and config.network.egress is Egress.NAT
     return GcpHeadSpec(
         **_common(config, planned, names),
-        data=_heads_data(config, planned, names),
+        data=_head_data(config, planned, names),
         zones=tuple(sorted({rung_zone(rung, planned.zone) for rung in config.cluster.capacity})),
         port=RENDEZVOUS_PORT,
         metrics_port=METRICS_PORT,
@@ -180,13 +180,13 @@ def _head(config: StackConfig, planned: GcpPlan, names: _Names) -> GcpHeadSpec:
     )
 
 
-def _workers_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
+def _worker_data(config: StackConfig, planned: GcpPlan) -> DataSource | None:
     if config.storage is None or config.storage.source is None:
         return None
     return DataSource(config.storage.source, "head" if imports(config, planned) else "copy")
 
 
-def _heads_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
+def _head_data(config: StackConfig, planned: GcpPlan, names: _Names) -> DataSource | None:
     if not imports(config, planned):
         return None
     assert config.storage is not None, "imports checks it"
@@ -200,7 +200,7 @@ def nccl_setup(plugin: NcclPlugin) -> NcclSetup:
     """The settings of a plug-in for the node's script; its variables and volumes are in the JobSpec."""
     host, side = plugin.host, plugin.side
     return NcclSetup(
-        install_argv=("run", "--rm", *_near(plugin.install_volumes), plugin.image, *plugin.install_args),
+        install_argv=("run", "--rm", *_host_access_args(plugin.install_volumes), plugin.image, *plugin.install_args),
         devices=plugin.devices,
         env_script=plugin.env_script,
         kernel_modules=host.kernel_modules,
@@ -215,7 +215,7 @@ def _side_argv(side: SideContainer) -> tuple[str, ...]:
     """Docker restarts it when it ends, and at boot."""
     return (
         *("run", "--detach", "--restart", "unless-stopped", "--name", side.name),
-        *_near(side.volumes),
+        *_host_access_args(side.volumes),
         *(word for device in side.devices for word in ("--device", device)),
         *(word for name, value in sorted(side.env.items()) for word in ("--env", f"{name}={value}")),
         *(("--entrypoint", side.entrypoint) if side.entrypoint else ()),
@@ -224,7 +224,7 @@ def _side_argv(side: SideContainer) -> tuple[str, ...]:
     )
 
 
-def _near(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
+def _host_access_args(volumes: tuple[Volume, ...]) -> tuple[str, ...]:
     """Arguments of a privileged container with the host's network and GPUs, as in Google's documentation."""
     # --volume creates a missing folder; --mount would fail.
     mounts = (word for volume in volumes for word in ("--volume", f"{volume.source}:{volume.target}"))

@@ -19,7 +19,7 @@ from stacks.providers.hosts.slurm import slurm_findings
 from stacks.providers.hosts.user_data import fabric_min_gbps
 
 HOSTS = "gangway:hosts"
-_NAMED = 3
+_MAX_LISTED = 3
 """The number of machines that a finding lists."""
 
 
@@ -35,7 +35,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
             *_open_ports(own),
             *_tunnels(config, planned, own),
             *_ssh(own),
-            _not_enforced("only max_hours of a job ends it"),
+            _unenforced_budget("only max_hours of a job ends it"),
         )
     least = fabric_min_gbps(config, planned)
     return (
@@ -52,7 +52,7 @@ def findings(config: StackConfig, planned: HostsPlan, cost: CostEstimate | None)
         *_network(config, planned, own),
         *provider_findings.member_key_refreshed(config, has_key=planned.member_key),
         *_meeting(config, own),
-        *_nobody_looks(config),
+        *_monitoring(config),
     )
 
 
@@ -119,12 +119,12 @@ def _tunnels(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
 def _unknown_keys(own: HostsConfig) -> Iterable[Finding]:
     unknown = [machine.address for machine in own.machines if machine.accept_unknown_host_key]
     if unknown:
-        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        more = f" and {len(unknown) - _MAX_LISTED} more" if len(unknown) > _MAX_LISTED else ""
         yield Finding.warning(
             "hosts.unknown-key",
             f"{HOSTS}.machines",
-            f"the SSH server at {', '.join(unknown[:_NAMED])}{more} is not verified, and receives scripts that run as "
-            "root, with their secrets",
+            f"the SSH server at {', '.join(unknown[:_MAX_LISTED])}{more} is not verified, but receives secrets and "
+            "scripts that run as root",
             "set host_key to what `ssh-keyscan -t ed25519 ADDRESS` prints after the address, run on a network you "
             "trust",
         )
@@ -150,18 +150,18 @@ def _network(config: StackConfig, planned: HostsPlan, own: HostsConfig) -> Itera
         f"{'only these machines reach' if own.firewall else 'every machine reaches'} ports {RENDEZVOUS_PORT} and "
         f"{METRICS_PORT}; other ports are not changed. The job needs port {RENDEZVOUS_PORT} of {own.job_addresses[0]} "
         f"from all, {METRICS_PORT} of all from there, and all ports between machines for "
-        f"{'NCCL' if planned.fabric.num_devices else 'NCCL and the gradients'}; {_travels(own)}",
+        f"{'NCCL' if planned.fabric.num_devices else 'NCCL and the gradients'}; {_describe_encryption(own)}",
         "keep the machines in a separate network",
     )
 
 
-def _travels(own: HostsConfig) -> str:
+def _describe_encryption(own: HostsConfig) -> str:
     if own.wireguard is None:
         return "gradients are unencrypted"
     return f"all of it through WireGuard's tunnels, which need UDP port {own.wireguard.port} between machines"
 
 
-def _not_enforced(instead: str) -> Finding:
+def _unenforced_budget(instead: str) -> Finding:
     return Finding.warning(
         "budget.not-enforced",
         "gangway:budget",
@@ -171,14 +171,14 @@ def _not_enforced(instead: str) -> Finding:
     )
 
 
-def _nobody_looks(config: StackConfig) -> Iterable[Finding]:
+def _monitoring(config: StackConfig) -> Iterable[Finding]:
     """Cloud services that existing machines lack."""
     scraped = (
         "metrics are in Prometheus on the first machine (`ssh -L 9090:localhost:9090`)"
         if config.head.prometheus_image and config.trains
         else "there is no Prometheus"
     )
-    yield _not_enforced("set job.max_hours, which ends the job whatever it costs")
+    yield _unenforced_budget("set job.max_hours, which ends the job whatever it costs")
     yield Finding.info(
         "observe.prometheus-only",
         "gangway:observe",

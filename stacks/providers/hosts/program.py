@@ -43,7 +43,7 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
         scripts = [installer(config, planned, job, at) for at in range(len(own.machines))]
     machines = [_machine(own, script, at) for at, script in enumerate(scripts)]
     if own.wireguard is not None and several:
-        machines = _joined(config.stack, own, own.wireguard.port, machines)
+        machines = _add_wireguard(config.stack, own, own.wireguard.port, machines)
     opts = pulumi.ResourceOptions(providers={"command": provider})
     if config.engine.standing:
         return slurm_pool(config, machines, opts)
@@ -65,16 +65,16 @@ def build(config: StackConfig, planned: HostsPlan) -> Mapping[str, pulumi.Input[
     }
 
 
-def _joined(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
+def _add_wireguard(stack: str, own: HostsConfig, port: int, machines: Sequence[HostArgs]) -> list[HostArgs]:
     """The machines, each with its WireGuard configuration."""
     addresses = zip(own.machines, own.job_addresses, strict=True)
     peers = [Peer(machine.label, machine.reached_at, address) for machine, address in addresses]
     keys = pulumi.Output.all(**{peer.name: private_key(stack, peer.name) for peer in peers})
 
-    def told(name: str) -> pulumi.Output[str]:
+    def config_file(name: str) -> pulumi.Output[str]:
         return keys.apply(lambda known: config_text(peers, known, name, port))
 
-    return [{**machine, "keys": {WIREGUARD_FILE: told(machine["name"])}} for machine in machines]
+    return [{**machine, "keys": {WIREGUARD_FILE: config_file(machine["name"])}} for machine in machines]
 
 
 def _machine(own: HostsConfig, script: str, position: int) -> HostArgs:

@@ -25,7 +25,7 @@ _NO_BILL = "these machines have no cloud bill, so nothing counts against the bud
 _NO_LOGS = "there is no log service: logs stay in the machines' journals"
 
 
-def _an_address(value: str) -> str:
+def _check_address(value: str) -> str:
     """A name or a valid IP address: other numbers would fail only during `up`. One or two numbers may be a name in
     quotes, which YAML would read as a number.
     """
@@ -43,12 +43,12 @@ def _an_address(value: str) -> str:
         try:
             IPv6Address(value)
         except ValueError as error:
-            fix = "write it without the port, which has its own setting" if value.count(":") == 1 else "mend it"
+            fix = "write it without the port, which has its own setting" if value.count(":") == 1 else "correct it"
             raise ValueError(f"an IPv6 address, or a name ({error}); {fix}") from None
     return value
 
 
-def _written_as_address(value: Any) -> Any:
+def _check_address_text(value: Any) -> Any:
     """Refuses other text before the pattern does, whose fix would be an example address."""
     if not isinstance(value, str) or re.fullmatch(_ADDRESS, value):
         return value
@@ -58,10 +58,10 @@ def _written_as_address(value: Any) -> Any:
     raise ValueError("a name or an IP address; write the address of its SSH server")
 
 
-_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_an_address), BeforeValidator(_written_as_address)]
+_Address = Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_check_address), BeforeValidator(_check_address_text)]
 
 
-def _a_network(value: str) -> str:
+def _check_network(value: str) -> str:
     """A network of IPv4 or IPv6, in its usual form."""
     try:
         plain = str(ip_network(value, strict=False))
@@ -72,7 +72,7 @@ def _a_network(value: str) -> str:
     return value
 
 
-_Network = Annotated[str, AfterValidator(_a_network)]
+_Network = Annotated[str, AfterValidator(_check_network)]
 
 
 class HostConfig(Section):
@@ -97,7 +97,7 @@ class HostConfig(Section):
     cluster_address: _Address | None = Field(default=None, examples=["10.30.0.11"])
 
     @model_validator(mode="after")
-    def _known_or_accepted(self) -> Self:
+    def _check_host_key(self) -> Self:
         if self.host_key is None and not self.accept_unknown_host_key:
             raise ValueError(
                 f"host_key, which identifies the machine; write what `ssh-keyscan -t ed25519 {self.address}` prints "
@@ -131,7 +131,7 @@ class WireguardConfig(Section):
 
     @field_validator("network")
     @classmethod
-    def _of_ipv4(cls, value: str) -> str:
+    def _check_ipv4(cls, value: str) -> str:
         if ":" in value:
             raise ValueError("an IPv4 network; write one such as 10.88.0.0/24")
         return value
@@ -173,18 +173,18 @@ class HostsConfig(Section):
     wireguard: WireguardConfig | None = None
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _check_unique(self) -> Self:
         for what in ("label", "address", "reached_at"):
             first: dict[str, int] = {}
             for number, machine in enumerate(self.machines):
                 value = getattr(machine, what)
                 if value in first:
-                    raise _twice(machine, number, first[value], what, value)
+                    raise _duplicate_error(machine, number, first[value], what, value)
                 first[value] = number
         return self
 
     @model_validator(mode="after")
-    def _room_in_the_tunnels(self) -> Self:
+    def _check_tunnel_network(self) -> Self:
         if self.wireguard is not None and IPv4Network(self.wireguard.network).num_addresses - 2 < len(self.machines):
             raise InputError(
                 "wireguard.network",
@@ -203,7 +203,7 @@ class HostsConfig(Section):
         return tuple(machine.reached_at for machine in self.machines)
 
 
-def _twice(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:
+def _duplicate_error(machine: HostConfig, number: int, first: int, what: str, value: str) -> InputError:
     """The error for a value that two machines share, at the second."""
     written = {"label": "name" if machine.name else "address", "address": "address"}
     key = written.get(what, "cluster_address" if machine.cluster_address else "address")

@@ -99,10 +99,10 @@ def slurm_findings(config: StackConfig, planned: HostsPlan) -> Iterable[Finding]
             "hosts.ports",
             f"{HOSTS}.machines",
             f"{'only these machines reach' if own.firewall else 'every machine reaches'} ports {ports}; other ports "
-            f"are not changed, and traffic between jobs' processes {_travels(own)}",
+            f"are not changed, and traffic between jobs' processes {_describe_encryption(own)}",
             "keep the machines in a separate network",
         )
 
 
-def _travels(own: HostsConfig) -> str:
+def _describe_encryption(own: HostsConfig) -> str:
     return "goes through WireGuard's tunnels" if own.wireguard is not None else "is unencrypted"

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pulumi
 
@@ -11,7 +11,7 @@ from components.openstack.identity import NodeIdentity, NodeIdentityArgs
 from components.openstack.launch import HEAD_ROOT_GIB, HeadNode, HeadNodeArgs
 from components.openstack.machine_secrets import MachineSecrets, MachineSecretsArgs, get_period, url_key
 from components.openstack.network import TrainingNetwork, TrainingNetworkArgs
-from components.openstack.node_pool import CapacityRungArgs, NodePool, NodePoolArgs
+from components.openstack.node_pool import NodePool, NodePoolArgs
 from components.openstack.storage import ManilaShare, ManilaShareArgs, RunBucket
 from stacks.base.shared import METRICS_PORT, RENDEZVOUS_PORT, typed_args
 from stacks.config.stack_config import StackConfig
@@ -137,8 +137,7 @@ class ComponentFactory:
             "machine_type": cluster.machine_type,
             "num_nodes_max": cluster.nodes.max,
             "capacity": [
-                cast("CapacityRungArgs", rung.model_dump(mode="json", include={"kind", "id"}, exclude_none=True))
-                for rung in cluster.capacity
+                rung.model_dump(mode="json", include={"kind", "id"}, exclude_none=True) for rung in cluster.capacity
             ],
             "placement": own.placement,
             "cidr": self.config.network.cidr,

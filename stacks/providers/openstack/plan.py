@@ -72,7 +72,7 @@ def plan(config: StackConfig) -> OpenstackPlan:
     network = plan_network(config.network.cidr)
     check_services(config.network.egress, list(own.service_cidrs))
     _check_nameservers(own)
-    for mistake in (*_missing(config), *_idle(config)):
+    for mistake in (*_missing_settings(config), *_unused_settings(config)):
         raise mistake
     if config.storage is not None:
         check_share(config.storage.capacity_gib, own.share_protocol, share_network=own.share_network)
@@ -109,7 +109,7 @@ def _check_nameservers(own: OpenstackConfig) -> None:
             ) from None
 
 
-def _missing(config: StackConfig) -> Iterator[InputError]:
+def _missing_settings(config: StackConfig) -> Iterator[InputError]:
     """Settings without a default that fits every private cloud."""
     if config.cluster.machine_type is None:
         yield InputError(
@@ -141,7 +141,7 @@ def _missing(config: StackConfig) -> Iterator[InputError]:
         )
 
 
-def _idle(config: StackConfig) -> Iterator[InputError]:
+def _unused_settings(config: StackConfig) -> Iterator[InputError]:
     """Settings without effect in this stack."""
     own, site = get_section(config), get_site(config)
     volume, share, meets = own.boot == "volume", config.storage is not None, nodes_meet(config)

@@ -43,17 +43,17 @@ def _program() -> "Program[OpenstackPlan]":
     return program
 
 
-def _in_headers(key: str) -> str:
+def _header_name(key: str) -> str:
     """A tag's key in the metadata of a container."""
     return next(iter(header_tags({key: ""})))
 
 
-def _always(_resources: Sequence[Declared]) -> bool:
+def _nodes_stay(_resources: Sequence[Declared]) -> bool:
     """Machines stay allocated after shutdown."""
     return True
 
 
-def _url_key(config: StackConfig) -> Iterator[InputError]:
+def _check_url_key(config: StackConfig) -> Iterator[InputError]:
     """InputError: the key of an account in plain text."""
     section = config.find_section(OpenstackConfig)
     key = section.temp_url_key if section else None
@@ -88,19 +88,19 @@ PROVIDER = Provider(
         shared={"storage": {"kind": "manila", "capacity_gib": 4096}, "head": {"machine_type": "m1.medium"}},
     ),
     settings=SETTINGS,
-    mistakes=_url_key,
+    mistakes=_check_url_key,
     retention=RETENTION,
     tags=TagRules(
         package="openstack",
         types=_TAGGABLE,
         other_inputs=MappingProxyType(dict.fromkeys(_METADATA, "metadata")),
-        spelled=MappingProxyType({_CONTAINER: _in_headers}),
+        spelled=MappingProxyType({_CONTAINER: _header_name}),
     ),
     nodes=NodeTypes(
         machines=frozenset({"openstack:compute:Instance"}),
         # Nova resizes a server for another flavor, and rebuilds it with another image.
         restarting=MappingProxyType({"openstack:compute:Instance": ("flavorId", "flavorName", "imageId", "imageName")}),
     ),
-    nodes_stay=_always,
+    nodes_stay=_nodes_stay,
     packages=("openstack",),
 )

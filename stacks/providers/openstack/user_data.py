@@ -41,7 +41,7 @@ class UserDataInputs:
     mount_source: pulumi.Input[str] = ""
     mount_user: pulumi.Input[str] = ""
 
-    def rendered(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
+    def render(self, render: Callable[[_Names], str]) -> pulumi.Output[str]:
         """The user data with the text that `render` returns."""
         known: pulumi.Output[list[Any]] = pulumi.Output.all(*(getattr(self, name) for name in _Names._fields))
         return known.apply(lambda values: base64gzip(render(_Names(*values))))
@@ -49,12 +49,12 @@ class UserDataInputs:
 
 def node_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """A worker's cloud-init file, base64 of gzip."""
-    return user_data_inputs.rendered(lambda names: render_openstack_node(_node(config, planned, names)))
+    return user_data_inputs.render(lambda names: render_openstack_node(_node(config, planned, names)))
 
 
 def head_user_data(config: StackConfig, planned: OpenstackPlan, user_data_inputs: UserDataInputs) -> pulumi.Output[str]:
     """The head node's cloud-init file, base64 of gzip."""
-    return user_data_inputs.rendered(lambda names: render_openstack_head(_head(config, planned, names)))
+    return user_data_inputs.render(lambda names: render_openstack_head(_head(config, planned, names)))
 
 
 def secrets_content(

@@ -6,13 +6,13 @@ import pytest
 
 from components.azure.launch import plan_image
 from components.core.lookup import LookupFailedError
-from stacks.providers.azure import newest_image
+from stacks.providers.azure.lookups import newest_version
 
 IMAGE = plan_image("microsoft-dsvm:ubuntu-hpc:2204")
 
 
 def newest(token: str = "t") -> str:
-    return newest_image.newest_version("s", "eastus", IMAGE, token)
+    return newest_version("s", "eastus", IMAGE, token)
 
 
 @pytest.fixture(autouse=True)
