@@ -176,7 +176,7 @@ def test_what_a_node_cannot_reach_or_outlive_is_a_warning(edited: Edited) -> Non
 @pytest.mark.parametrize(
     "image", ["trainer:latest", f"123456789012.dkr.ecr.us-east-1.amazonaws.com/x@sha256:{'0' * 64}"]
 )
-def test_an_image_from_elsewhere_is_told_the_stacks_own_registry(edited: Edited, image: str) -> None:
+def test_the_error_for_a_foreign_image_names_the_registry(edited: Edited, image: str) -> None:
     config = edited(lambda values: values.update({"gangway:image": {"prebuilt": image}}))
     with pytest.raises(InputError) as caught:
         plan(config)

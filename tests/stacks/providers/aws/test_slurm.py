@@ -1,4 +1,4 @@
-"""A stack that is a Slurm of its own: its parts, what its machines are told, what is said of it, what is refused."""
+"""Slurm clusters on AWS: resources, user data, findings and refused settings."""
 
 import base64
 import copy

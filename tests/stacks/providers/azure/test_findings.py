@@ -42,7 +42,7 @@ def test_the_ways_out_that_remain_are_named(azure_edited: Edited) -> None:
     assert "machines reach the whole internet" in everywhere.message
 
 
-def test_a_fabric_and_its_check_are_told(azure_edited: Edited) -> None:
+def test_the_fabric_and_its_check_are_reported(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V5))
     assert "8 NDR InfiniBand adapters of 400 Gbit/s per node" in found["fabric.ib"].message
     assert "has to reach 800 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
@@ -162,7 +162,7 @@ def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited)
     assert not {"machine.trusted-launch", "machine.encryption-at-host", "machine.secure-boot-off"} & set(found)
 
 
-def test_whether_a_region_sells_a_size_is_looked_up_where_nobody_says(azure_edited: Edited) -> None:
+def test_an_unlisted_region_names_the_command_that_shows_its_sizes(azure_edited: Edited) -> None:
     assert "machine.region-unknown" not in found_in(azure_edited(V5))
     found = found_in(azure_edited(V5, region="francecentral"))["machine.region-unknown"]
     assert (found.severity, found.path) == (Severity.WARNING, "gangway:region")
@@ -184,7 +184,7 @@ def test_a_cap_that_caps_nothing(azure_edited: Edited) -> None:
     assert "capacity.spot-cap-high" not in found_in(usual)
 
 
-def test_a_zone_that_nobody_chose(azure_edited: Edited) -> None:
+def test_an_automatic_zone_is_reported(azure_edited: Edited) -> None:
     found = found_in(azure_edited(V4))
     assert "zone 1 chosen: the first of southcentralus" in found["placement.zone"].message
     assert "file system and head are in zone 1" in found["placement.nodes-zone"].message
@@ -224,7 +224,7 @@ def test_rungs_of_infiniband_are_apart(azure_edited: Edited) -> None:
     assert "capacity.rungs-apart" not in found_in(azure_edited(V4))
 
 
-def test_quotas_are_told_by_their_family(azure_edited: Edited) -> None:
+def test_quotas_are_reported_by_family(azure_edited: Edited) -> None:
     config = azure_edited(V5)
     quotas = [f.message for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
     names = ("Total Regional Low-priority vCPUs", "Standard NDSH100v5 Family vCPUs", "Standard DSv5 Family vCPUs",
@@ -256,7 +256,7 @@ def test_data_behind_the_file_system(azure_edited: Edited) -> None:
     assert not {"storage.imported-once", "storage.whole-account", "storage.key-stays"} & set(found_in(azure_edited(V4)))
 
 
-def test_a_key_of_ones_own(azure_edited: Edited) -> None:
+def test_a_customer_key(azure_edited: Edited) -> None:
     assert "keeps the key version of its creation" in found_in(azure_edited(V5))["storage.key-stays"].message
     tenant = {"tenant_id": "22222222-0000-0000-0000-222222222222"}
     without = azure_edited(DEV, encryption="customer-key", azure=tenant)

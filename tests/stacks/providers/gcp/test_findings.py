@@ -38,7 +38,7 @@ def test_the_ways_out_that_remain_are_named(gcp_edited: Edited, name: str) -> No
     assert "machines reach the whole internet" in everywhere.message
 
 
-def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
+def test_limits_of_permissions_are_reported(gcp_edited: Edited) -> None:
     tag = found_in(gcp_edited(GPU))["rights.group-tag"]
     assert (tag.severity, tag.path) == (Severity.INFO, "gangway:gcp.project")
     assert "roles/resourcemanager.tagAdmin" in tag.message
@@ -48,7 +48,7 @@ def test_what_bounds_the_machines_rights_is_told(gcp_edited: Edited) -> None:
         assert ("rights.whole-project" in found) is leaves
 
 
-def test_a_fabric_and_its_check_are_told(gcp_edited: Edited) -> None:
+def test_the_fabric_and_its_check_are_reported(gcp_edited: Edited) -> None:
     found = found_in(gcp_edited(GPU))
     assert "8 gVNICs for the GPUs in addition to the machine's" in found["fabric.gpu-nics"].message
     assert "has to reach 450 Gbit/s, 0.25 of the fabric's" in found["fabric.check"].message
@@ -161,7 +161,7 @@ def test_slices_without_a_file_system_share_a_folder_of_the_run_bucket(gcp_edite
     assert "storage.not-shared" in found_in(gcp_edited(GPU, storage=None))
 
 
-def test_what_nobody_publishes_is_said_to_be_absent(gcp_edited: Edited) -> None:
+def test_unpublished_figures_are_reported_as_missing(gcp_edited: Edited) -> None:
     assert "no power figure" in found_in(gcp_edited(POD))["energy.unknown"].message
     assert "energy.unknown" not in found_in(gcp_edited(GPU))
 
@@ -230,7 +230,7 @@ def test_hosts_of_slices_have_docker_and_not_their_file_systems_client(
     assert "network.no-packages" not in found_in(gcp_edited(name, storage=storage))
 
 
-def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
+def test_the_copy_of_the_data_is_reported(gcp_edited: Edited) -> None:
     assert "storage.copied-by-node" in found_in(gcp_edited(SLICES))
     assert "storage.copied-by-node" not in found_in(gcp_edited(GPU)), "the head has Lustre import it"
     assert "network.private-services" in found_in(gcp_edited(GPU))
@@ -238,7 +238,7 @@ def test_who_brings_the_data_is_told(gcp_edited: Edited) -> None:
 
 
 @pytest.mark.parametrize("name", [GPU, POD])
-def test_nodes_that_stay_are_told(gcp_edited: Edited, name: str) -> None:
+def test_nodes_that_stay_are_reported(gcp_edited: Edited, name: str) -> None:
     finding = found_in(gcp_edited(name, job={"terminate_when_done": None}))["job.nodes-stay"]
     assert finding.fix.startswith("set terminate_when_done: true")
     assert "job.nodes-stay" not in found_in(gcp_edited(name))
@@ -252,7 +252,7 @@ def test_slices_cost_until_they_leave(gcp_edited: Edited, leaves: bool) -> None:
     assert made.idle_hourly == (pytest.approx(rest) if leaves else made.rungs[0].hourly)
 
 
-def test_a_late_stop_is_told(gcp_edited: Edited) -> None:
+def test_a_late_stop_is_reported(gcp_edited: Edited) -> None:
     assert "no hard limit" in found_in(gcp_edited(GPU))["budget.late"].message
     assert "budget.late" not in found_in(gcp_edited(GPU, budget={"stop_at_percent": None}))
 
@@ -314,7 +314,7 @@ def test_a_client_that_is_built_on_the_node_is_not_loaded_under_secure_boot(gcp_
     assert (finding.severity, finding.path) == (Severity.WARNING, "gangway:cluster.image_id")
 
 
-def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
+def test_the_currency_of_the_budget_is_reported(gcp_edited: Edited) -> None:
     finding = found_in(gcp_edited(GPU))["budget.currency"]
     assert "160,000.00 USD" in finding.message
     assert "currency: EUR" in finding.fix
@@ -323,7 +323,7 @@ def test_the_currency_of_the_budget_is_told(gcp_edited: Edited) -> None:
     assert "147,000.00 EUR a month" in own.message
 
 
-def test_a_fabric_that_is_unproven_with_the_images_nccl_is_told(gcp_edited: Edited, repo: Path) -> None:
+def test_a_fabric_untested_with_the_images_nccl_is_reported(gcp_edited: Edited, repo: Path) -> None:
     finding = found_in(gcp_edited(GPU))["fabric.nccl-unproven"]
     assert finding.severity is Severity.WARNING
     assert IMAGE_NCCL in finding.message
@@ -350,7 +350,7 @@ def test_slices_are_said_to_be_joined_as_far_as_it_was_tried(gcp_edited: Edited)
     assert "with a simulated server only" in found_in(gcp_edited(SLICES))["tpu.multislice"].message
 
 
-def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Edited) -> None:
+def test_zones_without_lustre_are_reported_from_the_list(gcp_edited: Edited) -> None:
     assert "storage.zone-unknown" not in found_in(gcp_edited(GPU)), "us-central1 has it"
     unknown = found_in(gcp_edited(SLICES))["storage.zone-unknown"]
     assert (unknown.severity, unknown.path) == (Severity.WARNING, "gangway:storage.kind")
@@ -360,7 +360,7 @@ def test_where_there_is_no_lustre_is_told_as_far_as_a_list_has_it(gcp_edited: Ed
 
 
 @pytest.mark.parametrize("name", [GPU, POD, SLICES])
-def test_quotas_are_told(gcp_edited: Edited, name: str) -> None:
+def test_quotas_are_reported(gcp_edited: Edited, name: str) -> None:
     config = gcp_edited(name)
     quotas = [f for f in findings(config, plan(config), None) if f.code == "capacity.quota"]
     assert {"gangway:cluster", "gangway:cluster.capacity[0]", "gangway:storage.capacity_gib"} <= {

@@ -1,4 +1,4 @@
-"""What a person is told before `up` on OpenStack."""
+"""The findings of stacks on OpenStack."""
 
 from collections.abc import Callable
 from typing import Any

@@ -66,7 +66,7 @@ def test_the_record_knows_what_an_hour_costs_its_owner(edited: Edited, rung: dic
     assert "stated by the stack file" in context.usd_per_hour.source
 
 
-def test_what_nobody_says_is_not_known(edited: Edited) -> None:
+def test_missing_figures_are_unknown(edited: Edited) -> None:
     config = edited(site={"usd_per_node_hour": None})
     context = RunContext.model_validate_json(job_spec(config, plan(config), f"x@{DIGEST}").env["GANGWAY_CONTEXT"])
     assert context.usd_per_hour is not None
@@ -178,7 +178,7 @@ DOOR: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", DOOR)
-def test_what_is_told_at_the_door(edited: Edited, name: str) -> None:
+def test_refused_settings(edited: Edited, name: str) -> None:
     changes, place, said = DOOR[name]
     with pytest.raises(ExceptionGroup) as caught:
         edited(**changes)
