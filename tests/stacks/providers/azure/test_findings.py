@@ -145,7 +145,7 @@ def test_an_own_image_that_boots_securely_may_lack_a_driver(azure_edited: Edited
 def test_a_lustre_client_may_cost_secure_boot(azure_edited: Edited) -> None:
     storage = {"kind": "lustre", "capacity_gib": 4096, "throughput_mbps_per_tib": 500}
     found = found_in(azure_edited(DEV, cluster={"image_id": OWN_IMAGE}, storage=storage))
-    assert "a Lustre client" in found["machine.secure-boot-off"].message
+    assert "no Lustre client for the kernel" in found["machine.secure-boot-off"].message
 
 
 def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited) -> None:
@@ -158,7 +158,7 @@ def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited)
     assert (boot.severity, boot.path) == (Severity.WARNING, "gangway:azure.trusted_launch")
     assert (disks.severity, disks.path) == (Severity.WARNING, "gangway:azure.encryption_at_host")
     assert "without a virtual TPM" in boot.message
-    assert "caches and local disks of nodes and head are not encrypted" in disks.message
+    assert "caches and local disks of nodes and head, and the traffic to their disks, are not encrypted" in disks.message
     assert not {"machine.trusted-launch", "machine.encryption-at-host", "machine.secure-boot-off"} & set(found)
 
 
