@@ -164,7 +164,7 @@ def test_findings_go_to_the_engines_log(
     configure(closed)
     with caplog.at_level("WARNING"):
         run_main(repo)
-    assert "gangway:network.egress: nodes fetch the set-up of its EFA clients from outside AWS" in caplog.text
+    assert "gangway:network.egress: nodes download the setup script of EFA clients from the internet" in caplog.text
     assert "aws:ec2/vpc:Vpc" in cloud.declared
 
 

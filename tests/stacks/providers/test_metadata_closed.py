@@ -29,7 +29,7 @@ CLOSES = f"{BIN}/close-metadata.sh"
 HEREDOC = re.compile(
     r"^(?:install -D -m \d+ /dev/stdin|put) (\S+)(?: \d+)? <<'(\w+)'\n(.*?)\n\2$", re.MULTILINE | re.DOTALL
 )
-"""A file in the startup script of a TPU host, or in the installer of a machine that is there already."""
+"""A file in the startup script of a TPU host, or in the installer of an existing machine."""
 
 
 def texts(value: Any) -> Iterator[str]:

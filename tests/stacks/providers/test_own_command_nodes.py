@@ -99,7 +99,7 @@ def test_openstack_needs_a_head_for_those_that_meet_alone(own: Own) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["azure", "openstack", "hosts"])
-def test_nccl_is_told_of_the_fabric_and_of_nothing_else(provider: str, own: Own) -> None:
+def test_nccl_gets_settings_of_the_fabric_only(provider: str, own: Own) -> None:
     job = get_job(make_plan(own(provider)))
     assert job.env["NCCL_NET"] == "IB"
     if provider == "azure":

@@ -199,7 +199,7 @@ def test_a_mistake_ends_with_its_place_and_exit_code_2(
     assert words in printed
 
 
-def test_its_section_is_nobody_elses(demo_values: dict[str, Any], tmp_path: Path) -> None:
+def test_other_providers_refuse_its_section(demo_values: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "Pulumi.demo.yaml"
     path.write_text(yaml.safe_dump({"config": {**demo_values, "gangway:toy": {"owner": "ann"}}}), "utf-8")
     with pytest.raises(ExceptionGroup) as caught:
@@ -209,7 +209,7 @@ def test_its_section_is_nobody_elses(demo_values: dict[str, Any], tmp_path: Path
     assert (mistake.allowed, mistake.fix) == ("only with provider: toy", "leave it out, or set provider: toy")
 
 
-def test_without_its_entry_nobody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_entry_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert "toy" not in stack_model().model_fields
     with pytest.raises(ExceptionGroup) as caught:
