@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from components.core.findings import Finding, InputError, Severity
-from stacks.config.explain_errors import _AsWritten, _setting_at
+from stacks.config.explain_errors import _UnsortedSchema, _setting_at
 from stacks.loading.loader import from_file, stack_model
 from stacks.plan.plan import make_plan
 from tests.conftest import REPO
@@ -179,7 +179,7 @@ ENGINES: list[dict[str, Any]] = [
 
 def additions(of_stack: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The settings with one key more that the models know at that place, and with each engine."""
-    schema = stack_model().model_json_schema(schema_generator=_AsWritten)
+    schema = stack_model().model_json_schema(schema_generator=_UnsortedSchema)
     for path in leaves(of_stack):
         here = at(of_stack, path)
         if isinstance(here, dict):

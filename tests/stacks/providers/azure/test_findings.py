@@ -158,7 +158,8 @@ def test_a_protection_that_is_turned_off_says_what_is_lost(azure_edited: Edited)
     assert (boot.severity, boot.path) == (Severity.WARNING, "gangway:azure.trusted_launch")
     assert (disks.severity, disks.path) == (Severity.WARNING, "gangway:azure.encryption_at_host")
     assert "without a virtual TPM" in boot.message
-    assert "caches and local disks of nodes and head, and the traffic to their disks, are not encrypted" in disks.message
+    what = "caches and local disks of nodes and head, and the traffic to their disks, are not encrypted"
+    assert what in disks.message
     assert not {"machine.trusted-launch", "machine.encryption-at-host", "machine.secure-boot-off"} & set(found)
 
 
