@@ -1,11 +1,10 @@
-"""A run's folder copied from one object store to another, or between folders: each file is hashed and read back, and
-what was copied before is not copied again. A file's time and mode go along.
+"""Copies a run folder between object stores and folders: each file is hashed and read back, what an earlier copy sent
+is not sent again, and times and modes are kept.
 
-A store shows a file whole or not at all, so a copy that was killed leaves none by half. What it had done stands in
-MANIFEST, which is written as it goes and counts only for files that are still the same at both ends: at the source by
-size, tag and time; at the target by hash in a folder, where a machine that crashed may have kept a file's name and size
-alone, and by size in a bucket, which keeps what it has confirmed. In a bucket it stays, for a bucket keeps no times and
-modes of files.
+Stores show a file completely or not at all, so a killed copy leaves no partial files. MANIFEST lists the copied files
+and is updated during the copy. An entry counts only if the file is unchanged at both ends: at the source by size, tag
+and time; in a target folder by hash, since a crash may keep only name and size; in a target bucket by size. In a bucket
+it stays, because buckets keep no times and modes.
 """
 
 import hashlib
@@ -37,15 +36,15 @@ _PART_BYTES = 8 << 20
 _SAVE_EVERY_SEC = 2.0
 
 OfCopy = str | JobFolder
-"""What is copied, and where to: a URL of `gangway.runs.run_store.object_store`, or a folder that is held open."""
+"""A source or target: a URL of `gangway.runs.run_store.object_store`, or an open folder."""
 Told = Callable[[int, int], None]
-"""Bytes done, and bytes in all."""
+"""Called with bytes done and bytes in all."""
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy came to; `new_bytes` of `bytes` were sent now; `left_out`: what does not travel; `unmarked`: why
-    files do not have their times and modes, each.
+    """The result: `new_bytes` of `bytes` were sent now; `left_out`: what cannot be copied; `unmarked`: one reason per
+    file without its time and mode.
     """
 
     files: int
@@ -57,9 +56,9 @@ class Copied:
 
 
 def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: bool) -> Copied:
-    """A run's folder, `whole` as of `files_of_run`; what else is at the target, which is the copy's alone, is removed:
-    an earlier copy that was cut off has left what the source no longer has. InputError: the folder, or a store, cannot
-    be read or written, or is empty now and was not at an earlier copy; CopyDamagedError as of `copy_folder`.
+    """Copies a run folder; `whole` as in `files_of_run`. Other files at the target are removed, since an interrupted
+    copy may have left them. InputError: a store cannot be read or written, or the source is empty now and was not at an
+    earlier copy; CopyDamagedError as in `copy_folder`.
     """
     with _opened(source_place, target_place) as (source, target):
         here, there = _folder(source), _folder(target)
@@ -80,8 +79,8 @@ def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: b
 
 
 def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
-    """Of a source without a file. InputError: an earlier copy found some. A folder that is not mounted now looks the
-    same, and what is at the target may be all that is left.
+    """InputError: the source is empty but an earlier copy found files. A folder that is not mounted looks empty too,
+    and the target may be all that is left.
     """
     if any(name != MANIFEST for name in files_at(target_place)):
         there = _named(target_place)
@@ -93,7 +92,7 @@ def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
 
 
 def files_at(place: OfCopy) -> dict[str, int]:
-    """Name -> bytes of all that a copy of it would have. InputError: it cannot be read."""
+    """Name -> bytes of all files that a copy would have. InputError: it cannot be read."""
     with _opened(place) as (store,):
         found = files_of_run(store, whole=True)
     return {name: size for name, size in found.items() if isinstance(store, FolderStore) or not is_odd(name)}
@@ -101,7 +100,7 @@ def files_at(place: OfCopy) -> dict[str, int]:
 
 @contextmanager
 def _opened(*places: OfCopy) -> Iterator[list["Store"]]:
-    """The source, and the target where there is one. InputError: what goes wrong with them meanwhile."""
+    """Opens source and target, and turns their errors into InputError."""
     from obstore.exceptions import BaseError
 
     stores: list[Store] = []
@@ -135,8 +134,8 @@ def _store(place: OfCopy) -> "Store":
 
 
 def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: Told) -> Copied:
-    """Copies these files, name -> bytes. CopyDamagedError: one arrived otherwise; OSError, or obstore's own errors: a
-    store does not answer.
+    """Copies these files, name -> bytes. CopyDamagedError: a file arrived damaged. OSError or obstore's errors: a store
+    does not answer.
     """
     began, total, done, new = time.monotonic(), sum(names.values()), 0, 0
     known, saved_at = _read_manifest(target), began
@@ -161,29 +160,29 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
 
 
 def _folder(store: "Store") -> Path | None:
-    """None of a bucket."""
+    """None for a bucket."""
     return store.path if isinstance(store, FolderStore) else None
 
 
 def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
-    """Whether a file that had arrived is there still."""
+    """Whether a copied file is still intact."""
     return _size(target, name) == size and (_folder(target) is None or sha256_of(target, name) == sha256)
 
 
 def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
-    """Of a bucket's object, by its manifest and the entry that the target has of it now."""
+    """For an object in a bucket, from its manifest and the target's new entry."""
     return Marks.said(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
 def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
-    """What a run needs to go on elsewhere, name -> bytes: `whole`, or of the trainer's checkpoints that of
-    `newest_intact` alone.
+    """The files that a run needs to resume elsewhere, name -> bytes. Unless `whole`, only the checkpoint of
+    `newest_intact`.
     """
     return _needed(source, _listed(source)[0], lambda done, total: None, whole=whole)[0]
 
 
 def _listed(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
-    """All files, name -> bytes; and a line for each thing that no copy can have."""
+    """All files, name -> bytes, and a line for each thing that cannot be copied."""
     if isinstance(source, FolderStore):
         found = RunFolder.look(source.folder)
         return found.files, found.left_out
@@ -193,7 +192,7 @@ def _listed(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
 def _needed(
     source: "Store", found: Mapping[str, int], tell: Told, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """As `files_of_run`, of all files of a run; and a line for each newer checkpoint that is left behind."""
+    """Like `files_of_run`; and a line for each newer checkpoint that is damaged."""
     newest, damaged = ("checkpoints/", ()) if whole else newest_intact(source, found, tell)
     files = {
         name: size
@@ -214,13 +213,13 @@ def _remove_others(target: "Store", kept: Collection[str]) -> None:
 
 
 def forget_copy(target: "Store") -> None:
-    """Takes away what only a copy in the making needs, where its files have their times and modes themselves."""
+    """Removes the manifest of a target that keeps times and modes itself."""
     if _size(target, MANIFEST) is not None:
         target.delete(MANIFEST)
 
 
 def _copy(source: "Store", target: "Store", name: str) -> str:
-    """One file; its SHA-256."""
+    """Copies one file; its SHA-256."""
     sent = hashlib.sha256()
     with _writer(target, name) as writer:
         for part in source.get(name).stream(_PART_BYTES):
@@ -233,7 +232,7 @@ def _copy(source: "Store", target: "Store", name: str) -> str:
 
 @contextmanager
 def _writer(target: "Store", name: str) -> Iterator[Any]:
-    """Closed where all is written alone: what is not closed never appears."""
+    """Closed only after a complete write: an unclosed file never appears."""
     from obstore import open_writer
 
     if isinstance(target, FolderStore):
@@ -246,7 +245,7 @@ def _writer(target: "Store", name: str) -> Iterator[Any]:
 
 
 def _stamp(store: "Store", name: str) -> list[Any]:
-    """By which a file is known to be the same."""
+    """Identifies a file's version."""
     meta = store.head(name)
     return [meta["size"], meta["e_tag"], meta["last_modified"].isoformat()]
 

@@ -1,11 +1,11 @@
-"""The data set of jobs, copied once into an engine's folder of jobs, where all jobs of one user read it: what another
-user had put there in its place would be trained on.
+"""Data sets of jobs, copied once per user into an engine's folder of jobs. Not shared between users: a job would train
+on whatever another user put there.
 
-FOLDER/.data-<uid>/<key>/files        what the source holds; never changed once it is whole
-FOLDER/.data-<uid>/<key>/whole.json   its files and their bytes, written when all of them are there
-FOLDER/.data-<uid>/<key>/lock         held by whoever copies
+FOLDER/.data-<uid>/<key>/files        the source's files; unchanged once complete
+FOLDER/.data-<uid>/<key>/whole.json   files and sizes, written when all are there
+FOLDER/.data-<uid>/<key>/lock         held during the copy
 
-A copy that is cut off goes on with the next submit: files that had arrived are not sent again.
+The next submit resumes an interrupted copy and sends only the missing files.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
 _POLL_SEC = 0.2
 _MOST_BYTES = 2_000_000_000
-"""Of the list of a data set's files, which may be millions."""
+"""For the list of a data set's files, possibly millions."""
 
 
 def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
-    """The same, which reads the copy that is in that folder of jobs. NotOwnError: another user's is in its place."""
+    """The job with `data_dir` set to the copy in that folder. NotOwnError: another user's folder is in its place."""
     if job.data is None or job.data.source is None:
         return job
     place = _place(jobs_folder, job.data.source)
@@ -42,7 +42,7 @@ def with_data(job: JobFile, jobs_folder: Path) -> JobFile:
 
 
 def has_data(job: JobFile, jobs_folder: Path) -> bool:
-    """Whether what it reads from elsewhere is there, whole."""
+    """Whether the complete data set is there."""
     if job.data is None or job.data.source is None:
         return False
     place = _place(jobs_folder, job.data.source)
@@ -55,9 +55,9 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
 def bring_data(
     job: JobFile, jobs_folder: Path, tell: "Told", say: Callable[[str], None] | None = None
 ) -> "Copied | None":
-    """Copies it there; None where there is nothing to copy. Whoever copies it already is waited for, which `say` hears.
-    InputError: the source is empty, cannot be read, or is no
-    longer what was copied, which other jobs may be reading; or there is no room.
+    """Copies the data set; None if there is nothing to copy. Waits for another process that copies it, after calling
+    `say`. InputError: the source is empty, unreadable or changed since it was copied (other jobs may read the copy), or
+    the disk is full.
     """
     from gangway.jobs.copying import copy_run
 
@@ -86,7 +86,7 @@ def bring_data(
 
 
 def _listed(source: str) -> dict[str, int]:
-    """InputError: it is empty, or cannot be read."""
+    """InputError: empty or unreadable."""
     from gangway.jobs.copying import files_at
 
     if not (files := files_at(source)):
@@ -95,8 +95,8 @@ def _listed(source: str) -> dict[str, int]:
 
 
 def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
-    """Takes the lock, for as long as it takes: the copy may be large, and the lock dies with its holder. Whether
-    somebody else had it.
+    """Takes the lock, waiting as long as necessary: the copy may be large, and the lock dies with its holder. Whether
+    it had to wait.
     """
     waited = False
     while True:
@@ -112,7 +112,7 @@ def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None)
 
 
 def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
-    """InputError: it has become another one since it was listed."""
+    """InputError: the source changed while it was copied."""
     size = sum(files.values())
     if (copied.files, copied.bytes) != (len(files), size):
         raise InputError(

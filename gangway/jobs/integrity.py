@@ -1,6 +1,5 @@
-"""Whether files are still what was written: any by its hash, the trainer's checkpoints by their manifests.
-
-In place the trainer passes over a checkpoint that is damaged; a job that had come with that one alone would be over.
+"""Checks files by hash, and the trainer's checkpoints by their manifests. A trainer skips a damaged checkpoint, but a
+moved job may have no other.
 """
 
 import hashlib
@@ -25,14 +24,14 @@ class _Part(BaseModel):
 
 
 class _Sums(BaseModel):
-    """What every version's manifest says of its files (trainer.checkpoint.store)."""
+    """The part of a manifest that every version has (trainer.checkpoint.store)."""
 
     sha256: str
     parts: tuple[_Part, ...] = ()
 
 
 def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
-    """Of the content that is there now."""
+    """Of its current content."""
     found = hashlib.sha256()
     for part in store.get(name).stream(_PART_BYTES):
         found.update(part)
@@ -42,8 +41,8 @@ def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
 def newest_intact(
     store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
-    """How the names of the newest intact checkpoint's files begin, and a line for each newer one. The newest where none
-    is intact, and one that is alone, unseen; `checkpoints/` where there is none. `sizes`: of all files of the run.
+    """The name prefix of the newest intact checkpoint, and a line for each newer, damaged one. The newest if all are
+    damaged; a single one is not checked; `checkpoints/` if there is none. `sizes`: of all files of the run.
     """
     states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
     passed_over = list[str]()
@@ -57,7 +56,7 @@ def newest_intact(
 def _damage(
     store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
 ) -> str:
-    """What is wrong with a checkpoint; empty for nothing."""
+    """What is wrong with a checkpoint; empty if intact."""
     try:
         sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
     except (FileNotFoundError, ValidationError):

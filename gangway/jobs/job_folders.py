@@ -1,13 +1,13 @@
-"""What engines that keep their jobs in a folder have in common: a subfolder for each job, by an id of their own.
+"""Engines that keep each job in a subfolder named by its id.
 
-FOLDER/<id>/job.json          as it was submitted
-FOLDER/<id>/state.json        its JobStatus, as it was last known
-FOLDER/<id>/{log,run}         what it wrote, and its GANGWAY_RUN_DIR
-FOLDER/<id>/cancel            somebody wants it to end
-FOLDER/<id>/environment       in which it was submitted, see `gangway.jobs.environment`
-FOLDER/.new-*                 being filled by a submit, which holds its file `submitting`
+FOLDER/<id>/job.json          as submitted
+FOLDER/<id>/state.json        its last known JobStatus
+FOLDER/<id>/{log,run}         its output, and its GANGWAY_RUN_DIR
+FOLDER/<id>/cancel            a request to end it
+FOLDER/<id>/environment       of the submit, see `gangway.jobs.environment`
+FOLDER/.new-*                 being filled by a submit, which locks its file `submitting`
 
-Several users may share FOLDER. Jobs of others are rows of a list and nothing else: `gangway.jobs.job_folder`.
+Several users may share FOLDER. They can only list each other's jobs: `gangway.jobs.job_folder`.
 """
 
 import codecs
@@ -76,16 +76,12 @@ JOB_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
 _NEW, _SUBMITTING = ".new-", "submitting"
 _STALE_SEC = 60.0
-"""After which a new folder that no submit holds was left by one that was killed, and not made in this instant."""
+"""A new folder that no submit holds for this long was left by a killed one and not just made."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a job's folder has of it besides its status.
-
-    Attributes:
-        failures: of its starts.
-    """
+    """A job's folder, with what its status lacks."""
 
     folder: JobFolder
     job: JobFile
@@ -93,7 +89,7 @@ class Kept:
 
 
 class FolderEngine(ABC):
-    """Most of `Movable`, over one folder. `region`: the region of the machines that run them, and of the folder."""
+    """Most of `Movable`, for one folder. `region`: of the folder and of the machines that run the jobs."""
 
     kind: str
     run_folders_are_here = True
@@ -111,16 +107,14 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError: it cannot be told."""
+        """See `Movable`. InputError: it cannot be stopped."""
 
     @abstractmethod
     def _begun(self, job_id: str) -> None:
-        """Begins a job whose folder is whole. InputError: it cannot be. PerhapsTakenError: nobody knows whether it has
-        been.
-        """
+        """Starts a job whose folder is complete. InputError: it cannot. PerhapsTakenError: it may have started."""
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without an image begins where it was submitted, as every batch system has it."""
+        """See `Engine`. A command without an image starts in the current folder, as in every batch system."""
         self._check(job)
         with without_empty_folders(self._folder):
             return self._submit(job)
@@ -144,7 +138,7 @@ class FolderEngine(ABC):
                     new.remove_tree()
 
     def _remove_stale(self) -> None:
-        """What killed submits of this user have left, with their environments."""
+        """Removes what killed submits of this user left, including their environments."""
         for path in self._folder.glob(f"{_NEW}*"):
             with suppress(OSError, NotOwnError):
                 folder = OwnJobFolder(path)
@@ -171,8 +165,8 @@ class FolderEngine(ABC):
     def _put_and_begin(
         self, job: JobFile, folder: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> str:
-        """Begins the job of a new folder and returns its id. After an error or a signal the folder is back where it
-        was, so that what was copied for it is not copied twice.
+        """Starts the job of a new folder and returns its id. After an error or a signal the folder has its old name
+        again, so that what was copied for it need not be copied again.
         """
         back = folder.path
         try:
@@ -203,7 +197,7 @@ class FolderEngine(ABC):
             folder.move_to(back)
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
-        """Whether it is more than a folder, after a begin that was cut off."""
+        """Whether the job may run after an interrupted start."""
         if self._has_begun(folder):
             return True
         found = read_status(folder)
@@ -228,10 +222,10 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _seen(self, folder: JobFolder) -> JobStatus:
-        """Of anybody's job, without a change to it. UnreadableError."""
+        """The status of any user's job, without side effects. UnreadableError."""
 
     def _listed(self, ask: Callable[[JobFolder], JobStatus]) -> list[JobStatus]:
-        """One that cannot be read hides no other, and one whose folder is removed meanwhile is in no list."""
+        """An unreadable job hides no other; one that is removed meanwhile is left out."""
         found = list[JobStatus]()
         for job_id in job_ids(self._folder):
             try:
@@ -278,17 +272,17 @@ class FolderEngine(ABC):
         return read_job(self._known(job_id))
 
     def kept(self, job_id: str) -> Kept:
-        """InputError: as `status`."""
+        """Raises as `status`."""
         folder = self._known(job_id)
         return Kept(folder, read_job(folder), self._failures(folder))
 
     @abstractmethod
     def _failures(self, folder: JobFolder) -> int:
-        """Of the job's starts so far, on this engine."""
+        """The job's failures on this engine."""
 
     @abstractmethod
     def _interruptions(self, folder: JobFolder) -> int:
-        """The same."""
+        """The job's interruptions on this engine."""
 
     def used(self, job_id: str) -> Used:
         """See `Movable`."""
@@ -342,19 +336,19 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _has_begun(self, folder: OwnJobFolder) -> bool:
-        """Whether somebody sees to a job that is not over."""
+        """Whether a process or Slurm is responsible for a job that is not over."""
 
     def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
         """See `Movable`."""
         return leaving(self._known(job_id), target)
 
     def _check(self, job: JobFile) -> None:
-        """InputError: what this engine cannot do, or where it stands."""
+        """InputError: what this engine cannot do, or its region."""
         _refuse((*region_findings(job, self.region), *self.findings(job)))
 
     def _made_folder(self, name: str) -> OwnJobFolder:
-        """A folder for a job to come, which no other name of a job is. InputError: there can be none, or somebody else
-        has put theirs there.
+        """A folder for a new job, under a name that is no job id. InputError: it cannot be made, or another user's is
+        there.
         """
         try:
             make_shared(self._folder)
@@ -366,7 +360,7 @@ class FolderEngine(ABC):
         return folder
 
     def _no_room(self, error: OSError, said: str) -> InputError:
-        """Of a folder in which nothing can be written."""
+        """For a folder that cannot be written."""
         if isinstance(error, PermissionError):
             try:
                 check_open(self._folder)
@@ -381,7 +375,7 @@ class FolderEngine(ABC):
     def _put(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        """Fills the new folder, and gives it the first free number of all."""
+        """Fills the new folder and gives it the next free number."""
         new.save(JOB_FILE, job.model_dump_json(exclude_unset=True).encode())
         number = 0
         while True:
@@ -402,7 +396,7 @@ class FolderEngine(ABC):
             return new
 
     def _known(self, job_id: str) -> OwnJobFolder:
-        """InputError: there is no such job. UnreadableError: it is another user's, or the way to it is closed."""
+        """InputError: unknown job. UnreadableError: another user's, or closed."""
         path = self._folder / job_id
         check_open(self._folder)
         if not is_id(job_id) or not is_job(path):
@@ -425,12 +419,12 @@ def _refuse(findings: Iterable[Finding]) -> None:
 
 
 def _staged(source: str) -> str:
-    """Each user has their own."""
+    """Separate for each user."""
     return f".staged-{os.geteuid()}-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
 def read_job(folder: JobFolder) -> JobFile:
-    """As it was submitted. UnreadableError: by another release, say."""
+    """As submitted. UnreadableError: written by another release, for example."""
     try:
         return JobFile.model_validate_json(folder.read(JOB_FILE))
     except (OSError, ValidationError) as error:
@@ -438,8 +432,8 @@ def read_job(folder: JobFolder) -> JobFile:
 
 
 def read_status(folder: JobFolder) -> JobStatus:
-    """As it was last written; of one that a move has taken, where to. Whose job it is, and its id, the folder says, and
-    no file in it. UnreadableError: somebody else has written there.
+    """As last written; for a moved job, its target. Owner and id come from the folder, not from its files.
+    UnreadableError: the file was changed.
     """
     try:
         found = _STATUS.validate_json(folder.read(STATE_FILE))
@@ -470,7 +464,7 @@ def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | Valida
 
 
 def _correction(path: Path, error: OSError) -> str:
-    """What to do about a file of a job's that cannot be read."""
+    """How to fix a job's file that cannot be read."""
     if isinstance(error, PermissionError):
         return f"chmod u+r {path}"
     if isinstance(error, FileNotFoundError):
@@ -481,5 +475,5 @@ def _correction(path: Path, error: OSError) -> str:
 
 
 def write_status(folder: OwnJobFolder, status: JobStatus) -> None:
-    """In one step; several may write at once. InputError: there is no room."""
+    """Atomic; several may write at once. InputError: no room."""
     folder.save(STATE_FILE, _STATUS.dump_json(status))

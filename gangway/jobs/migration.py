@@ -1,8 +1,8 @@
-"""Where a job has gone, kept in its folder by a move.
+"""Where a job has moved, recorded in its folder.
 
-FOLDER/<id>/moving        held by a move that is at work: a lock of the kernel, which dies with its holder
-FOLDER/<id>/moved.json    where to, and how far that came
-FOLDER/<id>/unwanted      somebody has cancelled it, which a move hears before it submits the job elsewhere
+FOLDER/<id>/moving        locked by a move in progress; the kernel releases it with its holder
+FOLDER/<id>/moved.json    target and progress
+FOLDER/<id>/unwanted      the user has cancelled it; a move checks this before it submits the job elsewhere
 """
 
 import json
@@ -19,9 +19,8 @@ _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 
 @dataclass(frozen=True)
 class _Way:
-    """`is_stopped`: it was told to stop for a move; `is_gone`: nobody may take it elsewhere any more; `job_id`: there,
-    once it has arrived; `tried`: places of moves that were cut off, where a copy may be left; `data_bytes`: of its data
-    set, by the place to which they were sent.
+    """`is_stopped`: stopped for a move; `is_gone`: no other target may take it; `job_id`: at the target, after arrival;
+    `tried`: targets of interrupted moves, which may hold copies; `data_bytes`: of its data set, by target.
     """
 
     to: str
@@ -33,7 +32,7 @@ class _Way:
 
 
 class Leave:
-    """A move that is at work, see `gangway.jobs.base.Leaving`."""
+    """Implements `gangway.jobs.base.Leaving`."""
 
     def __init__(self, folder: OwnJobFolder, target: str, before: _Way | None) -> None:
         tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
@@ -47,41 +46,41 @@ class Leave:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was told to stop for a move."""
+        """See `Leaving`."""
         return self._way.is_stopped
 
     @property
     def is_unwanted(self) -> bool:
-        """Whether somebody has cancelled it."""
+        """See `Leaving`."""
         return self._folder.has(_UNWANTED)
 
     @property
     def is_noted(self) -> bool:
-        """Whether there may be a copy of it at the target."""
+        """See `Leaving`."""
         return self._is_noted
 
     @property
     def tried(self) -> tuple[str, ...]:
-        """Places of earlier moves that were cut off."""
+        """See `Leaving`."""
         return self._way.tried
 
     @property
     def data_bytes(self) -> int:
-        """Of its data set, sent to the target so far."""
+        """See `Leaving`."""
         return self._way.data_bytes.get(self._way.to, 0)
 
     def noted(self, data_bytes: int) -> None:
-        """From now on there may be a copy of it at the target, and so much more of its data set was sent there."""
+        """See `Leaving`."""
         sent = {**self._way.data_bytes, self._way.to: self.data_bytes + data_bytes}
         self._write(replace(self._way, data_bytes=sent))
         self._is_noted = True
 
     def begun(self) -> None:
-        """From now on the job is told to stop."""
+        """See `Leaving`."""
         self._write(replace(self._way, is_stopped=True))
 
     def not_there(self) -> None:
-        """Nothing of it is at work at the target: it may go elsewhere. InputError: it has been there, and may be."""
+        """See `Leaving`."""
         if self._way.job_id:
             arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
             raise InputError(
@@ -92,22 +91,22 @@ class Leave:
             self._write(replace(self._way, is_gone=False))
 
     def stayed(self, *, is_left: bool) -> None:
-        """It is over, and goes nowhere. `is_left`: a copy at the target could not be removed."""
+        """See `Leaving`."""
         if self.tried or is_left:  # what is left there is still to be removed
             self._write(replace(self._way, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
 
     def gone(self) -> None:
-        """It is copied, and goes nowhere else."""
+        """See `Leaving`."""
         self._write(replace(self._way, is_gone=True))
 
     def arrived(self, job_id: str) -> None:
-        """It has that id there."""
+        """See `Leaving`."""
         self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
 
     def forgotten(self, place: str) -> None:
-        """What an earlier move had copied there is no more."""
+        """See `Leaving`."""
         self._write(replace(self._way, tried=tuple(each for each in self.tried if each != place)))
 
     def _write(self, way: _Way) -> None:
@@ -128,8 +127,8 @@ def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
 
 
 def give_up(folder: OwnJobFolder) -> None:
-    """Somebody has cancelled the job: no move takes it elsewhere. InputError: one has, and it may begin there, or was
-    cut off; the next one hears that. OSError: there is no room to say so.
+    """Stops any move of the job, because the user cancelled it. InputError: one has already moved it, or was
+    interrupted and may have started it there. OSError: no room to record it.
     """
     # Written before the other is looked at, as the move does: one of the two hears the other.
     is_first = folder.touch(_UNWANTED)
@@ -153,7 +152,6 @@ def give_up(folder: OwnJobFolder) -> None:
 
 
 def _is_moving(folder: JobFolder) -> bool:
-    """Whether a move is at work."""
     try:
         with folder.open_file(_LOCK) as file:
             return is_locked(file)
@@ -162,7 +160,7 @@ def _is_moving(folder: JobFolder) -> bool:
 
 
 def where_gone(folder: JobFolder) -> str:
-    """Of a cancelled job, in words: to which place, and as what; empty where no move has taken it. UnreadableError."""
+    """For a cancelled job, where it moved and as what; empty if no move has taken it. UnreadableError."""
     if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and folder.has(_UNWANTED)):
         return ""
     if way.job_id:

@@ -1,4 +1,4 @@
-"""An engine with what a node of it costs and draws, and what a job would come to there."""
+"""An engine with the cost and power of its nodes, and what a job would cost there."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ __all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "find
 
 
 class By(StrEnum):
-    """What decides among engines that take a job."""
+    """How to choose among the engines that accept a job."""
 
     ORDER = "order"
     COST = "cost"
@@ -28,15 +28,15 @@ class By(StrEnum):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Those of an engine.
+    """The nodes of an engine.
 
     Attributes:
-        usd_per_hour: of one; None where nobody knows it.
-        source: of that price, with its day.
-        machine: what they are; None where no catalogue has it.
-        region: where they are, likewise.
-        is_told: whether that price was said, and is none of a list.
-        grid: of that region, where whoever asks has it: it may be in no catalogue.
+        usd_per_hour: of one node; None if unknown.
+        source: of that price, with its date.
+        machine: None if no catalogue has it.
+        region: None if no catalogue has it.
+        is_told: the price was declared and is not a list price.
+        grid: of that region, if the caller has it; it may be in no catalogue.
     """
 
     usd_per_hour: float | None
@@ -49,11 +49,11 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Site:
-    """One of the engines that were asked for.
+    """An engine named by the user.
 
     Attributes:
         asked: as it was named.
-        nodes: None where nobody has said what they are.
+        nodes: None if not declared.
     """
 
     engine: Engine
@@ -63,21 +63,19 @@ class Site:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a job comes to at a site, for all of its hours on all of its nodes; None where nobody knows. `why`: by
-    which prices.
-    """
+    """What all hours on all nodes of a job cost at a site; None if unknown. `why`: the prices used."""
 
     usd: float | None
     gco2e: float | None
     why: str
 
     def by(self, by: By) -> float | None:
-        """What decides."""
+        """The amount that decides."""
         return self.usd if by is By.COST else self.gco2e
 
 
 def find_nodes(name: str, engine: NamedEngine) -> Nodes:
-    """As the engines' file has them. InputError: the catalogue has no such region or machine type."""
+    """The nodes declared in the engines' file. InputError: the catalogue has no such region or machine type."""
     place = None if engine.region is None else read_place(engine.region, f"engines.{name}.region")
     own = engine.usd_per_node_hour
     if engine.machine_type is None or place is None:
@@ -96,7 +94,7 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
 
 
 def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
-    """By the list; a price does not travel to another region."""
+    """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
         return Nodes(None, f"no list here has a price of {machine.name} in {place.name}", machine, place)
@@ -108,7 +106,7 @@ def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: 
 
 
 def charge(site: Site, job: JobFile) -> Charge:
-    """Of all its hours on all its nodes, at most; and of its data on their way there."""
+    """The most a job can cost: all hours on all nodes, and the transfer of its data."""
     nodes, hours, num = site.nodes, job.max_hours, job.nodes.max
     if nodes is None:
         return Charge(None, None, "nobody has said what a node costs")
@@ -123,8 +121,8 @@ def charge(site: Site, job: JobFile) -> Charge:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a job has had of nodes so far; `node_hours` None where its engine does not know. `usd`: None then, too, and
-    where nobody knows what a node costs; `source`: of its price, or why there is none.
+    """What a job has used so far; `node_hours` is None if its engine does not know. `usd` is None then, too, and
+    without a price; `source`: of the price, or why there is none.
     """
 
     node_hours: float | None
@@ -133,12 +131,12 @@ class Spent:
 
 
 def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
-    """Of its stretches here; not of engines that it came from."""
+    """On this engine, without the engines it came from."""
     return spent_on(site.nodes, status, now)
 
 
 def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
-    """The same, on such nodes."""
+    """The same, for given nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine does not know any more when it was on nodes")
     hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
@@ -148,7 +146,7 @@ def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
 
 
 def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
-    """Dollars of the job's data on their way there, once."""
+    """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if (movable := as_movable(engine)) is not None and movable.has_data(job):
         return 0.0, f"{job.data.source} has been copied there before"
@@ -161,7 +159,7 @@ def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
 
 
 def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, CarbonEstimate] | None:
-    """Energy and its emissions, as a plan has them; None where no catalogue has the machines."""
+    """Energy and its emissions, as in a plan; None if no catalogue has the machines."""
     place = nodes.region
     if nodes.machine is None or (place is None and nodes.grid is None):
         return None

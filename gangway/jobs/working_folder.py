@@ -1,4 +1,4 @@
-"""The folder in which a command begins, checked before the job is submitted."""
+"""The folder in which a command starts, checked before the job is submitted."""
 
 import os
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ _FIX = "cd to a folder that you may enter, or name one in the job file: workdir:
 
 
 def working_folder(job: JobFile) -> str | None:
-    """Of a command, as every batch system has it, the one in which it is submitted, unless the job file names one; None
-    where the engine says. InputError: it has been removed.
+    """The current folder, as in every batch system, unless the job file names one; None if the engine decides.
+    InputError: it was removed.
     """
     if job.workdir is not None or not job.command or job.image is not None:
         return job.workdir
@@ -27,9 +27,8 @@ def working_folder(job: JobFile) -> str | None:
 
 
 def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]:
-    """A folder in which this user cannot begin a command. `is_here`: the command runs on this machine; elsewhere the
-    folder may be another one, so that it is a warning. One that is not there yet may be made. InputError: it has been
-    removed.
+    """A folder that this user cannot enter. `is_here`: the command runs on this machine; elsewhere the folder may
+    differ, so it is only a warning. A missing folder is fine, since it may be made later. InputError: it was removed.
     """
     folder = working_folder(job)
     if folder is None or job.image is not None:  # a container's own

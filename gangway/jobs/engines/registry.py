@@ -1,5 +1,5 @@
-"""The engine that a word of the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
-`kubernetes:CONTEXT@NAMESPACE/QUEUE`, and behind any of them where it stands, `#aws:eu-central-1`; or a name of the
+"""Finds the engine that the command line names: `local`, `local:FOLDER`, `slurm:FOLDER@PARTITION`,
+`kubernetes:CONTEXT@NAMESPACE/QUEUE`, each optionally followed by its region, `#aws:eu-central-1`; or a name from the
 engines' file.
 """
 
@@ -20,7 +20,7 @@ _DEFAULT_FOLDER = Path("~/.gangway/jobs")
 
 
 def get_sites(asked: str | None) -> list[Site]:
-    """Of several words with commas between, each engine once. Raises as `get_site` does."""
+    """The engines in a comma-separated list, each once. Raises as `get_site`."""
     text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
     if "" in (words := text.split(",")):
         raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
@@ -48,12 +48,12 @@ def movable(engine: Engine, option: str) -> Movable:
 
 
 def get_engine(asked: str | None) -> Engine:
-    """`asked` None: what GANGWAY_ENGINE says, else this machine. InputError: no such engine."""
+    """`asked` None: GANGWAY_ENGINE, else this machine. InputError: no such engine."""
     return get_site(asked).engine
 
 
 def get_site(asked: str | None) -> Site:
-    """As `get_engine`, with what is known of its nodes where it is one of the engines' file."""
+    """Like `get_engine`, with its nodes if the engines' file has them."""
     text, option = asked or os.environ.get(VARIABLE) or "local", "--on" if asked else VARIABLE
     named, is_said, place_name = text.partition("#")
     kind = named.partition(":")[0]
@@ -80,7 +80,7 @@ def get_site(asked: str | None) -> Site:
 
 
 def _engine(text: str, option: str, region: Place | None) -> Engine:
-    """`text`: without its region."""
+    """`text`: without a region."""
     kind, _, place = text.partition(":")
     if kind == "slurm":
         from gangway.jobs.slurm.engine import SlurmEngine
@@ -101,7 +101,7 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
 
 
 def _folder(folder: Path) -> Path:
-    """Of an engine's jobs, whole. PermissionError: whether it has any cannot be known."""
+    """The absolute path. PermissionError: it is closed to this user."""
     found = folder.expanduser().resolve()
     check_reachable(found)
     return found

@@ -1,4 +1,4 @@
-"""Answers for an engine that stands here to a Gangway elsewhere: `gangway job serve`, begun by that one over SSH."""
+"""`gangway job serve`: answers for an engine of this machine to a Gangway that connects over SSH."""
 
 from importlib.metadata import version
 from typing import IO, Any
@@ -25,7 +25,7 @@ from stacks.config.job_file import JobFile
 
 
 def serve(questions: IO[str], answers: IO[str]) -> None:
-    """Until the questions end."""
+    """Answers until the input ends."""
 
     def say(line: bytes) -> None:
         answers.write(line.decode() + "\n")

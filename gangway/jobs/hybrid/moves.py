@@ -1,7 +1,7 @@
-"""A job taken from one engine to another: it is told to stop, its newest checkpoint is copied, and it goes on there.
+"""Moves a job to another engine: stops it, copies its newest checkpoint and resumes it there.
 
-Each step can be made again: a move that was cut off anywhere, by a kill too, goes on with the same call, and ends in
-one job at the target.
+Every step can be repeated: after an interruption anywhere, even a kill, the same call continues and leaves one job at
+the target.
 """
 
 import time
@@ -32,9 +32,9 @@ from stacks.config.job_file import JobFile
 
 @dataclass(frozen=True)
 class Moved:
-    """What became of it: the job at the target, the copy, and what is recorded of it; None where an earlier call had
-    done that. `left_at`: where a copy of an earlier move that was cut off could not be removed. `is_as_of_submit`:
-    whether it goes on in the environment of its submit, and not in that of the move.
+    """The result: the job at the target; copy and move, None if an earlier call made them. `left_at`: places with
+    copies of interrupted moves that could not be removed. `is_as_of_submit`: whether it resumes in the environment of
+    its submit and not in that of the move.
     """
 
     job_id: str
@@ -45,7 +45,7 @@ class Moved:
 
 
 def get_place(engine: Engine) -> str:
-    """As `--on` has it."""
+    """As for `--on`."""
     return f"{engine.kind}:{engine.where}"
 
 
@@ -57,9 +57,9 @@ def move_job(
     tell: Callable[[int, int], None],
     say: Callable[[str], None] | None = None,
 ) -> Moved:
-    """Moves a job; one that a move has stopped and not taken away also to where it was. `say` hears of whom it
-    waits for. InputError: it is over or has no hours left, or the target takes no such job: then it goes on where it
-    is.
+    """Moves a job; one that an interrupted move stopped can also return to its source. `say` is called when the move
+    has to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
+    it is.
     """
     before = source.status(job_id)
     if get_place(source) == get_place(target) and before.phase is not Phase.CANCELLED:
@@ -105,7 +105,7 @@ def move_job(
 
 
 def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
-    """InputError: nothing of it is to go on, but for the move's own stop; then no copy of it stays anywhere."""
+    """InputError: the job is over, except by this move's stop; its copies are removed."""
     if way.is_unwanted:
         said = "it has been cancelled"
     elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
@@ -117,7 +117,7 @@ def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) 
 
 
 def _stayed(way: Leaving, target: Movable, origin: str) -> str:
-    """Nothing of it goes anywhere; where a copy of it is left, in words."""
+    """Records that the job moves nowhere; names the copies that are left."""
     is_left = way.is_noted and not _is_unstaged(target, origin)
     left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
     way.stayed(is_left=is_left)
@@ -125,7 +125,7 @@ def _stayed(way: Leaving, target: Movable, origin: str) -> str:
 
 
 def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
-    """By the job so far. InputError: all its hours; one that a move has stopped goes on nowhere then."""
+    """The job's usage so far. InputError: all its hours are used; a job that a move has stopped then ends."""
     used = source.used(job_id)
     if used.sec < job.max_hours * 3600:
         return used
@@ -138,7 +138,7 @@ def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Mova
 
 
 def _is_unstaged(target: Movable, origin: str) -> bool:
-    """Whether no copy is there any more; the folder may be somebody else's."""
+    """Whether no copy is left; the folder may belong to another user."""
     try:
         target.unstage(origin)
     except (InputError, OSError):
@@ -149,7 +149,7 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
 def _submitted(
     target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
 ) -> str:
-    """Its id at the target. InputError: that takes no such job after all."""
+    """Its id at the target. InputError: the target refuses it after all."""
     try:
         return target.submit_staged(job, moves, environment)
     except PerhapsTakenError:
@@ -160,7 +160,7 @@ def _submitted(
 
 
 def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
-    """Removes what moves that were cut off have copied to other places; the places where that failed."""
+    """Removes copies of interrupted moves from other places; returns the places where that failed."""
     left = []
     for place in way.tried:
         try:
@@ -172,7 +172,7 @@ def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
 
 
 def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | None, str]:
-    """Dollars of so many bytes on their way, and by what price; None where nobody knows it."""
+    """Dollars for transferring that many bytes, and the price used; None if unknown."""
     here, there = source.region, target.region
     if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
         return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
@@ -185,7 +185,7 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
 def _carried(
     source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
-    """Bytes of the run folder and of what was sent of the data set, their dollars, and by what price."""
+    """Bytes of the run folder and the data set that were sent, their cost in dollars, and the price used."""
     usd, why = traffic_cost(source, target, copied.bytes)
     if not data_bytes:
         return copied.bytes, usd, why
@@ -193,7 +193,7 @@ def _carried(
 
 
 def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int) -> tuple[float | None, str]:
-    """The same with the way of its data set."""
+    """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
         return None, f"{why}; nobody has said in which region {get_place(target)} stands, for the way of its data set"

@@ -1,5 +1,5 @@
-"""Which of several engines a job goes to: of those that would begin it at once the best, else of those that take it at
-all; the best by order, dollars or emissions.
+"""Chooses an engine for a job: the best of those that would start it immediately, else of those that accept it; best by
+order, dollars or emissions.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from stacks.config.job_file import JobFile
 
 @dataclass(frozen=True)
 class Placed:
-    """The engine, whether the job begins there at once, and a line for each that was looked at."""
+    """The engine, whether the job starts there immediately, and a line per engine considered."""
 
     engine: Engine
     now: bool
@@ -23,7 +23,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One that takes the job."""
+    """An engine that accepts the job."""
 
     site: Site
     room: Room
@@ -35,14 +35,12 @@ class _Candidate:
 
 
 def named(engine: Engine) -> str:
-    """For people."""
+    """For display."""
     return f"{engine.kind}, {engine.where}"
 
 
 def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
-    """`by` None: dollars, where those of all that take it are known; else the order. InputError: none takes such a
-    job.
-    """
+    """`by` None: dollars if known for all that accept the job, else order. InputError: no engine accepts it."""
     lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
     for site in sites:
         engine = site.engine
@@ -79,7 +77,7 @@ _WAITS = {By.ORDER: "the first named", By.COST: "for the fewest dollars", By.CAR
 
 
 def _best(found: Sequence[_Candidate], by: By) -> _Candidate:
-    """Of those with room now, where there are any. What nobody knows comes last; of equals the first named."""
+    """Of those with capacity now, if any. Unknown amounts come last; of equals the first named wins."""
 
     def rank(each: _Candidate) -> tuple[bool, float]:
         amount = 0.0 if by is By.ORDER else each.charge.by(by)
@@ -99,7 +97,7 @@ def _line(each: _Candidate, *, is_best: bool, by: By) -> str:
 
 
 def _figures(charged: Charge, by: By) -> str:
-    """Of what decides the whole; where only the order does, nothing."""
+    """What decides; empty if the order does."""
     if by is By.ORDER:
         return ""
     usd = "unpriced" if charged.usd is None else f"{charged.usd:,.2f} USD at most"

@@ -1,5 +1,5 @@
-"""What a job that is over has left there, taken away once it is old: JobSet does so after its own ends alone, and
-to it a job that was cancelled, or is over its hours, is one that waits.
+"""Removes the objects of old jobs. JobSet removes only what it considers ended; to it a job that was cancelled or used
+up its hours is suspended.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from gangway.jobs.kubernetes.start_objects import SETS, clear_start, delete
 
 
 def may_be_old(job_set: Found, now: datetime) -> bool:
-    """Whether it is worth asking what it is at."""
+    """Whether the job's status is worth checking."""
     return bool(job_set["spec"].get("suspend")) and _is_old(job_set["metadata"]["creationTimestamp"], now)
 
 
 def clear_old(kubectl: Kubectl, seen: Seen, status: JobStatus, now: datetime) -> None:
-    """Takes away the sets of a job that has been over for long, and what belongs to them."""
+    """Removes the objects of a job that ended long ago."""
     if status.ended_at is not None and now - status.ended_at > timedelta(seconds=KEPT_SEC):
         for each in seen.sets:
             delete(kubectl, SETS, each["metadata"]["name"])
 
 
 def clear_leavings(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
-    """Takes away what a submit has left that was cut off, and belongs to no set. What else carries Gangway's label
-    there, such as the ConfigMap of the nodes' network, stays.
+    """Removes objects of interrupted submits that belong to no JobSet. Other objects with Gangway's label, such as the
+    ConfigMap of the nodes' network, stay.
     """
     names = {each["metadata"]["name"] for each in sets}
     for each in kubectl.get("configmaps", OURS):

@@ -1,5 +1,5 @@
-"""The engine `kubernetes`: jobs go to a cluster that stands already, as JobSets in one of Kueue's queues, by kubectl.
-All that is known of a job stands in the cluster; nothing of Gangway runs there.
+"""The engine `kubernetes`: submits jobs to an existing cluster, as JobSets in one of Kueue's queues, with kubectl. All
+state is in the cluster; no part of Gangway runs there.
 """
 
 import secrets
@@ -75,18 +75,18 @@ from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile
 
 CLAIM = "gangway-runs"
-"""Name of the volume claim that has the run folders."""
+"""The volume claim for run folders."""
 _WORKLOADS = "workloads.kueue.x-k8s.io"
 _CLUSTER_QUEUES, _PRIORITIES = "clusterqueues.kueue.x-k8s.io", "workloadpriorityclasses.kueue.x-k8s.io"
 _COHORTS = "cohorts.kueue.x-k8s.io"
 _FLAVORS, _TOPOLOGIES = "resourceflavors.kueue.x-k8s.io", "topologies.kueue.x-k8s.io"
 _LOOKS, _LOOK_SEC = 60, 0.5
 _BEGINNING = 1
-"""An offset in a log: no line is older, and it is not the first call's."""
+"""A log offset before every line that differs from the first call's 0."""
 
 
 class KubernetesEngine:
-    """`queue`: a LocalQueue of the namespace; `context`: the kubeconfig's current one where empty."""
+    """`queue`: a LocalQueue of the namespace; `context`: empty for the kubeconfig's current one."""
 
     kind = "kubernetes"
 
@@ -148,7 +148,7 @@ class KubernetesEngine:
             )  # fmt: skip
 
     def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
-        """Of a team that is not the queue's: it changes nothing of what the job may have."""
+        """For a team that is not the queue's: it does not change the job's quota."""
         if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
             return
         message = f"{job.team}: a label alone, for the job counts to the quota of {cluster_queue}"
@@ -184,7 +184,7 @@ class KubernetesEngine:
                 return job_id
 
     def _sweep(self, sets: Sequence[Any]) -> None:
-        """What is over and has no end that JobSet knows: it would stay for ever, with its variables."""
+        """Removes jobs without an end that JobSet knows, which would stay forever, with their variables."""
         now = datetime.now(UTC)
         with suppress(ForbiddenError):
             if any(may_be_old(each, now) for each in sets):
@@ -193,7 +193,7 @@ class KubernetesEngine:
             clear_leavings(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
-        """See `Engine`. One that somebody has cancelled and that runs all the same is taken back by whoever looks."""
+        """See `Engine`. Also deactivates a job that runs although it was cancelled."""
         seen = self._seen(job_id)
         found = self._status(seen)
         if found.phase is Phase.RUNNING:
@@ -202,15 +202,14 @@ class KubernetesEngine:
         return found
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`: those of all queues of the namespace. InputError: there is no such queue."""
+        """See `Engine`: jobs of all queues of the namespace. InputError: there is no such queue."""
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)
         return [self._listed(each) for each in self._all(OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
-        """See `Engine`. What pods wrote that are gone, those of an earlier start, is gone with them: Kubernetes keeps
-        no more, and the first call says so. `offset` is a time, in ns since 1970. EngineAwayError: of one that runs
-        not all could be read.
+        """See `Engine`. Logs of deleted pods, those of earlier starts, are lost; the first call says so. `offset`: ns
+        since 1970. EngineAwayError: the log of a running job could not be read completely.
         """
         seen = self._seen(job_id)
         if not offset and (gone := self._log_gone(seen)):
@@ -219,7 +218,7 @@ class KubernetesEngine:
         return self._log(seen, job_id, offset)
 
     def _log_gone(self, seen: Seen) -> str:
-        """What cannot be read any more, and who may have it; empty where all can."""
+        """What is lost, and where it may be found; empty if nothing is."""
         gone, starts = starts_gone(seen)
         if not gone:
             return ""
@@ -243,7 +242,7 @@ class KubernetesEngine:
         return logs.read(said, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
-        """See `Engine`. Kueue takes it off its nodes, by way of SIGTERM and its grace."""
+        """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
         for _ in range(_LOOKS):
             seen = self._seen(job_id)
             if self._status(seen).phase.is_over:
@@ -263,7 +262,7 @@ class KubernetesEngine:
         )
 
     def _take_off(self, seen: Seen) -> bool:
-        """False before Kueue has made a workload of it."""
+        """False if Kueue has made no workload for it yet."""
         if seen.workload is None:
             return False
         if seen.workload["spec"].get("active", True):
@@ -271,8 +270,8 @@ class KubernetesEngine:
         return True
 
     def _is_taken_back(self, seen: Seen) -> bool:
-        """Whether somebody has cancelled a job that is not over: no start goes on whose maker was cut off before he saw
-        that.
+        """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
+        Whether there was such a cancel.
         """
         if cancelled_at(seen) is None:
             return False
@@ -299,9 +298,7 @@ class KubernetesEngine:
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:
-        """See `Engine`: of a job that has ended on a node that is not fit, the next start, without that node. One that
-        was cancelled meanwhile is taken back.
-        """
+        """See `Engine`: after an unfit node, restarts the job without that node, unless it was cancelled."""
         seen = self._seen(job_id)
         nodes, status = unfit_nodes(seen), self._status(seen)
         if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
@@ -324,7 +321,7 @@ class KubernetesEngine:
             self.cancel(job_id)
 
     def _get_queue(self, job_set: Found) -> str:
-        """Which need not be the one that this engine submits to."""
+        """May differ from this engine's queue."""
         name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
         return name
 
@@ -375,7 +372,7 @@ class KubernetesEngine:
         return self._kubectl.get(_CLUSTER_QUEUES, of["spec"]["clusterQueue"])
 
     def _quota(self, of: Any) -> Quota | None:
-        """None where this user may not read it."""
+        """None if this user may not read it."""
         try:
             queue = self._cluster_queue(of)
             return get_quota(queue, self._cohort(queue))
@@ -383,7 +380,7 @@ class KubernetesEngine:
             return None
 
     def _cohort(self, queue: Found) -> Mapping[tuple[str, str], Decimal] | None:
-        """What the queue's cohort has; None where this user may not read it, or where it may borrow of another one."""
+        """What the queue's cohort has; None if this user may not read it, or if it can borrow from a parent."""
         if not (name := queue["spec"].get("cohortName")) or SIZE in get_annotations(queue):
             return None
         try:
@@ -397,7 +394,7 @@ class KubernetesEngine:
         return None if members[-1]["spec"].get("parentName") else cohort_total(members)
 
     def _block(self, job: JobFile, queue_name: str) -> str | None:
-        """See `Placing.block`; None where this user may not read it."""
+        """See `Placing.block`; None if this user may not read it."""
         if job.nodes.max == 1:
             return None
         try:

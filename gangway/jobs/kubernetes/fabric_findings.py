@@ -1,4 +1,4 @@
-"""What a job on several nodes with GPUs would miss without a word: their network, in whose place NCCL takes TCP."""
+"""Warns of multi-node GPU jobs without their network, for which NCCL silently falls back to TCP."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -12,13 +12,13 @@ from gangway.jobs.kubernetes.queues import Quota, needed, quantity
 from stacks.config.job_file import JobFile
 
 _RDMA = "rdma/"
-"""What the names of most device plugins' resources for such a network begin with, `rdma/infiniband` among them."""
+"""Prefix of most device plugins' resources for such networks, such as `rdma/infiniband`."""
 _NET, _TCP = "NCCL_NET", "Socket"
 _PAGE = "docs/kubernetes.md"
 
 
 def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iterator[Finding]:
-    """`quota`: of the queue; None where this user may not read it. InputError: as `read_fabric`."""
+    """`quota`: of the queue; None if this user may not read it. InputError: as `read_fabric`."""
     gpus = quantity(job.resources.get(GPU, "0"))
     if job.nodes.max < 2 or not gpus:
         return
@@ -60,7 +60,7 @@ def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
 
 
 def offered(job: JobFile, quota: Quota) -> list[str]:
-    """Resources of such a network that flavors have a quota of which may hold the job."""
+    """Resources of such a network in the quota of flavors that could hold the job."""
     whole, found = needed(job), dict[str, None]()
     for flavor in (each for group in quota.groups for each in group):
         if flavor.holds({name: number for name, number in whole.items() if name in flavor.nominal}):
@@ -69,7 +69,7 @@ def offered(job: JobFile, quota: Quota) -> list[str]:
 
 
 def on_one_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal | None:
-    """How many the nodes with so many GPUs have, those that have least of it; None where none is known that has."""
+    """The smallest number of this resource on nodes with that many GPUs; None if unknown."""
     rooms = [each.get("status", {}).get("allocatable", {}) for each in nodes]
     counts = [quantity(room[name]) for room in rooms if name in room and quantity(room.get(GPU, "0")) >= gpus]
     return min(filter(None, counts), default=None)
@@ -80,7 +80,7 @@ def _is_fabric(name: str) -> bool:
 
 
 def _nodes(kubectl: Kubectl) -> list[Found]:
-    """None of them where this user may not read them."""
+    """Empty if this user may not read them."""
     try:
         found: list[Found] = kubectl.get("nodes")
     except ForbiddenError:

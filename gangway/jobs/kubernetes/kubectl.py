@@ -1,4 +1,4 @@
-"""kubectl, with one context and one namespace: whatever a kubeconfig takes to log in, it does."""
+"""kubectl for one context and one namespace; it handles logins as the kubeconfig says."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from gangway.jobs.base import EngineAwayError
 
 _TIMEOUT_SEC, _ANSWER_SEC, _LOGS_SEC = 120.0, 30, 110
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] .*\n?", re.MULTILINE)
-"""What its libraries have to say to each other: the line that is meant for people comes after it."""
+"""Log lines of its libraries; the message for users follows them."""
 _NO_CONTEXT = re.compile(r"context \S+ does not exist|context was not found for specified context")
 _NO_KIND = re.compile(r"the server doesn't have a resource type")
 _AWAY = re.compile(
@@ -23,31 +23,31 @@ _AWAY = re.compile(
 
 
 class MissingError(InputError):
-    """There is no such object."""
+    """No such object."""
 
 
 class TakenError(InputError):
-    """There is one of that name."""
+    """The name exists."""
 
 
 class ForbiddenError(InputError):
-    """One that this user may not see or change."""
+    """This user may not read or change the object."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`context`: the kubeconfig's current one where empty."""
+    """`context`: empty for the kubeconfig's current one."""
 
     context: str
     namespace: str
 
     def get(self, kind: str, *words: str) -> Any:
-        """Of a name one object, else a list's items. MissingError, ForbiddenError, InputError, EngineAwayError."""
+        """One object if a name is given, else a list. MissingError, ForbiddenError, InputError, EngineAwayError."""
         found = json.loads(self.run("get", kind, *words, "--output=json"))
         return found["items"] if found["kind"].endswith("List") else found
 
     def create(self, manifest: Mapping[str, Any]) -> Any:
-        """Strictly; returns it as it was stored. TakenError besides what `get` raises."""
+        """With strict validation; returns the stored object. TakenError, and as `get`."""
         words = ("create", "--validate=strict", "--output=json", "--filename=-")
         return json.loads(self.run(*words, told=json.dumps(manifest)))
 
@@ -56,11 +56,11 @@ class Kubectl:
         self.run("patch", kind, name, "--type=merge", f"--patch={json.dumps(change)}")
 
     def run(self, *words: str, told: str | None = None) -> str:
-        """What it prints. Raises as `get`."""
+        """Its output. Raises as `get`."""
         return self._run(words, _ANSWER_SEC, told).decode()
 
     def logs(self, *words: str) -> bytes:
-        """What pods have written, byte for byte. Raises as `get`."""
+        """The pods' output as bytes. Raises as `get`."""
         return self._run(("logs", *words), _LOGS_SEC)
 
     def _run(self, words: Sequence[str], answer_sec: int, told: str | None = None) -> bytes:

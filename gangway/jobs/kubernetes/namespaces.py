@@ -1,4 +1,4 @@
-"""Whether the place that a user names is one of the cluster's: its namespace, and one of Kueue's queues in it."""
+"""Checks that the cluster has the namespace and Kueue queue that the user named."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _EVERYWHERE = "--all-namespaces"
 
 
 def local_queue(kubectl: Kubectl, name: str) -> Any:
-    """Kueue's object. InputError: there is none, or no such namespace; says which there are."""
+    """Kueue's object. InputError: no such queue or namespace; lists those that exist."""
     try:
         return kubectl.get(QUEUES, name)
     except MissingError:
@@ -50,7 +50,7 @@ def _has_namespace(kubectl: Kubectl) -> bool:
 
 
 def _names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
-    """With their namespaces where all are asked for; None where this user may not see them."""
+    """With namespaces if all are asked for; None if this user may not list them."""
     try:
         metas = [each["metadata"] for each in kubectl.get(kind, *words)]
     except ForbiddenError:

@@ -1,4 +1,4 @@
-"""What one of Kueue's queues has for a job: its quota, what of it is free, and who waits; pure but for the asking."""
+"""A Kueue queue's quota for a job, and how much of it is free; pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _SUFFIXES: Mapping[str, Decimal] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Flavor:
-    """One kind of nodes, by resource. `most` is None where it may borrow without a limit of its own."""
+    """One kind of nodes, by resource. `most` is None if it may borrow without limit."""
 
     name: str
     nominal: Mapping[str, Decimal]
@@ -31,12 +31,12 @@ class Flavor:
     used: Mapping[str, Decimal]
 
     def holds(self, wanted: Mapping[str, Decimal]) -> bool:
-        """Whether it ever may."""
+        """Whether its quota could ever hold that much."""
         limits = ((wanted[name], self.most[name]) for name in wanted)
         return all(most is None or number <= most for number, most in limits)
 
     def lacks(self, wanted: Mapping[str, Decimal]) -> list[str]:
-        """In words, what of its own is not free now."""
+        """What of its own quota is not free now, for display."""
         free = {name: self.nominal[name] - self.used.get(name, Decimal(0)) for name in wanted}
         return [
             f"{name}: {free[name]:f} of {self.nominal[name]:f} free, {number:f} wanted"
@@ -47,9 +47,8 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Quota:
-    """Of a ClusterQueue. Of each group of resources all that a pod takes is of one of its flavors. `uncounted`: what
-    names begin with that Kueue leaves out, as far as that is known; `node`: what one node leaves to pods, as far as
-    that is.
+    """Of a ClusterQueue. Within each group of resources a pod uses one flavor. `uncounted`: name prefixes that Kueue
+    ignores, as far as known; `node`: what a node leaves to pods, as far as known.
     """
 
     groups: Sequence[Sequence[Flavor]]
@@ -67,7 +66,7 @@ class Quota:
 
 
 def quantity(text: str) -> Decimal:
-    """A number of Kubernetes'.
+    """Parses a number of Kubernetes.
 
     >>> quantity("500m"), quantity("2Gi")
     (Decimal('0.500'), Decimal('2147483648'))
@@ -77,7 +76,7 @@ def quantity(text: str) -> Decimal:
 
 
 def needed(job: JobFile) -> Mapping[str, Decimal]:
-    """By all of its nodes."""
+    """For all of its nodes."""
     return {name: number * job.nodes.max for name, number in _on_a_node(job).items()}
 
 
@@ -86,7 +85,7 @@ def _on_a_node(job: JobFile) -> Mapping[str, Decimal]:
 
 
 def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Decimal]:
-    """What queues of one cohort, and the cohort itself, have together, by flavor and resource."""
+    """What a cohort and its queues have together, by flavor and resource."""
     found: dict[tuple[str, str], Decimal] = {}
     flavors = [
         flavor for each in members for group in each["spec"].get("resourceGroups", ()) for flavor in group["flavors"]
@@ -99,7 +98,7 @@ def cohort_total(members: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str
 
 
 def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str], Decimal] | None = None) -> Quota:
-    """As the cluster has it. `cohort`: the `cohort_total` of what it borrows from; None where nobody knows."""
+    """`cohort`: the `cohort_total` of what it borrows from; None if unknown."""
     node, own_cohort = _get_size(cluster_queue)
     spec, status = cluster_queue["spec"], cluster_queue.get("status", {})
     in_cohort = bool(spec.get("cohortName"))
@@ -120,7 +119,7 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
 def _get_size(
     cluster_queue: Mapping[str, Any],
 ) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
-    """What a node leaves to pods, and what each flavor has, of a cluster of Gangway's own; nothing of others."""
+    """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
         said = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
         node, nodes = {name: quantity(text) for name, text in said["node"].items()}, int(said["nodes"])
@@ -132,14 +131,14 @@ def _get_size(
 
 
 def flavor_names(cluster_queue: Mapping[str, Any]) -> list[str]:
-    """Of all of its groups."""
+    """Of all its groups."""
     groups = cluster_queue["spec"].get("resourceGroups", ())
     return list(dict.fromkeys(flavor["name"] for group in groups for flavor in group["flavors"]))
 
 
 def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | None:
-    """The label of the smallest blocks of more than one node that all flavors' topologies have; `topologies`: of each
-    flavor, None of one that has none. None where there is no such label: a flavor without it would be passed over.
+    """The label of the smallest multi-node blocks that all flavors' topologies have; None if there is none, since Kueue
+    would skip a flavor without it. `topologies`: one per flavor, None if it has none.
     """
     found = [[] if each is None else [level["nodeLabel"] for level in each["spec"]["levels"]] for each in topologies]
     shared = [label for label in found[0] if all(label in each for each in found)] if found else []
@@ -149,7 +148,7 @@ def narrowest_block(topologies: Sequence[Mapping[str, Any] | None]) -> str | Non
 def _flavor(
     found: Mapping[str, Any], used: Mapping[str, Decimal], cohort: Mapping[tuple[str, str], Decimal] | None
 ) -> Flavor:
-    """`cohort`: what it may borrow of at most, empty where nobody knows; None where there is nobody to borrow from."""
+    """`cohort`: the most it may borrow from, empty if unknown; None if it may not borrow."""
     nominal, most = dict[str, Decimal](), dict[str, Decimal | None]()
     for each in found["resources"]:
         own, limit = quantity(str(each["nominalQuota"])), each.get("borrowingLimit")
@@ -163,7 +162,7 @@ def _flavor(
 
 
 def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
-    """Resource and why, of what the queue never has for it."""
+    """Resources of which the job exceeds the quota, and why."""
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
     asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
     found = [(name, "the queue has no quota of it") for name in asked if name not in known]
@@ -182,6 +181,6 @@ def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
 
 
 def lacking(job: JobFile, quota: Quota) -> list[str]:
-    """In words, what of its own quota is not free now: of each group of the flavor that lacks least."""
+    """What of its own quota is not free now, for display: per group, for the flavor that lacks least."""
     least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
     return [each for some in least for each in some]

@@ -1,4 +1,4 @@
-"""One start of a job put into the cluster: its script, its variables, its policy and its JobSet, or none of them."""
+"""Creates the objects of one start of a job: its script, variables, policy and JobSet; all or none."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ SETS = "jobsets.jobset.x-k8s.io"
 SUPPORTS: Mapping[str, str] = MappingProxyType(
     {"NetworkPolicy": "networkpolicies.networking.k8s.io", "Secret": "secrets", "ConfigMap": "configmaps"}
 )
-"""Kinds of what goes with a JobSet, as kubectl names them, the first made last."""
+"""Kinds of the objects besides the JobSet, as kubectl names them, in reverse order of creation."""
 _RESOURCES: Mapping[str, str] = MappingProxyType({"JobSet": SETS, **SUPPORTS})
 _SUBMIT_ANNOTATION = "gangway.dev/submit"
 _STALE_SEC = 1800
-"""After which nobody is still at work on a start: kubectl gives up each of its calls within two minutes. A cluster
-keeps dates alone; a clock that is so far off costs a start that is at work its name: it is undone, and says so.
+"""After which no process works on a start any more: kubectl gives up each call within two minutes. Objects have only
+the cluster's time; if clocks differ by this much, a start in progress loses its name, is undone and reports it.
 """
 
 
 def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
-    """All of one start, or nothing. TakenError: there is one of that name. InputError, that says so: what was begun can
-    neither be ended nor undone.
+    """Creates all objects or none. TakenError: the name exists. InputError: what was created could be neither completed
+    nor undone.
     """
     made, tried, token = list[str](), "", secrets.token_hex(8)
     try:
@@ -64,13 +64,13 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
 
 
 def _member_key(job: JobFile, placing: Placing) -> Mapping[str, str]:
-    """Made anew for each start; empty where none is needed."""
+    """New for each start; empty if not needed."""
     return {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
 
 
 def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:
-    """Of one that was cut short. `lost`: a kind of which nobody has heard whether it was made. The JobSet goes first:
-    it would begin.
+    """Removes an interrupted start. `lost`: a kind that may have been created. The JobSet goes first, since it would
+    start.
     """
     for kind, resource in _RESOURCES.items():
         if kind in made or (kind == lost and _has(kubectl, resource, name, token)):
@@ -78,13 +78,13 @@ def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: st
 
 
 def _signed(manifest: Mapping[str, Any], token: str) -> Manifest:
-    """With what tells it from that of another submit, which may ask for the same name."""
+    """Adds the token of this submit, since another may use the same name."""
     meta = manifest["metadata"]
     return {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}}}
 
 
 def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
-    """Whether there is one of that name, and it is of this submit."""
+    """Whether the object exists and belongs to this submit."""
     try:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
@@ -93,14 +93,14 @@ def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
 
 
 def _token(meta: Mapping[str, Any]) -> str | None:
-    """Of the submit that made it; None of what none has."""
+    """The token of the submit that made it; None if there is none."""
     found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
     return found
 
 
 def clear_stale(kubectl: Kubectl, name: str) -> None:
-    """Takes away what a start has left that was cut off before its JobSet: it would hold the name for ever. Nothing, of
-    one that somebody may still be at work on.
+    """Removes an interrupted start that has no JobSet and would block its name forever; not while it may still be in
+    progress.
     """
     with suppress(MissingError):
         kubectl.get(SETS, name)
@@ -112,8 +112,8 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
 
 
 def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
-    """Takes away the parts of one start, but for its JobSet; what has its name and is somebody else's stays. `first`:
-    its ConfigMap; of one that no start has made nothing goes.
+    """Removes the parts of one start, except its JobSet, and nothing that others made. `first`: its ConfigMap; no
+    effect if no start made that.
     """
     meta = first["metadata"]
     if (token := _token(meta)) is None:
@@ -128,5 +128,5 @@ def _age(found: Mapping[str, Any]) -> timedelta:
 
 
 def delete(kubectl: Kubectl, resource: str, name: str) -> None:
-    """Without waiting for its end, and whether it is there or not."""
+    """Does not wait, and ignores missing objects."""
     kubectl.run("delete", resource, name, "--ignore-not-found", "--wait=false")

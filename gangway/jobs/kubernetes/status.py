@@ -1,4 +1,4 @@
-"""What a job is at, out of the cluster's own objects; pure."""
+"""A job's status from the cluster's objects; pure."""
 
 import re
 from datetime import datetime
@@ -26,22 +26,20 @@ _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 
 
 def unfit_nodes(seen: Seen) -> list[str]:
-    """On which a command has said that the node is not fit."""
+    """Nodes that a command reported as unfit."""
     failed = {name for name, code in _ends(seen) if code == EXIT_UNFIT}
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
 def cancelled_at(seen: Seen) -> datetime | None:
-    """When somebody has cancelled the job; None where nobody has. It need not be its last set that says so: one may
-    have been begun at that moment.
-    """
+    """When the user cancelled the job; None if not. Checks all sets: the last one may have been made at that moment."""
     notes = [get_annotations(each) for each in seen.sets]
     return min((find_time(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
 
 
 def get_status(seen: Seen, other_places: int | None) -> JobStatus:
-    """`other_places`: for how many pods there are nodes besides those that are not fit; None where nobody can tell.
-    UnreadableError: as `get_file`.
+    """`other_places`: how many pods fit on nodes other than unfit ones; None if unknown. UnreadableError: as
+    `get_file`.
     """
     last, job = seen.last, get_file(seen.last)
     phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_now(seen), None)
@@ -67,7 +65,7 @@ _End = tuple[Phase, int | None, str, datetime | None]
 
 
 def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
-    """None while more may come of it."""
+    """None if it is not over."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", find_time(done["lastTransitionTime"])
     cancelled = cancelled_at(seen)
@@ -117,7 +115,7 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
 
 
 def starts_gone(seen: Seen) -> tuple[int, int]:
-    """How many starts wrote what is gone with their pods, and of how many. Those of an earlier JobSet stay with it."""
+    """How many starts lost their logs with their pods, and of how many. Pods of an earlier JobSet stay with it."""
     over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
     last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
     kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
@@ -126,7 +124,7 @@ def starts_gone(seen: Seen) -> tuple[int, int]:
 
 
 def _starts(seen: Seen) -> int:
-    """Of all JobSets; one that Kueue has put back into the queue has begun once more."""
+    """Over all JobSets; each requeue by Kueue counts as another start."""
     restarts = sum(map(get_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
     stats = [each.get("status", {}).get("schedulingStats", {}).get("evictions", ()) for each in workloads]
@@ -144,14 +142,14 @@ def _started_at(seen: Seen) -> datetime | None:
 
 
 def _ends(seen: Seen) -> list[tuple[str, int]]:
-    """Pod and exit code that the failed Jobs name, and those of the pods besides; the first named is why."""
+    """Pod and exit code named by the failed Jobs; the first is the cause."""
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
     return list(dict.fromkeys(named))
 
 
 def _is_at_work(seen: Seen) -> bool:
-    """Of one that has not ended."""
+    """For a job that has not ended."""
     return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
 
 

@@ -1,9 +1,10 @@
 """The engine `local`: jobs on this machine, one at a time, in a folder. Each has a process that waits for its turn,
-runs it and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
+runs the job and outlives the terminal (`gangway.jobs.local.runner`); there is no daemon.
 
-    FOLDER                        locked by whose turn it is: `gangway.jobs.local.turn`
-    FOLDER/<id>/alive             held by its process; the rest is as in `gangway.jobs.job_folders`, and how its
-                                  starts have ended in `gangway.jobs.local.outcomes`
+    FOLDER                        locked by the running job: `gangway.jobs.local.turn`
+    FOLDER/<id>/alive             locked by the job's process
+
+For the other files see `gangway.jobs.job_folders`, for ends of starts `gangway.jobs.local.outcomes`.
 """
 
 import math
@@ -42,9 +43,7 @@ RANK: Mapping[Priority, int] = MappingProxyType({Priority.HIGH: 0, Priority.NORM
 
 
 class LocalQueue(FolderEngine):
-    """See the module. `is_named`: somebody has named the folder, so that one that is not there is a mistake of theirs
-    where jobs are asked for.
-    """
+    """`is_named`: the user named the folder, so it has to exist when jobs are listed."""
 
     kind = "local"
 
@@ -97,7 +96,7 @@ class LocalQueue(FolderEngine):
         return is_alive(folder)
 
     def _begun(self, job_id: str) -> None:
-        """Jobs whose process is gone, because the machine was restarted, go on with the next submit."""
+        """Also restarts other jobs whose process is gone, because the machine was rebooted."""
         begin_runner(self._known(job_id))
         for each in own_jobs(self._folder):
             with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
@@ -114,7 +113,7 @@ class LocalQueue(FolderEngine):
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
     def _before(self, place: tuple[float, float]) -> list[str]:
-        """Own jobs that run, or wait and begin before one of this place in the order; else who has the turn."""
+        """Own jobs that run or come before this place in the queue; else who holds the turn."""
         if found := [each.name for each in own_jobs(self._folder) if _is_before(each, place)]:
             return found
         with suppress(OSError), Turn(self._folder) as turn:
@@ -156,7 +155,7 @@ class LocalQueue(FolderEngine):
 
 
 def _now(folder: JobFolder, found: JobStatus) -> str:
-    """Why a job that somebody sees to is where it is; its own reason, where nothing else is known."""
+    """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_room(folder):
         return f"ended with exit code {code}; what comes of it waits for room on the disk"
@@ -168,7 +167,7 @@ def _now(folder: JobFolder, found: JobStatus) -> str:
 
 
 def queue_position(folder: JobFolder) -> tuple[int, int]:
-    """Of two jobs that wait, whose is less begins first. UnreadableError."""
+    """The waiting job with the smaller position starts first. UnreadableError."""
     return RANK[read_job(folder).priority], get_number(folder.name)
 
 
@@ -183,7 +182,7 @@ def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
 
 
 def is_alive(folder: JobFolder) -> bool:
-    """Whether the job's process lives."""
+    """Whether the job has a process."""
     try:
         with folder.open_file(ALIVE_FILE) as file:
             return is_locked(file)
@@ -192,8 +191,8 @@ def is_alive(folder: JobFolder) -> bool:
 
 
 def begin_runner(folder: OwnJobFolder) -> None:
-    """A process of its own, which no Ctrl-C here reaches; what goes wrong in it stands in the job's log. It has the
-    lock from its first moment, so that a job of a lower priority does not begin meanwhile.
+    """Starts the job's process in a new session, out of reach of Ctrl-C; its errors go to the job's log. It inherits
+    the lock, so that no job of a lower priority starts meanwhile.
     """
     with folder.append_to(LOG_FILE) as output, folder.append_to(ALIVE_FILE) as alive:
         if not lock_soon(alive):

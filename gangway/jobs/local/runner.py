@@ -1,6 +1,5 @@
-"""The process of one job of the local queue, `python -m gangway.jobs.local.runner FOLDER ALIVE`, the second the open
-file of the lock that it has. It waits for its turn, runs the job as often as its exit codes ask for, and writes its
-state.
+"""The process of a local job, `python -m gangway.jobs.local.runner FOLDER ALIVE`; ALIVE is the open file of the lock
+that it holds. It waits for its turn, runs the job as often as its exit codes require, and writes its state.
 """
 
 import json
@@ -39,17 +38,16 @@ from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRU
 
 _Written = TypeVar("_Written")
 _POLL_SEC, _MOST_WAIT_SEC = 0.1, 1.0
-"""Between two looks; of one that waits for its turn at first, and at most."""
+"""Pause between looks; while waiting for a turn it grows to the maximum."""
 _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
-"""Between two tries to write on a full disk: at first, and at most."""
+"""Pause between writes on a full disk, growing to the maximum."""
 _SAY_SEC = 5.0
 _PAUSE_SEC = 1.0
 _NOTICES = "notices.jsonl"
-"""Between two starts."""
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0; what became of the job stands in its state."""
+    """Returns 0; the job's state says how it went."""
     folder = OwnJobFolder(Path(argv[0]))
     adopt_orphans()
     _raise_limits()
@@ -66,9 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def _raise_limits() -> None:
-    """The job may lock as much memory, and open as many files, as this machine lets its user: whatever is left of that
-    in the submitter's shell.
-    """
+    """Raises the limits on locked memory and open files to the user's maximum, whatever the submitter's shell set."""
     _, locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (locked, locked))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,11 +73,11 @@ def _raise_limits() -> None:
 
 
 class _StoppedError(Exception):
-    """Something is left to write, and nobody waits for it: the folder is gone, or the machine goes down."""
+    """The state could not be written: the folder was removed, or the machine is shutting down."""
 
 
 class _Runner:
-    """One job in its folder, whose lock is held meanwhile."""
+    """Runs one job while holding its lock."""
 
     def __init__(self, folder: OwnJobFolder) -> None:
         self._folder, self._queue = folder, folder.path.parent
@@ -90,11 +86,11 @@ class _Runner:
         self._over = set[str]()
 
     def leave(self, number: int, frame: FrameType | None) -> None:
-        """The machine goes down: the job is told, and goes on with the next submit."""
+        """The machine is shutting down: signals the job, which the next submit restarts."""
         self._leaves = True
 
     def run(self) -> None:
-        """Until it is over, or this process is to leave. _StoppedError, UnreadableError."""
+        """Returns when the job is over or this process has to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its process before this one was killed
             code = find_end(self._folder, self._status.known_starts)
             if code is not None and self._is_settled(code):
@@ -118,7 +114,7 @@ class _Runner:
                 time.sleep(_PAUSE_SEC)
 
     def _waited_for(self, turn: Turn) -> bool:
-        """Whether it is this job's turn now; False where it is over, or this process is to leave."""
+        """Whether it is this job's turn; False if it is over or this process has to leave."""
         pause = _POLL_SEC
         while not self._has_turn(turn):
             if self._is_off():
@@ -128,7 +124,7 @@ class _Runner:
         return True
 
     def _is_off(self) -> bool:
-        """Whether it is not begun any more, by this process at least: it is cancelled, or this process is to leave."""
+        """Whether this process must not start it (again): cancelled, or the process has to leave."""
         if self._is_cancelled:
             end_all(self._folder, self._job.grace_sec)
             self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
@@ -136,8 +132,8 @@ class _Runner:
         return self._leaves
 
     def _end_lost(self) -> None:
-        """Whoever has the turn runs alone: what lives of an own job whose process was killed is told and ended, and a
-        process that takes such a job up does so itself.
+        """Only one job may run: ends what is left of own jobs whose process was killed. A process that restarts such a
+        job does this itself.
         """
         for other in own_jobs(self._queue):
             while other.name != self._folder.name and not self._is_stopping and _is_running(other):
@@ -148,7 +144,7 @@ class _Runner:
                     break
 
     def _is_settled(self, code: int) -> bool:
-        """Writes down what comes of a start that has ended: whether nothing more does, from this process."""
+        """Records an ended start; whether this process is done with the job."""
         end_all(self._folder, 0.0)
         self._kept(lambda: end_stretch(self._folder))
         if self._leaves and code:
@@ -164,7 +160,7 @@ class _Runner:
         return False
 
     def _counted(self, code: int) -> tuple[Phase | None, str, int]:
-        """What comes after a start that has ended of itself, why, and the code with which the job ends."""
+        """Phase (None to restart), reason and exit code after a start that ended by itself."""
         spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.used_before
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
@@ -179,7 +175,7 @@ class _Runner:
         return self._status.used_before.sec + here
 
     def _ended(self, code: int) -> tuple[Phase | None, str]:
-        """Where it was us who ended it."""
+        """Phase and reason if this process ended it; else None."""
         if self._is_cancelled and code:
             return Phase.CANCELLED, "cancelled while it ran"
         if self._used_sec() >= self._job.max_hours * 3600 and code:
@@ -192,11 +188,11 @@ class _Runner:
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether nothing more of it is to run, by this process at least."""
+        """Whether this process must stop the job."""
         return self._leaves or self._is_cancelled or not self._folder.is_in_place
 
     def _has_turn(self, turn: Turn) -> bool:
-        """Whether nobody runs, and none that waits comes before this one."""
+        """Whether no job runs and none that waits comes first."""
         if turn.is_taken:
             return False  # before all others are looked at, which takes long where there are many
         own = queue_position(self._folder)
@@ -212,9 +208,7 @@ class _Runner:
         return True
 
     def _waits(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
-        """Whether that job waits, and comes first. One that cannot be read, or whose folder has just been removed, does
-        not.
-        """
+        """Whether that job waits and comes first; False if it is unreadable or was just removed."""
         try:
             phase = read_status(other).phase
             if phase.is_over:
@@ -224,7 +218,7 @@ class _Runner:
             return False
 
     def _start(self, left_sec: float) -> int:
-        """Runs it once; its exit code, a signal's with 128 before it as shells have it. UnreadableError."""
+        """Runs it once; its exit code, 128 + number for a signal. UnreadableError."""
         of_submit = get_environment(self._folder)
         self._say(
             phase=Phase.RUNNING,
@@ -262,7 +256,7 @@ class _Runner:
         return 128 - code if code < 0 else code
 
     def _attended(self, process: subprocess.Popen[bytes], stretch: RunningStretch, deadline: float) -> int:
-        """Until it has ended, by itself or by us; its exit code."""
+        """Waits for its end, or ends it; its exit code."""
         say_at = time.monotonic() + _SAY_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
@@ -284,8 +278,8 @@ class _Runner:
         self._kept(lambda: write_status(self._folder, self._status))
 
     def _kept(self, write: Callable[[], _Written]) -> _Written:
-        """Writes, and on a full disk waits for room, which is told once: nobody else is to take the job for one that
-        has not come so far. _StoppedError.
+        """Writes, waiting for room on a full disk and saying so once: another process must not repeat a start whose end
+        is not recorded. _StoppedError.
         """
         pause = _ROOM_SEC
         while True:
@@ -309,14 +303,14 @@ class _Runner:
 
 
 def _is_running(folder: OwnJobFolder) -> bool:
-    """Whether its state says so. One that cannot be read, or whose folder has just been removed, is not known to."""
+    """By its state; False if it is unreadable or was just removed."""
     with suppress(InputError):
         return read_status(folder).phase is Phase.RUNNING
     return False
 
 
 def _grace_sec(folder: OwnJobFolder) -> float:
-    """None, of a job that cannot be read."""
+    """0 if the job is unreadable."""
     with suppress(InputError):
         return read_job(folder).grace_sec
     return 0.0
@@ -328,7 +322,7 @@ def _update(stretch: RunningStretch) -> None:
 
 
 def _tell(line: str) -> bool:
-    """Into the job's log; False where that takes nothing either."""
+    """Writes to the job's log; False if that fails."""
     try:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
@@ -336,7 +330,7 @@ def _tell(line: str) -> bool:
 
 
 def _on_path(variables: Mapping[str, str]) -> dict[str, str]:
-    """This environment's own programs last: torchrun is found where there is no other."""
+    """Adds this environment's programs last, so torchrun is found if there is no other."""
     own = str(Path(sys.executable).parent)
     return {"PATH": f"{variables.get('PATH', os.defpath)}:{own}"}
 

@@ -1,5 +1,5 @@
-"""The record of a job, pure: what its engine has noted, what that cost by its price, what the job says it has done, and
-what follows of these. Each name of FIGURES is either there with its source, or absent with the reason.
+"""The record of a job, pure: what its engine recorded, the cost at its price, what the job reported, and figures
+derived from these. Each name in FIGURES is present with its source or absent with the reason.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _MEASURED = (
 _COST = ("moves_usd", "usd_per_node_hour", "usd")
 _DERIVED = ("usd_per_1000_images", "usd_per_1000_tokens", "joules_per_image", "joules_per_token")
 FIGURES = (*_MEASURED, *_COST, *REPORTED, *_DERIVED)
-"""Of every record, in the order of their table."""
+"""Of every record, in table order."""
 
 
 class JobRecord(Frozen):
@@ -35,11 +35,11 @@ class JobRecord(Frozen):
         at: when it was made.
         engine: its kind.
         where: which one.
-        so_far: the job is not over: figures go up to `at`.
-        job: its status, with stretches and moves.
+        so_far: the job is not over: figures are up to `at`.
+        job: its status, with intervals and moves.
         figures: by their names in FIGURES.
-        metrics: that the job alone knows, by its own words.
-        absent: the others of FIGURES, and why.
+        metrics: other numbers that the job reported.
+        absent: the rest of FIGURES, and why.
         problems: with what the job has written.
     """
 
@@ -63,7 +63,9 @@ class JobRecord(Frozen):
 
 @dataclass(frozen=True)
 class Begun:
-    """What an engine has counted. `failures`: of the job's starts; `most_restarts`: that the job has after them."""
+    """What an engine counted. `failures`: starts that failed; `most_restarts`: the job's limit of restarts after
+    failures.
+    """
 
     failures: int
     most_restarts: int
@@ -71,7 +73,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Ran:
-    """What ran a job: an engine's kind and which one, as people know them, and what its nodes cost and draw."""
+    """What ran a job: an engine's kind and which one, for display, and its nodes."""
 
     engine: str
     where: str
@@ -79,12 +81,12 @@ class Ran:
 
 
 def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """Of an engine's job; `begun` absent where the engine does not say."""
+    """For an engine's job; `begun` is absent if the engine does not count."""
     return get_record(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
 
 
 def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """The same of whatever ran it."""
+    """For any job."""
     used = _measured(ran.nodes, status, begun, now)
     found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}
     found |= _energy(ran.nodes, status, found)
@@ -123,7 +125,7 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
 
 
 def _here(status: JobStatus, said: str) -> str:
-    """Of a figure that knows nothing of engines before this one."""
+    """For a figure without earlier engines' share."""
     return f"{said}; on this engine alone, to which it was moved" if status.moves else said
 
 
@@ -144,7 +146,7 @@ def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
 
 
 def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
-    """An interruption is what a start follows that follows no failure; after the last failure there is none."""
+    """An interruption is a restart that follows no failure; the last failure is followed by none."""
     if isinstance(begun, Absent):
         return {"failures": begun, "interruptions": begun}
     again = max(0, status.known_starts - 1 - min(begun.failures, begun.most_restarts))
@@ -175,7 +177,7 @@ def _price(nodes: Nodes | None) -> Maybe:
 
 
 def _moves_usd(status: JobStatus) -> Maybe:
-    """Of all ways; not of some."""
+    """Absent if the cost of one move is unknown."""
     if not status.moves:
         return measured(0, "USD", "it was not moved")
     usd = [each.usd for each in status.moves if each.usd is not None]
@@ -187,7 +189,7 @@ def _moves_usd(status: JobStatus) -> Maybe:
 
 
 def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
-    """What the job has said, else by the catalogue."""
+    """As reported by the job, else from the catalogue."""
     joules, gco2e = _estimated(nodes, status, found["node_hours"])
     said = found["joules"]
     # Energy of other engines, too, is not of this region's grid.
@@ -203,7 +205,7 @@ def _first(said: Maybe, estimate: Maybe) -> Maybe:
 
 
 def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
-    """Joules and gCO2e of so many hours of a node."""
+    """Joules and gCO2e of that many node hours."""
     if isinstance(node_hours, Absent):
         why = Absent(f"no estimate either: {node_hours.why}")
         return why, why
@@ -224,7 +226,7 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
 
 
 def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
-    """gCO2e of what the job has counted, by the region's grid; None where no catalogue has that."""
+    """gCO2e of the reported joules at the region's grid; None if no catalogue has that."""
     if nodes is None or (found := envelope(nodes, 0, 1)) is None:
         return None
     energy, carbon = found
@@ -240,7 +242,7 @@ def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
 
 
 def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict[str, Maybe]:
-    """Only of what was counted over the same time. `said`: joules, by the job."""
+    """Only from figures over the same time. `said`: joules reported by the job."""
     if not status.phase.is_over:
         return dict.fromkeys(
             _DERIVED, Absent("the job is not over: what it has said may be older than what it has used")

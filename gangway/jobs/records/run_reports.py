@@ -1,10 +1,9 @@
-"""What a job itself says it has done: a command in figures.json of its run folder, the bundled trainer in run.json.
+"""What a job reports: a command in figures.json of its run folder, the bundled trainer in run.json.
 
 {"images": 60000, "joules": 51200.5, "accuracy": 0.97}
 
-A flat object of numbers. The names in REPORTED have a meaning and a unit; any other is a metric of the job's own, by
-the job's own word. Who writes there is not trusted: no link is followed, and what is no such object is told, not
-passed over.
+A flat object of numbers. The names in REPORTED have a meaning and a unit; others are the job's own metrics. The writer
+is not trusted: links are not followed, and anything else is reported as a problem.
 """
 
 import json
@@ -37,10 +36,10 @@ REPORTED: Mapping[str, str] = MappingProxyType(
         "gco2e": "gCO2e",
     }
 )
-"""Names with a meaning, and their units: over all starts of the job; of speeds a mean while it worked."""
+"""Known names and their units: totals over all starts; speeds are means while it worked."""
 MOST_BYTES, _MOST_NAMES = 64_000, 256
 _MOST = 1e40
-"""Far beyond any figure, and near enough to be divided and multiplied."""
+"""Far above any figure, and small enough to multiply and divide."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./%@:+-]{0,63}")
 _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
     {
@@ -50,17 +49,17 @@ _SOURCES: Mapping[Provenance, Source] = MappingProxyType(
         "assumed": Source.ESTIMATED,
     }
 )
-"""Of a figure that the trainer has measured this record says that it was reported."""
+"""What the trainer measured counts as reported here."""
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What a job says of itself.
+    """What a job reports.
 
     Attributes:
         figures: each name of REPORTED.
-        metrics: of its own.
-        problem: with what it has written; empty where nothing is wrong.
+        metrics: the job's own.
+        problem: with what it wrote; empty if none.
     """
 
     figures: Mapping[str, Maybe]
@@ -69,12 +68,12 @@ class Reported:
 
 
 def nothing_reported(why: str, problem: str = "") -> Reported:
-    """All absent for one reason."""
+    """All figures absent for one reason."""
     return Reported(dict.fromkeys(REPORTED, Absent(why)), {}, problem)
 
 
 def read_reported(job: JobFile, folder: Path) -> Reported:
-    """What stands in the job's folder."""
+    """Reads the report in the job's folder."""
     return _of_command(folder) if job.preset is None else _of_trainer(folder)
 
 
@@ -84,7 +83,9 @@ def _of_command(folder: Path) -> Reported:
 
 
 def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
-    """What stands in a command's figures.json: `read` gives it, or None, or FileNotFoundError where there is none."""
+    """The figures in a command's figures.json. `read` returns its content or None, or raises FileNotFoundError, if
+    there is none.
+    """
     try:
         content = read()
         numbers = {} if content is None else _numbers(content)
@@ -117,7 +118,7 @@ def _bad(place: str, problem: str) -> Reported:
 
 
 def _numbers(content: bytes) -> dict[str, float]:
-    """ValueError: it is no flat object of numbers, or one of them cannot be."""
+    """ValueError: not a flat object of numbers, or an impossible one."""
     found = json.loads(content, parse_constant=_no_number, object_pairs_hook=_once)
     if not isinstance(found, dict):
         raise ValueError("no JSON object")

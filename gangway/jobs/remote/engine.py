@@ -1,5 +1,5 @@
-"""An engine at the other end of an SSH connection: Gangway there does what is asked here, through one pipe. Who logs in
-how is the SSH client's own affair: its configuration, keys and agent.
+"""An engine reached over SSH: Gangway on the other machine makes the calls, through one pipe. Logins are up to the SSH
+client: its configuration, keys and agent.
 """
 
 import os
@@ -26,16 +26,14 @@ from stacks.config.job_file import JobFile
 
 _CONNECT_SEC, _ANSWER_SEC = 30.0, 180.0
 _NO_PROGRAM, _NO_CONNECTION = 127, 255
-"""Exit codes: a shell's, where a program is missing; ssh's own."""
+"""Exit codes: the shell's if a program is missing; ssh's own."""
 _MOST_ANSWER_BYTES = 256_000_000
 _MOST_GREETINGS = 200
 """Lines that a login shell may print before Gangway does."""
 
 
 class RemoteEngine:
-    """`via`: host, or user and host, as ssh has it; `on`: the engine, as --on has it there; `program`: Gangway
-    there.
-    """
+    """`via`: host or user@host, as for ssh; `on`: the engine there, as for --on; `program`: Gangway there."""
 
     def __init__(self, via: str, on: str, program: str = "gangway", region: Place | None = None) -> None:
         self.kind, _, where = on.partition(":")
@@ -51,8 +49,8 @@ class RemoteEngine:
         return [*no_data_source(job), *found]
 
     def submit(self, job: JobFile) -> str:
-        """See `Engine`. A command without a workdir begins in the home folder there. An answer that is lost is asked
-        for again, by a token with which the other end takes the job once.
+        """See `Engine`. A command without a workdir starts in the remote home folder. If the answer is lost, the submit
+        is repeated with the same token, so the job is taken once.
         """
         text = job.model_dump_json(exclude_unset=True)
         question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
@@ -98,7 +96,7 @@ class RemoteEngine:
         self._ask(Call.ENSURE_BEGUN, job_id=job_id)
 
     def _ask(self, call: Call, job: JobFile | None = None, job_id: str = "", offset: int = 0) -> Any:
-        """EngineAwayError: nobody answers; the next call dials anew. InputError: as it was raised there."""
+        """EngineAwayError: no answer; the next call reconnects. InputError: as raised remotely."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
             return self._result(call, self._answered(Question(call, self._on, text, job_id, offset)))
@@ -106,7 +104,7 @@ class RemoteEngine:
             raise error.why from None
 
     def _result(self, call: Call, answer: Answer) -> Any:
-        """InputError: as it was raised there."""
+        """InputError: as raised remotely."""
         if answer.refusal is not None:
             raise answer.refusal.error()
         try:
@@ -118,7 +116,7 @@ class RemoteEngine:
         return one_line_texts(found) if call is Call.SUBMIT else found
 
     def _answered(self, question: Question) -> Answer:
-        """InputError: nobody is there to be asked. _UnansweredError."""
+        """InputError: the connection failed. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
@@ -137,7 +135,7 @@ class RemoteEngine:
 
 
 class _UnansweredError(Exception):
-    """The question was sent, and its answer is lost: whether it was done nobody here knows."""
+    """The request was sent but the answer is lost: it may have been carried out."""
 
     def __init__(self, why: InputError) -> None:
         super().__init__(str(why))
@@ -145,7 +143,7 @@ class _UnansweredError(Exception):
 
 
 class _Pipe:
-    """One connection, over which questions go one after another."""
+    """One connection for successive requests."""
 
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
@@ -208,7 +206,7 @@ class _Pipe:
         return line
 
     def _gone(self) -> InputError:
-        """Why there is nobody at the other end."""
+        """Why the other end has gone."""
         code = self._process.wait()
         self._said.seek(0)
         lines = self._said.read().decode("utf-8", "replace").strip().splitlines()

@@ -1,7 +1,6 @@
-"""A submit that is asked for twice is done once: by a token that whoever asks has chosen, for answers that were lost.
+"""Runs a repeated submit only once, by a token that the caller chose, in case an answer is lost.
 
-~/.gangway/taken/TOKEN    held while the submit is at work; when it began, by the machine's boot; the job's id, once it
-                          was taken
+~/.gangway/taken/TOKEN    locked during the submit; holds its boot stamp, then the job's id
 """
 
 import os
@@ -24,9 +23,8 @@ _KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
 
 
 def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
-    """The job's id, of this submit or of the one with the same token before it. EngineAwayError: that one is at work
-    still. InputError: it was killed, or got no answer, and nobody knows whether the job was taken; or what `submit`
-    raises.
+    """The job's id, from this submit or an earlier one with the same token. EngineAwayError: the earlier one is still
+    running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
     """
     if not TOKEN.fullmatch(token):
         raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
@@ -63,8 +61,8 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
 
 @contextmanager
 def _held(path: Path) -> Iterator[IO[str]]:
-    """The token's file, which nobody else has meanwhile. One that was refused has taken away the file for which others
-    wait: they go on with a new one, and are told why themselves.
+    """The locked token file. A refused submit removes the file that others wait for; they continue with a new one and
+    get their own refusal.
     """
     while True:
         with path.open("a+") as file:

@@ -1,5 +1,5 @@
-"""The engine `slurm`: jobs go to a Slurm that stands already, by its own commands, through a folder that its nodes
-share. What a job has come to stands in that folder, so that it is known when Slurm has forgotten it.
+"""The engine `slurm`: submits jobs to an existing Slurm with its own commands, through a folder that its nodes share.
+The folder records how a job ended, so this is known after Slurm has forgotten the job.
 """
 
 import os
@@ -78,21 +78,21 @@ _WORDS, _SUBMITTED, _GONE = "sbatch.words", ".submitted", ".gone"
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REQUEUE_FED")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 _NO_SCRIPT = (*_WAITS, "CONFIGURING")
-"""In which no batch script runs that could be told, also where nodes are being got ready for it."""
+"""States without a running batch script, including nodes that are still being prepared."""
 _AWAY = re.compile(
     r"[Uu]nable to contact slurm controller|[Cc]onnection refused|[Ss]ocket timed out|not responding|"
     r"Zero Bytes were transmitted"
 )
 _NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
-"""Of answers without which it is known all the same that Slurm has taken nothing."""
+"""Errors after which Slurm has certainly not taken the job."""
 _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
-"""For a job whose submit has got no answer: how long, and the pause before each look."""
+"""For a job whose submit got no answer: how long to look for it, and how often."""
 _TELLS, _TELL_SEC = 5, 0.5
-"""How often a job is told to end, and the pause between."""
+"""How often to signal a job, and the pause between."""
 _BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
 _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
-"""Until a submit that has left no number was cut off, which is more than its calls may take; until a shared folder
-shows what a node has written.
+"""After which a submit without a number was cut off: more than its calls may take. After which a shared folder shows
+what a node has written.
 """
 _NO_NODES = (
     "another partition: --on slurm:FOLDER@PARTITION; or PrivateData=cloud in slurm.conf, without which Slurm hides "
@@ -104,7 +104,7 @@ _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": 
 
 @dataclass(frozen=True)
 class _State:
-    """Of a job in Slurm; all empty where it knows none of that number."""
+    """A job's state in Slurm; all empty if Slurm does not know the number."""
 
     uid: str
     word: str
@@ -113,14 +113,14 @@ class _State:
 
 
 _OR = "+"
-"""Between partitions; a comma is between engines."""
+"""Separates partitions; a comma separates engines."""
 _STATE_FORMAT = "%i|%U|%T|%r|%k"
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """Or several, as Slurm's options name them. `nodes`: that a job may have; `most_minutes`: of a job; None without a
-    limit.
+    """One or several partitions, as in Slurm's options. `nodes`: the most for one job; `most_minutes`: its time limit,
+    None if unlimited.
     """
 
     name: str
@@ -129,8 +129,8 @@ class _Partition:
 
 
 class SlurmEngine(FolderEngine):
-    """`folder`: shared by this machine and all nodes; `partition`: Slurm's default one where empty, or several with +
-    between, of which Slurm takes the first that has nodes for the job.
+    """`folder`: shared by this machine and all nodes; `partition`: empty for the default one, or several joined by +,
+    of which Slurm takes the first with nodes for the job.
     """
 
     kind = "slurm"
@@ -193,7 +193,7 @@ class SlurmEngine(FolderEngine):
         return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
-        """See `Engine`. Slurm is asked once for all of them. InputError: there is no such folder, or it is closed."""
+        """See `Engine`. Asks Slurm once for all jobs. InputError: there is no such folder, or it is closed."""
         check_open(self._folder)
         if not self._folder.is_dir():
             raise InputError(
@@ -212,7 +212,7 @@ class SlurmEngine(FolderEngine):
         return self._listed(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
-        """Slurm's, of the jobs that are not over."""
+        """Slurm's job ids of the jobs that are not over."""
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
@@ -220,7 +220,7 @@ class SlurmEngine(FolderEngine):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
-        """Kept in the folder where that is this user's own."""
+        """Also saves the end of a job whose folder is this user's."""
         known = read_status(folder)
         if known.phase.is_over:
             return known
@@ -237,7 +237,7 @@ class SlurmEngine(FolderEngine):
         return number_in(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
-        """See `Movable`. InputError, EngineAwayError: Slurm was not told; it begins no more all the same."""
+        """See `Movable`. InputError, EngineAwayError: Slurm was not signalled, but the job will not start again."""
         folder = self._known(job_id)
         if self.status(job_id).phase.is_over:
             return
@@ -264,7 +264,7 @@ class SlurmEngine(FolderEngine):
         return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
-        """The last file that is written before sbatch is called."""
+        """Checks for the last file that is written before sbatch runs."""
         return folder.has(_WORDS)
 
     def _put(
@@ -295,7 +295,7 @@ class SlurmEngine(FolderEngine):
         keep_id(folder, _taken(folder, words))
 
     def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
-        """Out of what its script has left and what Slurm says."""
+        """From the files of its script and Slurm's answer."""
         slurm_id = _slurm_id(folder)
         if not slurm_id:
             return _being_submitted(folder, known)
@@ -332,7 +332,7 @@ class SlurmEngine(FolderEngine):
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
     def _partition(self) -> _Partition:
-        """InputError: there is none of that name."""
+        """InputError: no such partition."""
         rows = [line.split("|") for line in _slurm("sinfo", "--noheader", "--format=%P|%D|%l").split()]
         names = list(dict.fromkeys(name.rstrip("*") for name, *_ in rows))
         default = next((name.rstrip("*") for name, *_ in rows if name.endswith("*")), "")
@@ -357,7 +357,7 @@ class SlurmEngine(FolderEngine):
 
 
 def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
-    """Of partitions and numbers the most of one partition: a job has nodes of one alone."""
+    """The largest sum of one partition: a job cannot span partitions."""
     found: dict[str, int] = {}
     for name, number in counts:
         found[name] = found.get(name, 0) + int(number)
@@ -365,13 +365,12 @@ def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
 
 
 def _one_state(slurm_id: str) -> _State:
-    """What Slurm says of a job."""
     return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", "", ""))
 
 
 def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
-    """Ends the folder's job in Slurm; nothing else here acts on a job of Slurm's. A controller that was killed may give
-    its number to another one: that one has another user or another comment, and is left alone.
+    """Ends the folder's job in Slurm, and never any other: a killed controller may reuse a number, but then user or
+    comment differ.
     """
     state, _ = _own_state(folder, _one_state(slurm_id))
     if state == "UNKNOWN":
@@ -392,15 +391,15 @@ def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
 
 
 def _users(folder: JobFolder) -> tuple[str, str]:
-    """Who may have submitted the folder's job. Who asks may be its owner by another name, where a shared folder makes
-    root nobody.
+    """Who may have submitted the folder's job. The owner may appear under another uid if a shared folder maps root to
+    nobody.
     """
     return str(folder.uid), str(os.geteuid())
 
 
 def _states(which: str) -> dict[str, _State]:
-    """Of some jobs, by their numbers. Never of everybody's: a stranger's comment may hold a line that looks like one
-    of another job.
+    """States of these jobs, by number. Never ask for all users' jobs: a stranger's comment may contain a line that
+    looks like another job's.
     """
     try:
         said = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
@@ -413,8 +412,8 @@ def _states(which: str) -> dict[str, _State]:
 
 
 def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
-    """Slurm's word and reason; UNKNOWN where it knows the folder's job no more: a controller that was killed may give a
-    number once more, and anybody may write any comment.
+    """Slurm's state and reason; UNKNOWN if it does not know the folder's job any more: a killed controller may reuse a
+    number, and any user may set any comment.
     """
     if found.comment != get_comment(folder.path) or found.uid not in _users(folder):
         return "UNKNOWN", ""
@@ -422,7 +421,7 @@ def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
 
 
 def _slurm_id(folder: JobFolder) -> str:
-    """The number of the folder's job; empty where Slurm has not taken it. A submit that was cut off has not kept it."""
+    """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
     if kept := kept_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
@@ -433,7 +432,7 @@ def _slurm_id(folder: JobFolder) -> str:
 
 
 def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
-    """The number by which Slurm has taken it. PerhapsTakenError: nobody knows whether it has, or will."""
+    """Submits and returns Slurm's job id. PerhapsTakenError: Slurm may or may not have taken it."""
     try:
         said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(get_environment(folder)))
         return said.partition(";")[0].strip()
@@ -453,8 +452,8 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
 
 
 def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job's submit, which sbatch hands on to it, and this process's own way to Slurm, whose
-    commands the batch script calls too: last, so that the job's programs are those of its submit.
+    """The environment for sbatch, which passes it to the job: that of the submit, with this process's variables for
+    reaching Slurm. The directory of sbatch comes last on PATH, so the job's programs are those of its submit.
     """
     own = {name: os.environ[name] for name in REACH if name in os.environ}
     commands = shutil.which("sbatch")
@@ -463,7 +462,7 @@ def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
 
 
 def _write_member_key(folder: OwnJobFolder) -> None:
-    """A new one, which none but the job's owner reads, whoever may look into the job's folder."""
+    """A new key, readable only by the job's owner even if others can read the job's folder."""
     parent, _, name = MEMBER_KEY.partition("/")
     folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
 
@@ -492,8 +491,8 @@ def _cancel_asked(folder: JobFolder) -> bool:
 
 
 def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None) -> str:
-    """What one of Slurm's commands prints, in that environment or else this process's. InputError: it is missing, it
-    refuses, or its controller does not answer.
+    """Output of a Slurm command, run in that environment or this process's. InputError: it is missing, it refuses, or
+    its controller does not answer.
     """
     try:
         done = subprocess.run(

@@ -1,5 +1,5 @@
-"""What the batch script of a job in Slurm has left in the job's folder, images/templates/job/slurm-batch.sh says which
-files. Somebody else may have written there: UnreadableError, of all that reads.
+"""Files that a job's batch script (images/templates/job/slurm-batch.sh) leaves in the job's folder. All readers raise
+UnreadableError if the content was changed.
 """
 
 import re
@@ -23,7 +23,7 @@ _ENDS = {
 
 
 def first(folder: JobFolder, name: str) -> str:
-    """A file's line; empty where there is no such file yet."""
+    """A file's line; empty if there is no such file yet."""
     try:
         return folder.read(name).decode().strip()
     except FileNotFoundError:
@@ -33,20 +33,20 @@ def first(folder: JobFolder, name: str) -> str:
 
 
 def kept_id(folder: JobFolder) -> str:
-    """Empty where nobody has kept it yet."""
+    """Empty if not saved yet."""
     kept = number_in(folder, _ID_FILE)
     return "" if kept is None else str(kept)
 
 
 def keep_id(folder: OwnJobFolder, slurm_id: str) -> None:
-    """Unless its script has, which knows better. Without room the next one who asks finds it by its comment."""
+    """Does not replace the id that the script saved. Without room, the job is found by its comment next time."""
     with suppress(OSError, UnreadableError):
         if not kept_id(folder):
             folder.write(_ID_FILE, f"{slurm_id}\n".encode())
 
 
 def number_in(folder: JobFolder, name: str) -> int | None:
-    """Of a file's line; None where there is no such file yet."""
+    """The number in a file; None if there is no such file yet."""
     line = first(folder, name)
     if not line:
         return None
@@ -56,8 +56,8 @@ def number_in(folder: JobFolder, name: str) -> int | None:
 
 
 def sec_since_mark(folder: JobFolder, name: str) -> float:
-    """Since somebody on this machine, in this boot, first asked for this mark of an own folder; 0 where nobody has, and
-    where it cannot be kept. By no clock that is set: early by that, a job would be over that goes on.
+    """Seconds since this mark of an own folder was first requested on this machine in this boot; 0 if it never was or
+    cannot be stored. Not by the wall clock: if that jumped, a running job would count as over.
     """
     try:
         lines = folder.read(name).decode("utf-8", "replace").splitlines()
@@ -74,7 +74,7 @@ def sec_since_mark(folder: JobFolder, name: str) -> float:
 
 
 def own_folder(folder: JobFolder) -> OwnJobFolder | None:
-    """None of another user's: whoever lists it changes nothing there."""
+    """None for another user's folder, which is never changed."""
     with suppress(OSError, NotOwnError):
         return folder.own()
     return None
@@ -82,7 +82,7 @@ def own_folder(folder: JobFolder) -> OwnJobFolder | None:
 
 @dataclass(frozen=True)
 class End:
-    """A job's end, as its script has left it."""
+    """A job's end, as its script recorded it."""
 
     phase: Phase
     code: int
@@ -91,7 +91,7 @@ class End:
 
 
 def find_end(folder: JobFolder) -> End | None:
-    """None where its script has left no end yet."""
+    """None if its script has recorded no end yet."""
     if not (line := first(folder, "end")):
         return None
     match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
@@ -101,7 +101,7 @@ def find_end(folder: JobFolder) -> End | None:
 
 
 def time_in(path: Path, ms: int) -> datetime:
-    """Of a number that the file has; since 1970."""
+    """Of a file's number, in ms since 1970."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What a job file becomes for Slurm: sbatch's words, and the two files of variables that its scripts read; pure."""
+"""Translates a job file for Slurm: sbatch's arguments, and the two files of variables for its scripts; pure."""
 
 import math
 import re
@@ -18,15 +18,15 @@ from stacks.config.paths import ROOT
 
 BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB = "slurm-batch.sh", "slurm-node.sh", "own-job.sh"
 MEMBER_KEY = "member/key.pem"
-"""Of a job's folder; the folder that it is in is closed to others by itself."""
+"""In a job's folder; its own folder is closed to others."""
 NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
-"""What any user may ask for: to be behind others. What others submit without --nice comes before a normal one."""
+"""Users can only lower their priority. Jobs submitted without --nice run before normal ones."""
 _MARGIN_MINUTES = 10
-"""By which Slurm's limit is beyond the job's hours, which the batch script keeps itself, over all starts."""
+"""By which Slurm's limit exceeds the job's hours, which the batch script enforces over all starts."""
 
 
 def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
-    """For the job in its folder, without the program's name."""
+    """Arguments for the job in its folder."""
     return [
         f"--job-name={job.name}",
         f"--partition={partition}",
@@ -49,19 +49,17 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
 
 
 def get_minutes(job: JobFile) -> int:
-    """What Slurm is asked for."""
+    """The time limit to ask Slurm for."""
     return math.ceil((round(job.max_hours * 3600) + job.grace_sec) / 60) + _MARGIN_MINUTES
 
 
 def get_max_hours(job: JobFile, minutes: int) -> float:
-    """The most hours, to two digits behind the point, of which `get_minutes` is no more than that; below 0 where there
-    are none.
-    """
+    """The largest max_hours, to two digits, for which `get_minutes` fits; negative if there is none."""
     return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
 
 
 def minutes_in(limit: str) -> int | None:
-    """Of Slurm's `1-02:30:00`, `30:00` or `infinite`; whole ones."""
+    """Whole minutes of Slurm's `1-02:30:00` or `30:00`; None for `infinite`."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None
@@ -70,12 +68,12 @@ def minutes_in(limit: str) -> int | None:
 
 
 def get_comment(folder: Path) -> str:
-    """By which a job is known to be that of the folder."""
+    """Identifies the folder's job."""
     return f"gangway:{folder}"
 
 
 def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
-    """Of the batch script. `before`: on engines before this one."""
+    """For the batch script. `before`: usage on earlier engines."""
     values = {
         "JOB": job_id,
         "PARTITION": partition,
@@ -105,9 +103,7 @@ def get_place(job: JobFile, folder: Path, python: str) -> Place:
 
 
 def node_env(job: JobFile, folder: Path, python: str) -> str:
-    """Of a node's part: variables, folder and words; where the nodes meet, and which devices they have, is known there
-    alone.
-    """
+    """For the node script: variables, folder and command; addresses and devices are known only on the node."""
     place, run_dir = get_place(job, folder, python), str(folder / RUN_FOLDER)
     # What is known on the node alone: in the place of it names that nobody else could have written.
     (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
@@ -143,7 +139,7 @@ def _two_numbers() -> tuple[int, int]:
 
 
 def _word(text: str, at_run_time: Mapping[str, str]) -> str:
-    """Quoted, but for what is known at run time."""
+    """Quoted, except for what is known at run time."""
     found = re.split(f"({'|'.join(at_run_time)})", text)
     return (
         "".join(f'"{at_run_time[part]}"' if part in at_run_time else shlex.quote(part) for part in found if part)

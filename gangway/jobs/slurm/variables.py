@@ -1,21 +1,21 @@
-"""Variables that are Slurm's own: by which it is found, and those of an allocation, which are of no job in another."""
+"""Slurm's variables: those for reaching it, and those of an allocation, which do not apply to other jobs."""
 
 import re
 from collections.abc import Mapping
 
 REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
-"""By which Slurm's commands find it and are let in: those of who calls them, whoever the job is of."""
+"""For reaching and authenticating with Slurm; always the caller's."""
 OF_ALLOCATION = (
     "(SLURMD?_.*|SBATCH_MEM_BIND.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK)"
 )
-"""Besides `REACH`, what salloc, sbatch and srun give, as Python and grep read it. What is asked of sbatch by SBATCH_ is
-a user's own, or a site's.
+"""Besides `REACH`, what salloc, sbatch and srun set, as a pattern for Python and grep. SBATCH_ variables are the user's
+or the site's.
 """
 
 
 def outside(variables: Mapping[str, str]) -> dict[str, str]:
-    """Without those of the allocation that a submit is in, if any: sbatch hands all on, and the steps of the job would
-    take them for their own.
+    """Removes those of the allocation that the submit ran in: sbatch passes them on, and the job's steps would use
+    them.
     """
     if "SLURM_JOB_ID" not in variables:
         return dict(variables)

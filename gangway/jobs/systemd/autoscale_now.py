@@ -1,5 +1,5 @@
-"""How many nodes a job of a stack should have by now, by the images that are done and the plan's figures; and, where
-somebody asks for it, that many asked of its groups.
+"""How many nodes a stack's job should have now, from its progress and the plan's figures, and the request to its groups
+for that number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ from stacks.program import get_program
 
 SCALE_FLAG = "--scale"
 STALE_AFTER = timedelta(hours=6)
-"""What is older says too little of a job's progress."""
+"""Older progress is not used."""
 CLOCKS_APART = timedelta(minutes=2)
-"""How much a node's clock may be before this machine's."""
+"""How far a node's clock may be ahead of this machine's."""
 
 
 def wanted_now(
     config: StackConfig, images_done: int, now: datetime, groups: tuple[GroupState, ...] = ()
 ) -> Decision | str:
-    """Of a stack with `job.autoscale`, whose groups may be known; or why nobody can tell. What was spent so far is
-    taken to be what its images cost on all nodes. InputError: what cannot be planned.
+    """For a stack with `job.autoscale`, given its groups if known; or why it is unknown. Spending so far is estimated
+    as the cost of its images on all nodes. InputError: it cannot be planned.
     """
     asked = config.work.autoscale
     assert asked is not None, "whoever asks has looked"
@@ -46,8 +46,8 @@ def wanted_now(
 
 
 def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown: str = "") -> str:
-    """A line for people; see `wanted_now`. `unknown`: why nobody knows how many images are done. What cannot be planned
-    is told: the rest of a job's state stands beside it.
+    """A line for display; see `wanted_now`. `unknown`: why the number of images done is unknown. Planning errors are
+    part of the line, since it is only one of a job's state.
     """
     try:
         wanted = wanted_now(config, images_done, now)
@@ -65,8 +65,8 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown
 
 
 def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) -> str:
-    """Why too little is known of the job's progress to change its nodes by it; empty where it is known, or nothing
-    hangs on it. `told_at`: when its nodes last said it.
+    """Why progress is too uncertain to resize by; empty if it is known or not needed. `told_at`: when its nodes last
+    reported it.
     """
     asked = config.work.autoscale
     if asked is None or (asked.deadline is None and asked.budget_usd is None):
@@ -83,8 +83,8 @@ def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) ->
 def scale(
     config: StackConfig, scaler: Scaler, names: Sequence[str], images_done: int, now: datetime, *, dry_run: bool = False
 ) -> list[str]:
-    """Asks the stack's groups, `names`, for the nodes that the job should have: nothing with `dry_run`. What was done,
-    and why, a line each. InputError: there is nothing to scale by, or the provider refuses.
+    """Requests the wanted number of nodes from the stack's groups, `names`, unless `dry_run`. What was done and why, a
+    line each. InputError: nothing to scale by, or the provider refuses.
     """
     groups = tuple(scaler.get_groups(names))
     asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
@@ -107,7 +107,7 @@ def scale(
 
 
 def check_scaled(config: StackConfig) -> None:
-    """InputError: the stack asks for no scaling, or nobody carries it out on its provider."""
+    """InputError: the stack has no autoscale, or its provider cannot be scaled."""
     if config.work.autoscale is None:
         raise InputError(
             SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",

@@ -1,4 +1,4 @@
-"""A stack's circuit breaker from outside: why its launches are held (`images.node.breaker`), and their release."""
+"""A stack's circuit breaker from outside: why launches are held (`images.node.breaker`), and their release."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ _FIX = "run it as the account that runs `up`, which may read and write the run b
 
 
 class HeldRecord(BaseModel):
-    """What a node writes that was one too many. `given_up` nodes, `nodes` the last of them, within `within_minutes`;
-    `reason`: why the last one gave up.
+    """Written by the node that opened the breaker. `given_up` nodes within `within_minutes`, the last of them in
+    `nodes`; `reason`: the last one's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -39,7 +39,7 @@ class HeldRecord(BaseModel):
     time: AwareDatetime
 
     def __str__(self) -> str:
-        """Why, in a line: a node chose the words of the reason, and a terminal obeys some characters."""
+        """Without control characters: a node chose the reason's text."""
         words = "".join(one if one.isprintable() else " " for one in self.reason)
         return (
             f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC nothing of {self.stack} is launched: "
@@ -54,10 +54,10 @@ class Breaker:
 
     Attributes:
         provider: of the stack.
-        stack: its name, which is the job's too.
-        region: of AWS's groups and bucket; of no meaning elsewhere.
+        stack: its name, which is also the job's.
+        region: of AWS's groups and bucket; unused elsewhere.
         group_names: of the groups that hold nodes.
-        url: of the run's folder.
+        url: of the run folder.
     """
 
     provider: str
@@ -67,7 +67,9 @@ class Breaker:
     url: str
 
     def held(self) -> HeldRecord | None:
-        """Why launches are held; None while they are not. InputError: the bucket does not say, or something odd."""
+        """Why launches are held; None if they are not. InputError: the bucket cannot be read, or its content is
+        invalid.
+        """
         try:
             content = self.store.read(HELD_OBJECT, _MAX_BYTES)
         except StoreFailedError as error:
@@ -84,8 +86,8 @@ class Breaker:
             ) from None
 
     def reset(self) -> list[str]:
-        """Takes away what nodes left, and has the groups launch again; what was done, a line each. InputError: the
-        cloud refuses.
+        """Removes the nodes' marks and lets the groups launch again; what was done, a line each. InputError: the cloud
+        refuses.
         """
         try:
             mine = [name for name in self.store.names() if name.startswith(FOLDER)]
@@ -97,7 +99,7 @@ class Breaker:
         return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
 
     def _resume(self) -> list[str]:
-        """Launches, and the alarms that fill a rung: of a job that has ended they would fill it for nobody."""
+        """Resumes launches, and the alarms that fill a rung unless the job has ended: they would add idle nodes."""
         try:
             held = self.held()
         except InputError:  # what nobody can read says nothing of when
@@ -120,7 +122,7 @@ class Breaker:
 
     @property
     def store(self) -> RunStore:
-        """The run's folder."""
+        """The run folder."""
         return RunStore(self.url, bucket_region(self.provider, self.region))
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -137,12 +139,12 @@ class Breaker:
 
 
 def replaces_nodes(provider: str) -> bool:
-    """Whether its groups bring nodes in the place of others."""
+    """Whether its groups replace lost nodes."""
     return provider in with_adapter("scaling")
 
 
 def check_launches(provider: str) -> None:
-    """InputError: nobody launches machines of this provider by himself."""
+    """InputError: the provider does not replace nodes."""
     if not replaces_nodes(provider):
         raise InputError(
             "gangway:provider",
@@ -154,7 +156,7 @@ def check_launches(provider: str) -> None:
 
 
 def get_breaker(provider: str, stack: str, region: str, outputs: Mapping[str, Any]) -> Breaker:
-    """The breaker of a stack. InputError: it is not up."""
+    """InputError: the stack is not up."""
     if not (outputs.get("run_bucket") or outputs.get("run_bucket_url")):
         raise InputError(
             f"pulumi stack output --stack {stack}", "no run_bucket: the stack is not up", fix="pulumi up, or nothing"

@@ -1,5 +1,5 @@
-"""The record of a command on machines of a stack, out of what its nodes have put into the run folder: the same figures
-as of a queue's job.
+"""The record of a command on a stack's machines, from what its nodes put into the run folder: the same figures as for a
+queue's job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
 def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: datetime) -> JobRecord:
-    """Of the command that a stack has up. InputError: its run folder cannot be read, or nothing of it is there yet."""
+    """For the command that a stack runs. InputError: its run folder cannot be read, or holds nothing of it yet."""
     try:
         starts, problems = read_starts(store, job_key(job))
         end = read_end(store)
@@ -56,7 +56,7 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
 
 
 def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: EndedRecord | None) -> JobStatus:
-    """What the job is at, as far as its nodes have said it. An `end` before the last start is another attempt's."""
+    """As far as its nodes have reported. An `end` before the last start belongs to an earlier attempt."""
     last = max(starts, key=lambda start: (start.last, start.began))
     phase, reason = Phase.RUNNING, ""
     if end is not None and end.code in _ENDS and all(start.began <= end.time for start in starts):
@@ -80,7 +80,7 @@ def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: 
 
 
 def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
-    """Nodes that meet agree on it, and one of them says it for all; others are each done by themselves."""
+    """Nodes that meet agree, so one of them counts for all; others have to be done each."""
     newest = {start.node: start for start in starts}
     if job.command_meets:
         of_round = max(int(start.round or 0) for start in starts)
@@ -91,7 +91,7 @@ def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
 
 
 def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
-    """What an hour of its nodes has cost, by the capacity of each and the hours that it was at work."""
+    """The mean price of a node hour, by capacity and hours of each node."""
     planned = get_program(config.provider).plan(config)
     context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
     weighed, sources, total = 0.0, dict[str, None](), 0.0
@@ -110,7 +110,7 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
 
 
 def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
-    """The list's of every region, or what the stack file says of a site."""
+    """List prices of every region, or what the stack file declares for a site."""
     provider = get_provider(config.provider)
     if provider.catalog is None:
         return [get_price(config, get_machine(config))]

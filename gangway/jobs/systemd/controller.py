@@ -1,7 +1,7 @@
-"""A job's controller, for `gangway job`: what it was asked for, its last decisions, and how it is switched off.
+"""A job's controller, for `gangway job`: its settings, its last decisions, and how to switch it off.
 
-Nothing is switched from here: the switch is a file in the run's folder, made on a machine that has the folder, as the
-job's own user. Off is the safe side: who can write that file can leave the run as it is, and no more.
+Nothing is switched from here: the switch is a file in the run folder, made by the job's own user on a machine with that
+folder. Off is safe: writing that file can only leave the run as it is.
 """
 
 import json
@@ -22,14 +22,14 @@ from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
 _SHOWN = 3
-"""Decisions, the newest."""
+"""The newest decisions."""
 _MOST_CHARACTERS = 300
-"""Of one: the words come from the run."""
+"""Per decision: its text comes from the run."""
 
 
 def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
-    """Of a stack's job, as its outputs have it, with the decisions of its newest record; nothing without a controller.
-    `over`: nothing more is to come of it.
+    """For a stack's job from its outputs, with the decisions of its newest record; empty without a controller. `over`:
+    the job has ended.
     """
     training = job.get("training") if isinstance(job, Mapping) else None
     if not training or training["controller"] is None:
@@ -46,8 +46,8 @@ def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -
 
 
 def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
-    """The same of a run's folder here, by its own log, and whether it is switched off. InputError: the log cannot be
-    read, or has a decision that no session writes.
+    """The same for a local run folder, from its log and switch file. InputError: the log cannot be read, or has an
+    invalid decision.
     """
     lines = _events(folder)
     asked = [line for line in lines if line["event"] == CONTROLLER]
@@ -73,7 +73,7 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
-    """Those of a log that tell of a controller, as far as they can be read: a killed session leaves half a line."""
+    """The log's controller events, without unreadable lines: a killed session leaves half a line."""
     try:
         content = read_regular(folder, STATS, MOST_BYTES_OF_STATS)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""JobProgress: how far a job is while it trains, as its nodes put it beside the run's record every ten minutes
-(`images/templates/node/upload-record.sh`): records are put when the trainer stops, which may be days later.
+"""JobProgress: a training job's progress, which its nodes put next to the record every ten minutes
+(`images/templates/node/upload-record.sh`). Records are put only when the trainer stops, perhaps days later.
 """
 
 from typing import Literal, Self
@@ -12,15 +12,15 @@ from gangway.runs.run_store import RunStore
 
 PROGRESS_FILE = "progress.json"
 _MAX_BYTES = 4096
-"""Many times what a node writes; more is somebody else's file."""
+"""Many times what a node writes."""
 
 
 class JobProgress(BaseModel):
-    """Progress of a trainer that goes on. It says nothing of an end: only a record does.
+    """Progress of a running trainer; only a record says that it ended.
 
     Attributes:
-        images: that were done.
-        time: when, seconds since 1970 by the clock of the node that wrote the run's statistics.
+        images: number done.
+        time: in seconds since 1970, by the clock of the node that wrote the statistics.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -31,7 +31,7 @@ class JobProgress(BaseModel):
 
     @classmethod
     def read(cls, store: RunStore) -> Self | None:
-        """None where none was put. InputError: what is there is no node's. StoreFailedError: as RunStore's."""
+        """None if there is none. InputError: not written by a node. StoreFailedError: as RunStore's."""
         content = store.read(PROGRESS_FILE, _MAX_BYTES)
         try:
             return None if content is None else cls.model_validate_json(content)

@@ -1,9 +1,10 @@
-"""The starts of a stack's own command, each as its node notes it (images/templates/job/own-node.sh) in the run folder.
+"""The starts of a stack's custom command, each recorded by its node (images/templates/job/own-node.sh) in the run
+folder.
 
 .starts/KEY.NODE.PROCESS.BEGAN     LAST ROUND CAPACITY [CODE [failed]]
 
-Seconds since 1970; ROUND and CAPACITY are - where there is none, or nobody knows. The folder is the job's, so what is
-no such file is told and counts for nothing.
+Times are seconds since 1970; ROUND and CAPACITY are - if there is none or it is unknown. The job can write to the
+folder, so invalid files are reported and not counted.
 """
 
 import re
@@ -24,13 +25,13 @@ _MOST_BYTES, _MOST_STARTS = 400, 10_000
 
 @dataclass(frozen=True)
 class Start:
-    """One of a command, on one node.
+    """One start of a command on one node.
 
     Attributes:
-        last: until when it was at work, as far as the node has come to say it.
-        round: in which it met other nodes; empty where it meets none.
-        capacity: that its node is of; empty where the node does not know.
-        code: of its end, in the terms of `gangway.jobs.base`, and 5 and 6; None where its node was gone before it.
+        last: when the node last reported it at work.
+        round: in which it met other nodes; empty if it meets none.
+        capacity: of its node; empty if unknown.
+        code: exit code as in `gangway.jobs.base`, or 5 or 6; None if its node was lost first.
         failed: it counts as a failure.
     """
 
@@ -44,8 +45,8 @@ class Start:
 
 
 def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
-    """Those of the job with that key, the earliest first, and what is wrong with others. StoreFailedError: the folder
-    cannot be read.
+    """Starts of the job with that key, earliest first, and problems with others. StoreFailedError: the folder cannot be
+    read.
     """
     prefix, found, problems = f"{STARTS}{key}.", [], []
     names = [name for name in store.names() if name.startswith(prefix)]
@@ -76,12 +77,12 @@ def _start(node: str, began: int, match: re.Match[str]) -> Start:
 
 
 def times_begun(starts: Iterable[Start]) -> int:
-    """How often the job was begun: a round of several nodes is one time."""
+    """How often the job was started; a round of several nodes counts once."""
     return len(_times(starts))
 
 
 def times_failed(starts: Iterable[Start]) -> int:
-    """How often it has failed, likewise."""
+    """How often it failed, likewise."""
     return len(_times(start for start in starts if start.failed))
 
 

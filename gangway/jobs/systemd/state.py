@@ -1,4 +1,4 @@
-"""A job's state from outside, by what its nodes put into the run's folder: its record, its progress and its end."""
+"""A job's state from outside: the record, progress and end that its nodes put into the run folder."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
 def _known(decision: Any) -> Any:
-    """Without what another version may have told besides."""
+    """Drops fields that other versions add."""
     if not isinstance(decision, dict):
         return decision
     return {name: value for name, value in decision.items() if name in DecisionRecord.model_fields}
@@ -33,7 +33,7 @@ class _Session(BaseModel):
 
 
 class _Record(BaseModel):
-    """Of a record what is looked at here: any version's."""
+    """The fields used here, which every version has."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -49,10 +49,10 @@ class JobState:
     """What is known of a job.
 
     Attributes:
-        url: of the run's folder.
-        record: its record; None where none was put yet.
-        end: how it ended without being done; None where nobody has said so.
-        progress: how far it is by now; None where its record says it, or nobody does.
+        url: of the run folder.
+        record: None if there is none yet.
+        end: how it ended without being done; None if unknown.
+        progress: None if the record is newer, or if there is none.
     """
 
     url: str
@@ -62,7 +62,7 @@ class JobState:
 
     @classmethod
     def read(cls, store: RunStore) -> Self:
-        """InputError: the folder cannot be read, or what is there is no node's."""
+        """InputError: the folder cannot be read, or its content was not written by a node."""
         try:
             content = store.read(RECORD_FILE, _MAX_BYTES)
             end, progress = read_end(store), JobProgress.read(store)
@@ -81,29 +81,29 @@ class JobState:
 
     @property
     def images(self) -> int:
-        """Done, as its progress has it, else its record; 0 where neither was put yet."""
+        """Number done, from its progress or else its record; 0 before both."""
         if self.progress is not None:
             return self.progress.images
         return 0 if self.record is None else self.record.images
 
     @property
     def told_at(self) -> datetime | None:
-        """When it had so many done; None where nobody can tell."""
+        """When this number was reported; None if unknown."""
         return _recorded_at(self.record) if self.progress is None else self.progress.time
 
     @property
     def decisions(self) -> tuple[DecisionRecord, ...]:
-        """Of its controller, as its record has them."""
+        """Of its controller, from its record."""
         return () if self.record is None else self.record.decisions
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come of it."""
+        """Whether the job has ended."""
         return self.end is not None or (self.record is not None and self.record.status == "done")
 
     def why_ended(self, run_id: str | None, since: datetime | None) -> str:
-        """How the job had ended that was at work at `since`, in words; empty where it goes on. `run_id`: its record's
-        name. An end before that is one of an attempt that was begun again; None for both: any end counts.
+        """How the job that ran at `since` ended; empty if it has not. `run_id`: its record's id. Earlier ends belong to
+        attempts that were restarted; None for both: any end counts.
         """
         if self.record is not None and self.record.status == "done" and run_id in (None, self.record.id):
             return "its record is done"
@@ -113,7 +113,7 @@ class JobState:
         return ""
 
     def lines(self, command_of: str = "") -> list[str]:
-        """For people. `command_of`: the stack whose job is a command of one's own, which writes no run.json."""
+        """For display. `command_of`: the stack if its job is a custom command, which writes no run.json."""
         if command_of and self.record is None:
             record = f"what its command has used, once it is put: gangway job record {command_of} --stack"
         elif self.record is None:
@@ -130,6 +130,6 @@ class JobState:
 
 
 def _recorded_at(record: _Record | None) -> datetime | None:
-    """When the last session ended that a record has; None where it does not say."""
+    """When the record's last session ended; None if unknown."""
     sessions = () if record is None else record.sessions
     return max((one.end for one in sessions if one.end is not None), default=None)

@@ -1,6 +1,7 @@
-"""Nodes asked of AWS's Auto Scaling groups: of the first rung's its desired capacity, with tags that say when and why.
+"""Resizes AWS's Auto Scaling groups: sets the desired capacity of the first rung's group, with tags for time and
+reason.
 
-A node that is to go hears of it by the group's lifecycle hook, and has the time to save.
+A node that has to leave is notified by the group's lifecycle hook, with time to save.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from stacks.config.stack_config import StackConfig
 SUSPENDS_LAUNCHES = True
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
 AFTER_RESET = ""
-"""Why a reset wants an `up --refresh`; empty for no reason."""
+"""Why `up --refresh` is needed after a reset; empty if it is not."""
 _FIX = "run it with the rights that docs/controller-stacks.md lists, on the stack's account"
 
 
@@ -25,7 +26,7 @@ class AwsScaler:
         self._region = region
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
-        """By one question for all."""
+        """One request for all."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -42,7 +43,7 @@ class AwsScaler:
         return [found[name] for name in names]
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """Tags, and then the number: at once."""
+        """Sets tags, then the number; effective immediately."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = self._client()
@@ -88,12 +89,12 @@ def _get_state(group: Any) -> GroupState:
 
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """The groups of a stack that is up. InputError: no login."""
+    """For a stack that is up. InputError: not logged in."""
     return AwsScaler(config.region)
 
 
 def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None:
-    """Has Auto Scaling groups launch again. InputError: no credentials, no right, or no such group."""
+    """Lets Auto Scaling groups launch again. InputError: no credentials, no permission, or no such group."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -1,8 +1,8 @@
-"""Nodes asked of Azure's scale sets: the number stands in a tag of the first rung's, and the head acts on it.
+"""Resizes Azure's scale sets: writes the number into a tag of the first rung's, and the head acts on it.
 
-The head alone sets the sizes (`images.node.azure.fallback`), since it alone fills a rung below the first; whoever runs
-this needs no right to change a scale set, only to write tags. Which nodes go is Azure's choice, the newest ones, and a
-notice tells them; a spot scale set's get none, so that none is sent away there.
+Only the head sets sizes (`images.node.azure.fallback`), since only it fills lower rungs; the caller only needs
+permission to write tags. Azure chooses the nodes to remove, the newest, and notifies them; nodes of spot scale sets are
+not notified, so none is removed there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from stacks.program import get_program
 SUSPENDS_LAUNCHES = False
 """Whether the circuit breaker suspends launches of the groups themselves, which a reset resumes."""
 AFTER_RESET = ""
-"""Why a reset wants an `up --refresh`; empty for no reason."""
+"""Why `up --refresh` is needed after a reset; empty if it is not."""
 API_URL = "https://management.azure.com"
 TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
@@ -32,7 +32,7 @@ _WITHOUT_NOTICE = (
 
 
 class _ScaleSet(NamedTuple):
-    """One as Azure has it. `size`: that it is set to; `most`, `wanted`: nodes of the job, by its tags."""
+    """`size`: its current setting; `most`, `wanted`: nodes of the job, from its tags."""
 
     size: int
     most: int
@@ -69,7 +69,7 @@ class AzureScaler:
         self._together, self._is_held = together, is_held
 
     def get_groups(self, names: Sequence[str]) -> list[GroupState]:
-        """What is asked of the first is what its tags say, and of the others the size that the head has set."""
+        """The first one's number comes from its tags, the others' from the size set by the head."""
         sets = [self._read(name) for name in names]
         first = sets[0]
         # Whose nodes would go: where one scale set at a time is filled, those of the one that is.
@@ -90,7 +90,7 @@ class AzureScaler:
         return [state, *(GroupState(name, one.most, one.size, one.running, self._is_held) for name, one in below)]
 
     def carry_out(self, change: Change, now: datetime) -> str:
-        """By tags of the first, in one call."""
+        """Sets tags of the first scale set, in one call."""
         tags = {WANTED_TAG: str(change.nodes), **get_tags(change, now)}
         # By the tags' own API: a PATCH of the scale set itself would take the right to change it.
         self._rest.call(
@@ -133,7 +133,7 @@ def _runs(machine: dict[str, Any]) -> bool:
 
 
 def open_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """The groups of a stack that is up. InputError: no login."""
+    """For a stack that is up. InputError: not logged in."""
     from gangway.sessions.azure import open_session
 
     planned = get_program(config.provider).plan(config)

@@ -1,4 +1,4 @@
-"""The scaler of a stack: its provider's calls, with the login that this shell has."""
+"""Finds the scaler of a stack: its provider's calls, with this shell's login."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from stacks.config.stack_config import StackConfig
 
 
 def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
-    """Of the ladder's groups, in its order. InputError: the stack is not up."""
+    """The ladder's groups, in order. InputError: the stack is not up."""
     names = outputs.get("group_names")
     if not names:
         raise InputError(
@@ -20,8 +20,8 @@ def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
 
 
 def get_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
-    """`outputs`: of the stack's program; `is_held`: whether nodes hold launches by the run's bucket. InputError: nobody
-    is logged in.
+    """`outputs`: of the stack; `is_held`: whether the run's bucket says that launches are held. InputError: not logged
+    in.
     """
     scaler: Scaler = load_adapter(config.provider, "scaling").open_scaler(config, outputs, names, is_held=is_held)
     return scaler

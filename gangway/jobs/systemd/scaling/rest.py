@@ -1,4 +1,4 @@
-"""A cloud's REST API as whoever runs the command may call it: one call, one answer; a refusal in the cloud's words."""
+"""A cloud's REST API with the caller's login: one call, one answer; refusals quote the cloud."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -9,11 +9,11 @@ from components.core.http_reply import Reply
 TIMEOUT_SEC = 60.0
 _GONE = "`pulumi up --refresh`; and look whether the account is the stack's"
 _SHOWN = 300
-"""Characters of a refusal that a message repeats."""
+"""Characters of a refusal to quote."""
 
 
 class Session(Protocol):
-    """What is used of a session of `requests`, logged in."""
+    """What is used of a logged-in `requests` session."""
 
     def request(self, method: str, url: str, *, params: Any = None, json: Any = None, timeout: Any = None) -> Reply:
         """Sends one request."""
@@ -24,9 +24,9 @@ class Rest:
     """Calls below one address.
 
     Args:
-        session: of whoever runs the command.
+        session: of the caller.
         root: the address.
-        fix: what helps where a call is refused.
+        fix: for refused calls.
     """
 
     def __init__(self, session: Session, root: str, fix: str) -> None:
@@ -35,8 +35,8 @@ class Rest:
     def call(
         self, what: str, method: str, path: str, params: Mapping[str, str] | None = None, body: Any = None
     ) -> dict[str, Any]:
-        """The answer's JSON data. `what`: of which thing it is, and what cannot be done with it where that is refused.
-        InputError: a refusal, no answer, or `what` is not there.
+        """The answer's JSON. `what`: names the object, and the action, in errors. InputError: a refusal, no answer, or
+        no such object.
         """
         try:
             reply = self._session.request(
