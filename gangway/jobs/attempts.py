@@ -22,7 +22,7 @@ from trainer.core.errors import (
 _OVER: Mapping[int, tuple[Phase, str]] = MappingProxyType(
     {
         0: (Phase.DONE, ""),
-        EXIT_BAD_INPUT: (Phase.BAD_INPUT, "it would fail again: its log says why"),
+        EXIT_BAD_INPUT: (Phase.BAD_INPUT, "it would fail again; see its log"),
         EXIT_UNHEALTHY: (Phase.FAILED, EXIT_CODES[EXIT_UNHEALTHY]),
         EXIT_ENDED_FOR_ALL: (Phase.FAILED, EXIT_CODES[EXIT_ENDED_FOR_ALL]),
         EXIT_HOURS_OVER: (Phase.OVER_HOURS, EXIT_CODES[EXIT_HOURS_OVER]),
@@ -53,14 +53,14 @@ def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> 
     if code == EXIT_INTERRUPTED:
         return Next(None, failures, EXIT_CODES[code])
     if code == EXIT_UNFIT and not other_nodes:
-        return Next(Phase.FAILED, failures, "this node is not fit for the job, and there is no other")
+        return Next(Phase.FAILED, failures, "this node is unfit for the job, and there is no other")
     if code == EXIT_UNFIT:
         return Next(None, failures, EXIT_CODES[code])
     failures += 1
-    said = f"failed with exit code {code}" if code >= 0 else f"ended by signal {-code}"
+    cause = f"failed with exit code {code}" if code >= 0 else f"ended by signal {-code}"
     if failures > max_restarts:
-        return Next(Phase.FAILED, failures, f"{said}, failure {failures} of {max_restarts + 1}")
-    return Next(None, failures, f"{said}: begun again, for time {failures} of {max_restarts}")
+        return Next(Phase.FAILED, failures, f"{cause}, failure {failures} of {max_restarts + 1}")
+    return Next(None, failures, f"{cause}: restart {failures} of {max_restarts}")
 
 
 def most_restarts(job: JobFile) -> int:
@@ -72,4 +72,4 @@ def most_restarts(job: JobFile) -> int:
 
 def too_often(job: JobFile) -> str:
     """Why a job ends that has reached this limit."""
-    return f"begun again {most_restarts(job)} times, which is the most: something ends it again and again"
+    return f"restarted {most_restarts(job)} times, the limit: something keeps interrupting it"

@@ -313,14 +313,14 @@ def as_movable(engine: Engine) -> Movable | None:
 def refusals(engine: Engine, job: JobFile) -> list[Finding]:
     """Why the engine does not take the job; empty if it does."""
     if elsewhere := region_findings(job, engine.region):
-        return elsewhere  # it is not even asked
+        return elsewhere  # without asking the engine
     return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
 
 
 def no_resources(job: JobFile) -> Iterator[Finding]:
     """For engines that give a job whole nodes."""
     if job.resources:
-        yield Finding.warning("job.resources", "resources", "of no effect here: a job has its nodes as a whole")
+        yield Finding.warning("job.resources", "resources", "ignored here: a job gets whole nodes")
 
 
 def no_outputs(job: JobFile) -> Iterator[Finding]:
@@ -329,15 +329,15 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
         yield Finding.error(
             "job.outputs",
             "outputs",
-            f"this engine keeps no folders of containers: what is in {job.outputs[0]} would be lost",
-            f"write to ${RUN_DIR} and leave outputs out; or give it an image, on an engine with containers",
+            f"this engine has no containers: the content of {job.outputs[0]} would be lost",
+            f"write to ${RUN_DIR} and leave outputs out; or use an image on an engine with containers",
         )
 
 
 def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
     """For commands whose processes connect to each other. `who` can reach their ports."""
     if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
-        fix = "submit it where nobody else reaches its nodes' ports"
+        fix = "submit it where no one else can reach its nodes' ports"
         yield Finding.warning("job.rendezvous-without-key", "command", f"{OPEN_MEETING} {who}", fix)
 
 
@@ -347,8 +347,8 @@ def no_data_source(job: JobFile) -> Iterator[Finding]:
         yield Finding.error(
             "job.data-source",
             "data.source",
-            f"this engine's folders cannot be reached from here, so {job.data.source} is not copied there",
-            "leave data.source out, and have the command, or data_dir of a preset, read it where its nodes have it",
+            f"this machine cannot reach the engine's folders, so {job.data.source} is not copied there",
+            "leave data.source out, and read the data from a path on the nodes (for a preset: data_dir)",
         )
 
 
@@ -366,8 +366,8 @@ def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
         return []
     if (refused := refusal(job.regions.limits, place)) is None:
         return []
-    fix = "copy the data to a region that is allowed first, or change regions"
-    said = f"its data, which it reads from there: {refused.said} (regions: {refused.why})"
+    fix = "copy the data to an allowed region first, or change regions"
+    said = f"its data is there: {refused.said} (regions: {refused.why})"
     return [Finding.error("regions.refused", "data.region", said, fix)]
 
 
@@ -376,9 +376,9 @@ def _engine_findings(job: JobFile, region: Place | None) -> list[Finding]:
         return []
     fix = "submit it to another engine, or change regions"
     if region is None:
-        fix = "say it behind the engine's name: #aws:eu-central-1, or #hosts:lab/DE for machines of your own"
+        fix = "append it to the engine's name: #aws:eu-central-1, or #hosts:lab/DE for your own machines"
     elif region.jurisdiction is None and job.regions.residency:
-        fix = f"say its country: #{region.name}/DE"
+        fix = f"add its country: #{region.name}/DE"
     return [Finding.error("regions.refused", "regions", f"{refused.said} (regions: {refused.why})", fix)]
 
 
@@ -416,7 +416,7 @@ def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> J
     status = engine.status(job_id)
     while not status.phase.is_over:
         pause(status)
-        with suppress(EngineAwayError):  # it comes back, or somebody loses patience
+        with suppress(EngineAwayError):  # it may come back
             status = _seen_to(engine, job_id)
     return status
 

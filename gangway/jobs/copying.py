@@ -67,13 +67,13 @@ def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: b
         if not files:
             _check_never_had(source_place, target_place)
         odd = [name for name in files if (here is None or there is None) and is_odd(name)]
-        _remove_others(target, files.keys())  # before the copy: a file may stand where a folder is to be
+        _remove_others(target, files.keys())  # before the copy: a file may block a new folder's name
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
         if there is not None:
             forget_copy(target)
         on_folders = () if here is None or there is None else mark_folders(here, there, files)
     unmarked = (*copied.unmarked, *on_folders)
-    nameless = (f"{name} (no name of a bucket's)" for name in odd)
+    nameless = (f"{name} (not a valid name in a bucket)" for name in odd)
     left_out = sorted((*damaged, *nameless, *not_copied, *unmarked_line(unmarked)))
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
@@ -85,9 +85,9 @@ def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
     if any(name != MANIFEST for name in files_at(target_place)):
         there = _named(target_place)
         raise InputError(
-            _named(source_place), f"holds no file now, and {there} has those of an earlier copy",
-            allowed="a folder that is mounted, and whole",
-            fix=f"bring its files back, or move what is in {there} elsewhere; then the same once more",
+            _named(source_place), f"is empty now, but {there} has the files of an earlier copy",
+            allowed="a mounted, complete folder",
+            fix=f"restore its files, or move the content of {there} elsewhere; then try again",
         )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _opened(*places: OfCopy) -> Iterator[list["Store"]]:
         there = _named(places[1]) if len(places) > 1 else "anywhere"
         raise InputError(
             _named(places[0]), f"cannot be copied to {there}: {first}",
-            allowed="what can be read, and a place with room", fix="mend that; the same move again goes on with it",
+            allowed="a readable source, and a target with space", fix="fix that, then repeat the move to resume it",
         ) from error  # fmt: skip
 
 
@@ -130,7 +130,9 @@ def _store(place: OfCopy) -> "Store":
     parts = urlsplit(place)
     if parts.scheme != "file":
         return object_store(place, "")
-    return FolderStore(JobFolder(Path(os.fsdecode(unquote_to_bytes(parts.path))).resolve()))  # a link was named so
+    return FolderStore(
+        JobFolder(Path(os.fsdecode(unquote_to_bytes(parts.path))).resolve())
+    )  # the user may have named a link
 
 
 def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: Told) -> Copied:
@@ -266,7 +268,7 @@ def _read_manifest(target: "Store") -> dict[str, dict[str, Any]]:
         known: dict[str, dict[str, Any]] = json.loads(content)
     except ValueError:
         raise InputError(
-            MANIFEST, "no list of what was copied", fix="move it aside: everything is copied again"
+            MANIFEST, "not a list of copied files", fix="move it aside; everything is then copied again"
         ) from None
     return known
 

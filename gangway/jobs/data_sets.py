@@ -71,7 +71,7 @@ def bring_data(
         copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:
             if _has_waited(held, source, say):
-                files = _listed(source)  # hours may have gone by
+                files = _listed(source)  # hours may have passed
             if folder.has(_WHOLE):
                 _check_same(source, files, folder)
                 return None
@@ -80,7 +80,9 @@ def bring_data(
             folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:
         raise InputError(
-            str(place), f"the data set cannot be kept there: {error.strerror}", fix="make room there, and submit again"
+            str(place),
+            f"the data set cannot be stored there: {error.strerror}",
+            fix="free some space there, and submit again",
         ) from None
     return copied
 
@@ -90,7 +92,7 @@ def _listed(source: str) -> dict[str, int]:
     from gangway.jobs.copying import files_at
 
     if not (files := files_at(source)):
-        raise InputError("data.source", "holds no file", value=source, fix="name the folder that has the data set")
+        raise InputError("data.source", "is empty", value=source, fix="name the folder with the data set")
     return files
 
 
@@ -104,7 +106,7 @@ def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None)
             lock(held)
         except BlockingIOError:
             if say is not None and not waited:
-                say(f"{source} is being copied there by another submit or move: waiting for it")
+                say(f"{source} is being copied there by another submit or move; waiting")
             waited = True
             time.sleep(_POLL_SEC)
         else:
@@ -117,9 +119,9 @@ def _check_whole(source: str, files: dict[str, int], copied: "Copied") -> None:
     if (copied.files, copied.bytes) != (len(files), size):
         raise InputError(
             "data.source",
-            f"has changed while it was copied: {len(files)} files, {size} bytes before, {copied.files} files, "
+            f"changed while it was copied: {len(files)} files, {size} bytes before; {copied.files} files, "
             f"{copied.bytes} bytes now",
-            value=source, allowed="a folder that stays as it is", fix="submit again once nobody writes there",
+            value=source, allowed="a folder that does not change", fix="submit again once nothing writes there",
         )  # fmt: skip
 
 
@@ -129,9 +131,9 @@ def _check_same(source: str, files: dict[str, int], folder: OwnJobFolder) -> Non
         return
     odd = sorted(name for name in known.keys() | files.keys() if known.get(name) != files.get(name))
     raise InputError(
-        "data.source", f"is no longer what was copied from it: {len(odd)} files differ, such as {odd[0]}", value=source,
-        allowed="a folder that stays as it is, since jobs may be reading the copy",
-        fix=f"put the new data set into a folder of another name, or move {folder.path} aside once no job reads it",
+        "data.source", f"has changed since it was copied: {len(odd)} files differ, such as {odd[0]}", value=source,
+        allowed="a folder that does not change, since jobs may be reading the copy",
+        fix=f"put the new data set into another folder, or move {folder.path} aside once no job reads it",
     )  # fmt: skip
 
 

@@ -29,13 +29,13 @@ def has_environment(folder: JobFolder) -> bool:
 
 def get_environment(folder: JobFolder) -> dict[str, str]:
     """UnreadableError: there is none, or it was changed."""
-    place, fix = str(folder.path / _FILE), f"submit it again; {folder.path} can be moved aside"
+    place, fix = str(folder.path / _FILE), f"submit it again, and move {folder.path} aside"
     try:
         lines = folder.read(_FILE, _MOST_BYTES).split(b"\0")
     except OSError as error:
-        raise UnreadableError(place, f"no environment of a job: {error.strerror}", fix=fix) from None
+        raise UnreadableError(place, f"the job's environment cannot be read: {error.strerror}", fix=fix) from None
     if lines.pop() or not all(line.find(b"=") > 0 for line in lines):
-        raise UnreadableError(place, "no environment of a job: not as a submit leaves it", fix=fix)
+        raise UnreadableError(place, "not a job's environment", fix=fix)
     return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
 
 

@@ -44,7 +44,7 @@ class Marks:
 
     def put_on(self, path: Path, least: int = _OWN_READ) -> str:
         """Applies them; why the file system refuses, or empty."""
-        # One may be taken where the other is not.
+        # A file system may support only one of them.
         mode = "" if self.mode is None else _trouble(partial(path.chmod, self.mode | least))
         time = _trouble(partial(os.utime, path, ns=(self.mtime_ns, self.mtime_ns)))
         return mode or time

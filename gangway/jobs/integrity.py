@@ -60,14 +60,14 @@ def _damage(
     try:
         sums = _Sums.model_validate_json(bytes(store.get(f"{state}.json").bytes()))
     except (FileNotFoundError, ValidationError):
-        return "its manifest is missing, or none"
+        return "its manifest is missing or invalid"
     wanted = {f"{state}.pt": sums.sha256, **{f"checkpoints/{part.file}": part.sha256 for part in sums.parts}}
     if missing := [name for name in wanted if name not in sizes]:
         return f"{missing[0]} is missing"
     total, done = sum(sizes[name] for name in wanted), 0
     for name, sha256 in wanted.items():
         if sha256_of(store, name) != sha256:
-            return f"{name} is not what its manifest says"
+            return f"{name} does not match its manifest"
         done += sizes[name]
         tell(done, total)
     return ""

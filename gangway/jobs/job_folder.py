@@ -45,8 +45,8 @@ class ForeignError(NotOwnError):
 
     def __init__(self, path: Path, owner: str) -> None:
         self.owner = owner
-        problem = f"is {owner}'s: others can list it, and nothing else"
-        super().__init__(str(path), problem, fix=f"ask {owner}, or as {owner}")
+        problem = f"belongs to {owner}: others can only list it"
+        super().__init__(str(path), problem, fix=f"ask {owner}, or run this as {owner}")
 
 
 class JobFolder:
@@ -120,7 +120,7 @@ class JobFolder:
         with self.open_file(name) as file:
             content = file.read(most_bytes + 1)
         if len(content) > most_bytes:
-            raise OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes", str(self.path / name))
+            raise OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes", str(self.path / name))
         return content
 
     def open_file(self, name: str) -> IO[bytes]:
@@ -152,15 +152,15 @@ class OwnJobFolder(JobFolder):
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise NotOwnError(str(path), "is no folder, but a link or a file", fix=_removal(path)) from None
+            raise NotOwnError(str(path), "is a link or a file, not a folder", fix=_removal(path)) from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
-            raise FileNotFoundError(errno.ENOENT, "it has just been replaced", str(path))
+            raise FileNotFoundError(errno.ENOENT, "it was just replaced", str(path))
         if self.uid != os.geteuid():
             raise ForeignError(path, self.owner)
         if self._opened.st_mode & _OTHERS_WRITE:
             raise NotOwnError(
-                str(path), "other users can write to it, so nothing in it is trusted",
-                fix=f"look what is in it, then: chmod go-w {path}",
+                str(path), "other users can write to it, so its content is not trusted",
+                fix=f"check its content, then: chmod go-w {path}",
             )  # fmt: skip
 
     @classmethod
@@ -209,8 +209,8 @@ class OwnJobFolder(JobFolder):
             self.write(name, content)
         except OSError as error:
             raise InputError(
-                str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with room",
-                fix="make room there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
+                str(self.path), f"cannot be written: {error.strerror}", allowed="a folder with free space",
+                fix="free some space there" if error.errno in FULL else "make it writable, or submit the job elsewhere",
             ) from None  # fmt: skip
 
     def write_private(self, name: str, content: bytes) -> None:
@@ -247,11 +247,11 @@ class OwnJobFolder(JobFolder):
     def move_to(self, path: Path) -> None:
         """Renames it within its parent. OSError: also if it was removed or replaced."""
         if not self.is_in_place:
-            raise FileNotFoundError(errno.ENOENT, "it has been removed or replaced", str(self.path))
+            raise FileNotFoundError(errno.ENOENT, "it was removed or replaced", str(self.path))
         before, self.path = self.path, path
         try:
             before.rename(path)
-        except BaseException:  # a signal may come before or after the renaming
+        except BaseException:  # a signal may arrive before or after the rename
             if not self.is_in_place:
                 self.path = before
             raise
@@ -265,13 +265,13 @@ class OwnJobFolder(JobFolder):
                 shutil.rmtree(entry, dir_fd=self._descriptor)
             else:
                 os.unlink(entry, dir_fd=self._descriptor)
-        self.path.rmdir()  # whatever has its name now: nothing but an empty folder goes
+        self.path.rmdir()  # only removes an empty folder, whatever has this name now
 
     def _open_own(self, name: str, flags: int, mode: str) -> IO[bytes]:
         descriptor = self._open(name, flags)
         if os.fstat(descriptor).st_uid != self.uid:
             os.close(descriptor)
-            raise PermissionError(errno.EPERM, "it is another user's file", str(self.path / name))
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path / name))
         return os.fdopen(descriptor, mode)
 
 
@@ -281,12 +281,12 @@ def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int
         descriptor = os.open(path, flags | _FILE, 0o666, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, and none is followed here", str(path)) from None
+            raise OSError(errno.ELOOP, "it is a link, and links are not followed here", str(path)) from None
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def _removal(path: Path) -> str:
@@ -310,7 +310,7 @@ def make_shared(folder: Path) -> None:
     """Makes a folder of jobs if needed. OSError. InputError: others can replace what is in it."""
     for each in reversed((folder, *folder.parents)):
         if not each.is_dir():
-            each.mkdir(mode=0o755, exist_ok=True)  # those above it too, whatever the umask is
+            each.mkdir(mode=0o755, exist_ok=True)  # parents too, independent of the umask
     for finding in sharing_findings(folder):
         if finding.severity is Severity.ERROR:
             raise InputError(finding.path, finding.message, fix=finding.fix)
@@ -324,20 +324,20 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
     can, often your own team on a cluster.
     """
     whole, is_root = folder.resolve(), os.geteuid() == 0
-    danger = "can replace what is in it, and have their files run as you"
+    danger = "can replace its content and run their programs as you"
     links = list(_links(folder))
     for link in links:
         if (owner := link.lstat().st_uid) not in (0, os.geteuid()) and not _is_unmapped(owner):
             finding = Finding.error if is_root else Finding.warning
             yield finding(
-                "job.folder", str(link), f"this link is {user_name(owner)}'s, who can have it lead to other files, "
-                "which would run as you", f"name the folder that it leads to: {whole}",
+                "job.folder", str(link), f"this link belongs to {user_name(owner)}, who can point it to other files, "
+                "which would run as you", f"use its target: {whole}",
             )  # fmt: skip
     for each in dict.fromkeys((whole, *whole.parents, *(above for link in links for above in link.parents))):
         try:
             seen = each.stat()
         except OSError:
-            continue  # it is made, or that fails
+            continue  # it will be made, or that fails
         if seen.st_mode & _OTHERS_WRITE and not seen.st_mode & stat.S_ISVTX and not _has_private_group(seen):
             finding = Finding.error if is_root or each == whole or seen.st_mode & stat.S_IWOTH else Finding.warning
             fix = f"chmod +t {each}"
@@ -347,8 +347,8 @@ def sharing_findings(folder: Path) -> Iterator[Finding]:
         elif seen.st_uid not in (0, os.geteuid()) and not _is_unmapped(seen.st_uid):
             finding = Finding.error if is_root else Finding.warning
             yield finding(
-                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it, whom no sticky bit binds, and {danger}",
-                "use a folder that is root's or yours, as all folders above it are",
+                "job.folder", str(each), f"{user_name(seen.st_uid)} owns it despite any sticky bit, so they {danger}",
+                "use a folder that root or you own, as well as all folders above it",
             )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ class FolderEngine(ABC):
                 lock(held)
                 return self._put_and_begin(job, new, (), os.environ)
         except OSError as error:
-            raise self._no_room(error, "it takes no job") from None
+            raise self._no_room(error, "the job cannot be stored") from None
         finally:
             if new.path == back:
                 with suppress(OSError):
@@ -142,7 +142,7 @@ class FolderEngine(ABC):
         for path in self._folder.glob(f"{_NEW}*"):
             with suppress(OSError, NotOwnError):
                 folder = OwnJobFolder(path)
-                # A clock that is set just now has that submit fail; all later ones hold the lock.
+                # If the clock was just set, a running submit may fail; later ones hold the lock.
                 if time.time() - folder.modified_at > _STALE_SEC:
                     with folder.append_to(_SUBMITTING) as held:
                         lock(held)
@@ -173,18 +173,18 @@ class FolderEngine(ABC):
             self._put(job, folder, moves, environment)
             self._begun(folder.name)
         except PerhapsTakenError:
-            raise  # it may be at work there
+            raise  # it may run there
         except (InputError, OSError) as error:
             self._take_back(folder, back)
             if isinstance(error, OSError):
-                raise self._no_room(error, "it takes no job") from None
+                raise self._no_room(error, "the job cannot be stored") from None
             raise
         except BaseException:  # a signal
             if folder.path == back or not self._may_have_begun(folder):
                 self._take_back(folder, back)
             elif not read_status(folder).moves:
-                # Who submits hears of no id, while a move finds it again.
-                with suppress(InputError):  # its file says so first, and is heard
+                # The submitter never learns the id, while a move would find the job again.
+                with suppress(InputError):  # its cancel file is written first and suffices
                     self.cancel(folder.name)
             raise
         return folder.name
@@ -193,7 +193,7 @@ class FolderEngine(ABC):
         if folder.path == back:
             return
         folder.remove(STATE_FILE)
-        with suppress(FileNotFoundError):  # somebody has removed or replaced it meanwhile
+        with suppress(FileNotFoundError):  # it was removed or replaced meanwhile
             folder.move_to(back)
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
@@ -207,9 +207,9 @@ class FolderEngine(ABC):
         """See `Engine`."""
         folder = self._known(job_id)
         try:
-            give_up(folder)  # first: a move may go on and end while it is told to stop, or that fails
+            give_up(folder)  # first: a move may finish while the job stops, or stopping may fail
         except (UnreadableError, OSError) as error:
-            self.stop(job_id)  # that much can be done
+            self.stop(job_id)  # still possible
             if isinstance(error, UnreadableError):
                 raise
             raise self._no_room(error, f"{job_id} cannot be cancelled") from None
@@ -233,7 +233,7 @@ class FolderEngine(ABC):
             except FileNotFoundError:
                 continue
             except ClosedError:
-                raise  # of this one it would be known no more than of all others
+                raise  # applies to all jobs of the folder
             except InputError as error:
                 if not is_job(self._folder / job_id):
                     continue
@@ -241,8 +241,8 @@ class FolderEngine(ABC):
                     raise
                 row = unreadable(job_id, job_id.rpartition("-")[0], error)
                 if isinstance(error, ForeignError):
-                    whose = " and ".join(dict.fromkeys((error.owner, "root")))
-                    why = f"only {whose} can see its state"
+                    owners = " and ".join(dict.fromkeys((error.owner, "root")))
+                    why = f"only {owners} can see its state"
                     row = replace(row, phase=Phase.FOREIGN, user=error.owner, reason=why)
                 else:
                     row = replace(row, user=owner_of(self._folder / job_id))
@@ -259,10 +259,10 @@ class FolderEngine(ABC):
         except FileNotFoundError:
             return "", offset
         except OSError as error:
-            raise _unreadable(folder, LOG_FILE, "no log of a job", error) from None
+            raise _unreadable(folder, LOG_FILE, "the job's log cannot be read", error) from None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text, half = decoder.decode(content), decoder.getstate()[0]
-        # A letter that is there by half is waited for, as long as somebody may write the rest.
+        # Wait for the rest of a partial character while the job may write it.
         if half and len(content) < LOG_PART_BYTES and read_status(folder).phase.is_over:
             return text + decoder.decode(b"", final=True), offset + len(content)
         return text, offset + len(content) - len(half)
@@ -309,7 +309,7 @@ class FolderEngine(ABC):
         try:
             return folder.folder(RUN_FOLDER)
         except OSError as error:
-            raise _unreadable(folder, RUN_FOLDER, "no run folder", error) from None
+            raise _unreadable(folder, RUN_FOLDER, "the run folder cannot be opened", error) from None
 
     def stage(self, source: str) -> OwnJobFolder:
         """See `Movable`."""
@@ -323,7 +323,7 @@ class FolderEngine(ABC):
     def moved(self, source: str) -> str | None:
         """See `Movable`."""
         for job_id in job_ids(self._folder):
-            with suppress(OSError, UnreadableError):  # another user's has not come from there, whatever it says
+            with suppress(OSError, UnreadableError):  # another user's job cannot have come from there
                 if (moves := read_status(OwnJobFolder(self._folder / job_id)).moves) and moves[-1].source == source:
                     return job_id
         return None
@@ -356,7 +356,7 @@ class FolderEngine(ABC):
                 folder = OwnJobFolder.make(self._folder / name)
                 folder.subfolder(RUN_FOLDER)
         except OSError as error:
-            raise self._no_room(error, "no folder for jobs") from None
+            raise self._no_room(error, "the job's folder cannot be made") from None
         return folder
 
     def _no_room(self, error: OSError, said: str) -> InputError:
@@ -366,10 +366,10 @@ class FolderEngine(ABC):
                 check_open(self._folder)
             except ClosedError as closed:
                 return closed
-        other = f"name another: --on {self.kind}:FOLDER"
+        other = f"use another folder: --on {self.kind}:FOLDER"
         return InputError(
-            self.where, f"{said}: {error.strerror}", allowed="a folder that can be written, with room for a job",
-            fix=f"make room there, or {other}" if error.errno in FULL else other,
+            self.where, f"{said}: {error.strerror}", allowed="a writable folder with space for a job",
+            fix=f"free some space there, or {other}" if error.errno in FULL else other,
         )  # fmt: skip
 
     def _put(
@@ -387,12 +387,12 @@ class FolderEngine(ABC):
             )  # fmt: skip
             write_status(new, status)
             try:
-                keep_environment(new, environment)  # last of all: a submit that is killed leaves none
+                keep_environment(new, environment)  # last: a killed submit leaves none
                 new.move_to(self._folder / job_id)
             except OSError as error:
                 if not os.path.lexists(self._folder / job_id):
-                    raise self._no_room(error, "it takes no job") from None
-                continue  # somebody else had it first
+                    raise self._no_room(error, "the job cannot be stored") from None
+                continue  # another submit took the number
             return new
 
     def _known(self, job_id: str) -> OwnJobFolder:
@@ -402,13 +402,13 @@ class FolderEngine(ABC):
         if not is_id(job_id) or not is_job(path):
             ids = job_ids(self._folder)
             raise InputError(
-                "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+                "job", f"{self.where} has no such job", value=job_id, allowed=", ".join(ids[-20:]) or "no jobs yet",
                 fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
             )  # fmt: skip
         try:
             return open_job(path).own()
         except FileNotFoundError:
-            raise InputError("job", f"{self.where} knows no such job", value=job_id, fix="it has just gone") from None
+            raise InputError("job", f"{self.where} has no such job", value=job_id, fix="it was just removed") from None
 
 
 def _refuse(findings: Iterable[Finding]) -> None:
@@ -428,7 +428,7 @@ def read_job(folder: JobFolder) -> JobFile:
     try:
         return JobFile.model_validate_json(folder.read(JOB_FILE))
     except (OSError, ValidationError) as error:
-        raise _unreadable(folder, JOB_FILE, "no job file of this release", error) from None
+        raise _unreadable(folder, JOB_FILE, "not a job file of this release", error) from None
 
 
 def read_status(folder: JobFolder) -> JobStatus:
@@ -438,16 +438,16 @@ def read_status(folder: JobFolder) -> JobStatus:
     try:
         found = _STATUS.validate_json(folder.read(STATE_FILE))
     except (OSError, ValidationError) as error:
-        raise _unreadable(folder, STATE_FILE, "no state of a job", error) from None
+        raise _unreadable(folder, STATE_FILE, "not the state of a job", error) from None
     if found.starts is None:
         raise UnreadableError(
-            str(folder.path / STATE_FILE), "no state of a job: starts: it has none", fix=f"move {folder.path} elsewhere"
+            str(folder.path / STATE_FILE),
+            "not the state of a job: starts is missing",
+            fix=f"move {folder.path} elsewhere",
         )
     if found.id != folder.name:
-        said = f"no state of {folder.name}, but of {found.id[:80]}: a folder that was renamed"
-        raise UnreadableError(
-            str(folder.path / STATE_FILE), said, fix="give the folder its name again, or move it elsewhere"
-        )
+        said = f"the state of {found.id[:80]}, not of {folder.name}: the folder was renamed"
+        raise UnreadableError(str(folder.path / STATE_FILE), said, fix="rename the folder back, or move it elsewhere")
     found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
     if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
         return replace(found, reason=gone)
@@ -457,7 +457,7 @@ def read_status(folder: JobFolder) -> JobStatus:
 def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | ValidationError) -> UnreadableError:
     path, aside = folder.path / name, f"move {folder.path} elsewhere"
     if isinstance(error, ValidationError):
-        said, fix = f"{said}: {first_wrong(error)}", f"ask with the release that wrote it, or {aside}"
+        said, fix = f"{said}: {first_wrong(error)}", f"use the release that wrote it, or {aside}"
     else:
         said, fix = f"{said}: {error.strerror}", f"{_correction(path, error)}, or {aside}"
     return UnreadableError(str(path), said, fix=fix)
@@ -470,8 +470,8 @@ def _correction(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"put {path} back"
     if error.errno == errno.EFBIG:
-        return f"look what has written {path}, and shorten it"
-    return f"remove {path}, once you have looked what has put it there"
+        return f"find out what wrote {path}, and shorten it"
+    return f"find out what made {path}, then remove it"
 
 
 def write_status(folder: OwnJobFolder, status: JobStatus) -> None:

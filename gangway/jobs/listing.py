@@ -29,7 +29,7 @@ class ClosedError(UnreadableError):
 def check_open(folder: Path) -> None:
     """ClosedError: this user cannot enter the folder of jobs or one above it. A missing folder is fine."""
     try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would leave the dot out, by which the folder has to be entered
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
     except PermissionError:
         raise ClosedError(folder / "*") from None
     except OSError:
@@ -39,7 +39,7 @@ def check_open(folder: Path) -> None:
 def job_names(folder: Path) -> list[str]:
     """All entries named like a job. ClosedError."""
     try:
-        found = os.listdir(folder)  # noqa: PTH208 # iterdir() and glob() take a closed folder for an empty one
+        found = os.listdir(folder)  # noqa: PTH208 # iterdir() and glob() treat a closed folder as empty
     except PermissionError:
         raise ClosedError(folder) from None
     except OSError:
@@ -93,7 +93,7 @@ def is_job(path: Path) -> bool:
     except PermissionError:
         return True
     except OSError:
-        return False  # or it has just been removed
+        return False  # or just removed
 
 
 def is_own(path: Path) -> bool:

@@ -84,15 +84,15 @@ class Leave:
         if self._way.job_id:
             arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
             raise InputError(
-                "job", f"{arrived}, which is no longer there, or cannot be read",
-                value=self._folder.name, fix="if nothing of it is at work there any more, submit it anew",
+                "job", f"{arrived}, which is gone or cannot be read",
+                value=self._folder.name, fix="if it no longer runs there, submit it again",
             )  # fmt: skip
         if self._way.is_gone:
             self._write(replace(self._way, is_gone=False))
 
     def stayed(self, *, is_left: bool) -> None:
         """See `Leaving`."""
-        if self.tried or is_left:  # what is left there is still to be removed
+        if self.tried or is_left:  # copies still have to be removed
             self._write(replace(self._way, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
@@ -119,10 +119,10 @@ def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
     """See `gangway.jobs.base.Movable`."""
     with folder.append_to(_LOCK) as file:
         if not lock_soon(file):
-            raise InputError("job", "another move of it is at work", value=folder.name, fix="let it end")
+            raise InputError("job", "another move of it is in progress", value=folder.name, fix="wait for it")
         before = _read(folder)
         if before is not None and before.is_gone and before.to != target:
-            raise InputError("job", f"it has gone to {before.to}", value=folder.name, fix=f"--to {before.to}")
+            raise InputError("job", f"it has moved to {before.to}", value=folder.name, fix=f"--to {before.to}")
         yield Leave(folder, target, before)
 
 
@@ -130,24 +130,24 @@ def give_up(folder: OwnJobFolder) -> None:
     """Stops any move of the job, because the user cancelled it. InputError: one has already moved it, or was
     interrupted and may have started it there. OSError: no room to record it.
     """
-    # Written before the other is looked at, as the move does: one of the two hears the other.
+    # Write first, then read, as the move does: one of the two sees the other.
     is_first = folder.touch(_UNWANTED)
-    moves = _is_moving(folder)  # looked at before how far it is: it may end meanwhile
+    moves = _is_moving(folder)  # before reading its progress: it may end meanwhile
     way = _read(folder)
     if way is None or not way.is_gone:
         return
     if not way.job_id and not moves:
         raise InputError(
-            "job", f"its move to {way.to} was cut off, and it may have begun there", value=folder.name,
-            fix=f"make the same move once more, which ends it; or cancel it there, if `gangway job list --on {way.to}` "
-            "has it",
+            "job", f"its move to {way.to} was interrupted, and it may have started there", value=folder.name,
+            fix=f"repeat the move, which then ends it; or cancel it there, if `gangway job list --on {way.to}` "
+           "shows it",
         )  # fmt: skip
-    if is_first:  # what another cancel has said, the move may be about to hear
+    if is_first:  # keep another cancel's request, which the move may be about to see
         folder.remove(_UNWANTED)
     if not way.job_id:
         raise InputError(
-            "job", f"it is on its way to {way.to}, and may have begun there", value=folder.name,
-            fix=f"cancel it there, once `gangway job list --on {way.to}` has it",
+            "job", f"it is moving to {way.to}, and may have started there", value=folder.name,
+            fix=f"cancel it there once `gangway job list --on {way.to}` shows it",
         )  # fmt: skip
 
 
@@ -164,11 +164,11 @@ def where_gone(folder: JobFolder) -> str:
     if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and folder.has(_UNWANTED)):
         return ""
     if way.job_id:
-        return f"gone to {way.to}, as {way.job_id}"
+        return f"moved to {way.to} as {way.job_id}"
     if _is_moving(folder):
-        return f"on its way to {way.to}"
-    then = "ends it" if folder.has(_UNWANTED) else "goes on with it"
-    return f"its move to {way.to} was cut off: the same move again {then}"
+        return f"moving to {way.to}"
+    then = "end it" if folder.has(_UNWANTED) else "resume it"
+    return f"its move to {way.to} was interrupted: repeat it to {then}"
 
 
 def _read(folder: JobFolder) -> _Way | None:
@@ -182,4 +182,4 @@ def _read(folder: JobFolder) -> _Way | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UnreadableError(str(path), f"no move of a job: {error}", fix=f"move {path} aside") from None
+        raise UnreadableError(str(path), f"not the record of a move: {error}", fix=f"move {path} aside") from None

@@ -87,7 +87,7 @@ def node_variables(job: JobFile, place: Place, notices: str) -> Mapping[str, str
     """
     if job.preset is not None:
         return {}
-    # Else torchrun kills its processes 30 s after a SIGTERM; one that is too old for this variable does.
+    # Else torchrun kills its processes 30 s after SIGTERM, as versions that ignore this variable do.
     grace = {} if job.processes_per_node is None else {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.grace_sec)}
     data = {} if job.data_dir is None else {DATA_DIR: job.data_dir}
     return {**grace, **data, **command_variables(job, place.run_dir, notices)}

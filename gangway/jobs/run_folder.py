@@ -26,7 +26,7 @@ class CopyDamagedError(InputError):
     """The data read back differs from the data sent."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, "what arrived is not what was sent", fix="the same move again copies it again")
+        super().__init__(name, "arrived damaged", fix="repeat the move to copy it again")
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class RunFolder:
         except OSError as error:
             named = str(error.filename or place).replace(str(place), str(folder.path), 1)
             raise InputError(
-                named, f"cannot be read: {error.strerror}", allowed="a run folder to be copied",
-                fix="let whoever moves the job read it",
+                named, f"cannot be read: {error.strerror}", allowed="a readable run folder",
+                fix="give the user who moves the job read access",
             ) from None  # fmt: skip
         return cls(files, tuple(sorted(left_out)))
 
@@ -98,7 +98,7 @@ class FolderStore:
 
     def _path(self, name: str) -> Path:
         if leads_out(name):
-            raise InputError(str(self.folder.path), "a name that leads out of the folder", value=name, fix="rename it")
+            raise InputError(str(self.folder.path), "a name that leads outside the folder", value=name, fix="rename it")
         return self.path / name
 
 
@@ -111,7 +111,7 @@ class _File:
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file any more", self._path.name)
+                raise OSError(errno.EINVAL, "it is no longer a regular file", self._path.name)
             while part := file.read(part_bytes):
                 yield part
 
@@ -132,7 +132,7 @@ def remove_others(folder: Path, kept: Collection[str]) -> None:
     """Removes all but these files, including empty folders and links, without following links. OSError."""
     for walked, folders, files in os.walk(folder, topdown=False, onerror=_raise):
         above = Path(walked)
-        links = [name for name in folders if (above / name).is_symlink()]  # of the others some have just been removed
+        links = [name for name in folders if (above / name).is_symlink()]  # some of the others were just removed
         for path in (above / name for name in (*files, *links)):
             if path.is_symlink() or str(path.relative_to(folder)) not in kept:
                 path.unlink()
@@ -150,25 +150,25 @@ def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple
         with os.scandir(folder) as entries:
             each = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
-        return  # it has just gone: the job may be at work
+        return  # just removed: the job may be running
     if not each and below:
         yield below, "empty"
     for entry in each:
         name, path = f"{below}{entry.name}", folder / entry.name
         try:
             mode, size = (seen := path.stat()).st_mode, seen.st_size
-        except OSError:  # a link to nothing or in a circle, or a file that has just gone
+        except OSError:  # a dangling or cyclic link, or a file just removed
             if path.is_symlink():
                 yield name, "a link"
             continue
         if stat.S_ISDIR(mode):
             real = path.resolve()
             if any(real == one or real in one.parents for one in around):
-                yield name, "a link to a folder around it"
+                yield name, "a link to a parent folder"
             else:
                 yield from _found(path, f"{name}/", (*around, real))
         elif not stat.S_ISREG(mode):
-            yield name, "no file"
+            yield name, "not a regular file"
         elif not os.access(path, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         else:

@@ -50,7 +50,7 @@ def end_stretch(folder: OwnJobFolder) -> None:
         raise _no_stretches(folder, _ON_NODES, error) from None
     began, nodes, length = found
     line = f"{began} {began + length} {nodes}\n"
-    # Whole or not at all, and once: a full disk or a kill may come between any two steps.
+    # Atomic and only once: a full disk or a kill may come between any two steps.
     if not before.endswith(line):
         folder.write(_STRETCHES, (before + line).encode())
     folder.remove(_ON_NODES)
@@ -99,7 +99,7 @@ def _text(folder: JobFolder, name: str) -> str:
 
 def _no_stretches(folder: JobFolder, name: str, error: Exception) -> UnreadableError:
     path = folder.path / name
-    return UnreadableError(str(path), f"no stretches of a job: {error}", fix=f"move {path} aside")
+    return UnreadableError(str(path), f"not the run intervals of a job: {error}", fix=f"move {path} aside")
 
 
 def _stretch(began_ms: int, ended_ms: int, nodes: int) -> Stretch:

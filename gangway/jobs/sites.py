@@ -17,6 +17,8 @@ from stacks.config.job_file import JobFile
 
 __all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "find_nodes", "spent", "spent_on"]
 
+NO_PRICE = "the price of a node is unknown"
+
 
 class By(StrEnum):
     """How to choose among the engines that accept a job."""
@@ -79,14 +81,14 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
     place = None if engine.region is None else read_place(engine.region, f"engines.{name}.region")
     own = engine.usd_per_node_hour
     if engine.machine_type is None or place is None:
-        source = "nobody has said what a node costs" if own is None else f"engines.{name}.usd_per_node_hour"
+        source = NO_PRICE if own is None else f"engines.{name}.usd_per_node_hour"
         return Nodes(own, source, region=place, is_told=own is not None)
     catalog = get_provider(place.provider).catalog_here()
     machine = catalog.machine(engine.machine_type, f"engines.{name}.machine_type")
     if machine.provider != place.provider:
         raise InputError(
-            f"engines.{name}.machine_type", f"no machine of {place.provider}", value=machine.name,
-            fix="name one of the region's provider: gangway catalog list",
+            f"engines.{name}.machine_type", f"not a machine type of {place.provider}", value=machine.name,
+            fix="use a machine type of the region's provider: gangway catalog list",
         )  # fmt: skip
     if own is not None:
         return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_told=True)
@@ -97,7 +99,7 @@ def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: 
     """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
-        return Nodes(None, f"no list here has a price of {machine.name} in {place.name}", machine, place)
+        return Nodes(None, f"no price list has {machine.name} in {place.name}", machine, place)
     fact = quote.expected
     which = "" if quote.high == quote.usd else " at its highest"
     return Nodes(
@@ -109,7 +111,7 @@ def charge(site: Site, job: JobFile) -> Charge:
     """The most a job can cost: all hours on all nodes, and the transfer of its data."""
     nodes, hours, num = site.nodes, job.max_hours, job.nodes.max
     if nodes is None:
-        return Charge(None, None, "nobody has said what a node costs")
+        return Charge(None, None, NO_PRICE)
     usd = None if nodes.usd_per_hour is None else nodes.usd_per_hour * hours * num
     why = [nodes.source if usd is None else f"{num} x {hours:g} h at {nodes.usd_per_hour:g} USD: {nodes.source}"]
     if job.data is not None:
@@ -138,10 +140,10 @@ def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
 def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     """The same, for given nodes."""
     if status.stretches is None:
-        return Spent(None, None, "its engine does not know any more when it was on nodes")
+        return Spent(None, None, "its engine no longer knows when it was on nodes")
     hours = sum((each.until(now) - each.start).total_seconds() / 3600 * each.nodes for each in status.stretches)
     if nodes is None or nodes.usd_per_hour is None:
-        return Spent(hours, None, "nobody has said what a node costs" if nodes is None else nodes.source)
+        return Spent(hours, None, NO_PRICE if nodes is None else nodes.source)
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)
 
 
@@ -149,10 +151,10 @@ def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
     """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if (movable := as_movable(engine)) is not None and movable.has_data(job):
-        return 0.0, f"{job.data.source} has been copied there before"
+        return 0.0, f"{job.data.source} is there already"
     target = engine.region
     if target is None:
-        return None, "nobody has said in which region it stands, so that the way of its data has no price"
+        return None, "its region is not declared, so the transfer of its data has no price"
     data = DataAt(read_place(job.data.region, "data.region"), job.data.gib)
     way = carried(data, target)
     return way.usd, f"{way.in_words(data)}: {way.price.source}, {way.price.dated}, {way.price.confidence}"

@@ -8,7 +8,7 @@ from components.core.findings import Finding, InputError
 from gangway.jobs.listing import ClosedError
 from stacks.config.job_file import JobFile
 
-_FIX = "cd to a folder that you may enter, or name one in the job file: workdir: /data/mine"
+_FIX = "cd to a folder that you can enter, or name one in the job file: workdir: /data/mine"
 
 
 def working_folder(job: JobFile) -> str | None:
@@ -21,8 +21,8 @@ def working_folder(job: JobFile) -> str | None:
         return str(Path.cwd())
     except FileNotFoundError:
         raise InputError(
-            "job.workdir", "the folder in which this was submitted has been removed, and the command is to begin there",
-            allowed="a folder that is there", fix="cd to one, or name it in the job file: workdir: /data/mine",
+            "job.workdir", "the current folder, where the command would start, was removed",
+            allowed="an existing folder", fix="cd to one, or name it in the job file: workdir: /data/mine",
         ) from None  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]
     if folder is None or job.image is not None:  # a container's own
         return
     try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would leave the dot out, by which the folder has to be entered
+        os.stat(f"{folder}/.")  # noqa: PTH116 # pathlib would drop the dot, which requires entering the folder
     except PermissionError:
         problem = ClosedError(Path(folder) / "*").problem
     except NotADirectoryError:
@@ -44,5 +44,5 @@ def working_folder_findings(job: JobFile, *, is_here: bool) -> Iterator[Finding]
     else:
         return
     finding = Finding.error if is_here else Finding.warning
-    where = "" if is_here else ", as this machine has it"
-    yield finding("job.workdir", "workdir", f"the command is to begin in {folder}{where}: {problem}", _FIX)
+    where = "" if is_here else " (checked on this machine)"
+    yield finding("job.workdir", "workdir", f"the command starts in {folder}{where}: {problem}", _FIX)

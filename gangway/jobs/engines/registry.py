@@ -23,13 +23,13 @@ def get_sites(asked: str | None) -> list[Site]:
     """The engines in a comma-separated list, each once. Raises as `get_site`."""
     text = asked if asked is not None else os.environ.get(VARIABLE) or "local"
     if "" in (words := text.split(",")):
-        raise InputError("--on", "a name is empty", value=text, allowed="names with commas between", fix="leave it out")
+        raise InputError("--on", "a name is empty", value=text, allowed="names separated by commas", fix="leave it out")
     sites = dict[tuple[str, str], Site]()
     for site in (get_site(word) for word in words):
         same = sites.setdefault((site.engine.kind, site.engine.where), site)
         if same.engine.region != site.engine.region:
             raise InputError(
-                "--on", "one engine in two regions", value=text, allowed="the same behind # each time",
+                "--on", "the same engine in two regions", value=text, allowed="one region per engine",
                 fix="name it once",
             )  # fmt: skip
     return list(sites.values())
@@ -38,11 +38,11 @@ def get_sites(asked: str | None) -> list[Site]:
 def movable(engine: Engine, option: str) -> Movable:
     """InputError: its run folders cannot be reached from here."""
     if (found := as_movable(engine)) is None:
-        anew = "submit the job file there anew: it begins from its start"
+        resubmit = "submit the job file there again: it starts from the beginning"
         raise InputError(
-            option, "its run folders cannot be reached from here, so no job comes or goes with what it has done",
-            value=f"{engine.kind}:{engine.where}", allowed="local and slurm, with their folder on this machine",
-            fix=anew if option == "--to" else f"copy what you need out of the run folder yourself; or {anew}",
+            option, "its run folders cannot be reached from here, so jobs cannot move with their results",
+            value=f"{engine.kind}:{engine.where}", allowed="local and slurm engines whose folder is on this machine",
+            fix=resubmit if option == "--to" else f"copy what you need from the run folder yourself; or {resubmit}",
         )  # fmt: skip
     return found
 
@@ -64,7 +64,7 @@ def get_site(asked: str | None) -> Site:
         raise InputError.not_among(option, "no engine", text, (*KINDS, *known))
     if is_said:
         raise InputError(
-            option, "an engine of the file with names stands in the region that is said there", value=text,
+            option, "the engines' file defines the region of a named engine", value=text,
             allowed=named, fix=f"write region: {place_name} in the file",
         )  # fmt: skip
     own = known[named]
@@ -88,7 +88,7 @@ def _engine(text: str, option: str, region: Place | None) -> Engine:
         folder, _, partition = place.partition("@")
         if not folder:
             raise InputError(
-                option, "a folder that Slurm's nodes share has to be named", value=text,
+                option, "the folder shared by Slurm's nodes is missing", value=text,
                 allowed="slurm:FOLDER or slurm:FOLDER@PARTITION", fix="slurm:/shared/jobs",
             )  # fmt: skip
         return SlurmEngine(_folder(Path(folder)), partition, region=region)
@@ -110,13 +110,13 @@ def _folder(folder: Path) -> Path:
 def _kubernetes(text: str, place: str, option: str, region: Place | None) -> Engine:
     from gangway.jobs.kubernetes.engine import KubernetesEngine
 
-    # A context's name may have an @ and a / of its own.
+    # A context's name may contain @ and /.
     context, _, rest = place.rpartition("@")
     namespace, _, queue = rest.partition("/")
     if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(queue):
         raise InputError(
-            option, "a namespace and one of its queues have to be named", value=text,
-            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE, without CONTEXT for the current one",
+            option, "the namespace or its queue is missing", value=text,
+            allowed="kubernetes:CONTEXT@NAMESPACE/QUEUE; leave CONTEXT empty for the current one",
             fix="kubernetes:@team-a/gpu",
         )  # fmt: skip
     return KubernetesEngine(context, namespace, queue, region=region)

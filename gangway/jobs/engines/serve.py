@@ -45,7 +45,7 @@ def _answer(line: str, engines: dict[str, Engine]) -> Answer:
         result = _called(engines[question.on], question)
         return Answer(result=ANSWERS[question.call].dump_json(result).decode())
     except ValidationError as error:
-        return Answer(refusal=Refusal("gangway job serve", f"no question: {error}", line, "", "", is_away=False))
+        return Answer(refusal=Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False))
     except InputError as error:
         return Answer(refusal=Refusal.of(error))
 

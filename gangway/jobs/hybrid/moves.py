@@ -63,8 +63,8 @@ def move_job(
     """
     before = source.status(job_id)
     if get_place(source) == get_place(target) and before.phase is not Phase.CANCELLED:
-        raise InputError("--to", "where the job is already", value=get_place(target), fix="name another engine")
-    # A number is given again where a job's folder was removed.
+        raise InputError("--to", "the job is already there", value=get_place(target), fix="name another engine")
+    # Job numbers are reused after a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
     with source.leaving(job_id, get_place(target)) as way:
         if (known := target.moved(origin)) is not None:
@@ -78,17 +78,19 @@ def move_job(
         _used(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {get_place(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        RunFolder.look(source.run_folder(job_id))  # before it is stopped for nothing
-        if source.has_data(job):  # nothing comes of it, unless that has changed: it would read something else there
+        RunFolder.look(source.run_folder(job_id))  # before the job is stopped in case this fails
+        if source.has_data(
+            job
+        ):  # copies nothing, but fails if the source has changed: the job would read other data there
             source.bring_data(job, tell, say)
-        data = target.bring_data(job, tell, say)  # while it goes on
-        # What an earlier try that was cut off had sent of it is in no other record.
+        data = target.bring_data(job, tell, say)  # while it still runs
+        # The only record of what interrupted attempts sent.
         way.noted(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
-            # So that it keeps its turn where this fails.
+            # It keeps its place in the queue if this fails.
             copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
-        _unless_over(source.status(job_id), way, target, origin)  # the copies took their time
+        _unless_over(source.status(job_id), way, target, origin)  # the copies took time
         way.begun()
         source.stop(job_id)
         ended = waited(source, job_id, pause)
@@ -107,13 +109,13 @@ def move_job(
 def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
     """InputError: the job is over, except by this move's stop; its copies are removed."""
     if way.is_unwanted:
-        said = "it has been cancelled"
+        why = "it was cancelled"
     elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
-        said = f"it is over, {status.phase}"
+        why = f"it is over, {status.phase}"
     else:
         return
     more = _stayed(way, target, origin)
-    raise InputError("job", f"{said}: nothing of it goes on{more}", value=status.id, fix="submit it anew")
+    raise InputError("job", f"{why}: it is not resumed{more}", value=status.id, fix="submit it again")
 
 
 def _stayed(way: Leaving, target: Movable, origin: str) -> str:
@@ -121,7 +123,7 @@ def _stayed(way: Leaving, target: Movable, origin: str) -> str:
     is_left = way.is_noted and not _is_unstaged(target, origin)
     left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
     way.stayed(is_left=is_left)
-    return f"; a copy is left in {', '.join(left)}, in a .staged- folder" if left else ""
+    return f"; a copy remains in {', '.join(left)}, in a .staged- folder" if left else ""
 
 
 def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
@@ -129,11 +131,11 @@ def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Mova
     used = source.used(job_id)
     if used.sec < job.max_hours * 3600:
         return used
-    more = f": nothing of {job_id} goes on{_stayed(way, target, origin)}" if way.is_stopped else ""
+    more = f": {job_id} is not resumed{_stayed(way, target, origin)}" if way.is_stopped else ""
     raise InputError(
-        "max_hours", f"{used.sec / 3600:.3g} hours are used, and none is left for {get_place(target)}{more}",
+        "max_hours", f"{used.sec / 3600:.3g} hours are used, none is left for {get_place(target)}{more}",
         value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
-        fix=f"submit it anew with more max_hours; what it has written is in {source.run_url(job_id)}",
+        fix=f"submit it again with more max_hours; its files are in {source.run_url(job_id)}",
     )  # fmt: skip
 
 
@@ -153,7 +155,7 @@ def _submitted(
     try:
         return target.submit_staged(job, moves, environment)
     except PerhapsTakenError:
-        raise  # it may be at work there
+        raise  # it may run there
     except InputError:
         way.not_there()
         raise
@@ -175,10 +177,10 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
     """Dollars for transferring that many bytes, and the price used; None if unknown."""
     here, there = source.region, target.region
     if here is None and there is None and source.run_folders_are_here and target.run_folders_are_here:
-        return 0.0, "both folders are on this machine, or mounted on it, and no regions are said"
+        return 0.0, "both folders are on this machine, and no regions are declared"
     if here is None or there is None:
-        unsaid = source if here is None else target
-        return None, f"nobody has said in which region {get_place(unsaid)} stands"
+        unknown = source if here is None else target
+        return None, f"the region of {get_place(unknown)} is not declared"
     return _way(here, there, size)
 
 
@@ -196,9 +198,9 @@ def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_
     """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
-        return None, f"{why}; nobody has said in which region {get_place(target)} stands, for the way of its data set"
+        return None, f"{why}; the region of {get_place(target)} is not declared, so its data set has no transfer price"
     more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
-    return None if usd is None or more is None else usd + more, f"{why}; of its data set: {how}"
+    return None if usd is None or more is None else usd + more, f"{why}; data set: {how}"
 
 
 def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
@@ -206,4 +208,4 @@ def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
     way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
     if price.value is None:
         return None, way
-    return size / 2**30 * price.value, f"{price.value:g} USD a GiB, {way}"
+    return size / 2**30 * price.value, f"{price.value:g} USD/GiB, {way}"

@@ -46,34 +46,34 @@ def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
         engine = site.engine
         try:
             if errors := refusals(engine, job):
-                lines.append(f"{named(engine)}: not for it: {errors[0].path}: {errors[0].message}")
+                lines.append(f"{named(engine)}: cannot run it: {errors[0].path}: {errors[0].message}")
                 fixes[errors[0].fix] = None
                 continue
             each = _Candidate(site, engine.room(job), charge(site, job))
         except InputError as error:
             if len(sites) == 1:
                 raise
-            lines.append(f"{named(engine)}: cannot be asked: {error.problem}")
+            lines.append(f"{named(engine)}: unavailable: {error.problem}")
             fixes[error.fix] = None
             continue
         found.append(each)
         if each.room.now and (by is By.ORDER or (by is None and each.charge.usd is None)):
-            break  # nobody behind it is better
+            break  # later ones cannot be better
     if not found:
         raise InputError(
             "--on",
-            f"no engine takes this job: {'; '.join(lines)}",
-            fix="; or ".join(filter(None, fixes)) or "name another",
+            f"no engine accepts this job: {'; '.join(lines)}",
+            fix="; or ".join(filter(None, fixes)) or "use another engine",
         )
     chosen_by = by or (By.COST if all(each.charge.usd is not None for each in found) else By.ORDER)
     best = _best(found, chosen_by)
     lines += [_line(each, is_best=each is best, by=chosen_by) for each in found]
     if not best.room.now:
-        lines.append(f"{best.named}: it waits there, {_WAITS[chosen_by]}")
+        lines.append(f"{best.named}: the job waits there, {_WAITS[chosen_by]}")
     return Placed(best.site.engine, best.room.now, tuple(lines))
 
 
-_WAITS = {By.ORDER: "the first named", By.COST: "for the fewest dollars", By.CARBON: "for the least CO2e"}
+_WAITS = {By.ORDER: "as the first in the list", By.COST: "at the lowest cost", By.CARBON: "with the least CO2e"}
 
 
 def _best(found: Sequence[_Candidate], by: By) -> _Candidate:
@@ -88,11 +88,11 @@ def _best(found: Sequence[_Candidate], by: By) -> _Candidate:
 
 def _line(each: _Candidate, *, is_best: bool, by: By) -> str:
     if is_best and each.room.now:
-        word = "begins at once"
+        word = "starts immediately"
     elif each.room.now:
-        word = "room too"
+        word = "also free"
     else:
-        word = "no room now"
+        word = "busy"
     return f"{each.named}: {word}: {each.room.reason}{_figures(each.charge, by)}"
 
 

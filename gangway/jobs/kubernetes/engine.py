@@ -101,20 +101,20 @@ class KubernetesEngine:
         if job.image is None:
             fix = "image: NAME@sha256:..."
             if job.preset is not None:
-                fix += ", of the trainer's: gangway dockerfile cuda > Dockerfile says how to build and push it"
-            yield Finding.error("job.image", "image", "a pod has to have one", fix)
+                fix += ", built and pushed as the output of gangway dockerfile cuda describes"
+            yield Finding.error("job.image", "image", "a pod needs an image", fix)
         if job.nodes.min < job.nodes.max:
             yield Finding.warning(
-                "job.nodes", "nodes.min", f"of no effect here: Kueue admits all {job.nodes.max} nodes or none"
+                "job.nodes", "nodes.min", f"ignored here: Kueue admits all {job.nodes.max} nodes or none"
             )
         if not job.resources:
             yield Finding.info(
-                "job.resources", "resources", "left out: 1 CPU and 2 GiB a node, and no accelerator",
+                "job.resources", "resources", "not given: each node gets 1 CPU, 2 GiB and no accelerator",
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
         yield from output_findings(job)
         yield from no_data_source(job)
-        yield from open_meeting(job, "the job's own pods, where the cluster enforces NetworkPolicies, else all pods")
+        yield from open_meeting(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
@@ -123,17 +123,17 @@ class KubernetesEngine:
             yield Finding.warning(
                 "job.quota",
                 "resources",
-                f"whether {self._queue} ever has room cannot be told: its quota is hidden",
+                f"unknown whether {self._queue} can ever run it: you may not read its quota",
             )
             return
         for name, why in beyond(job, quota):
-            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or name another queue")
+            yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
     def _missing(self, job: JobFile) -> Iterable[Finding]:
         if not self._has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
-                "docs/kubernetes.md has one to apply",
+                "docs/kubernetes.md has a manifest to apply",
             )  # fmt: skip
         if job.data_dir is not None and not self._has("persistentvolumeclaim", DATA_CLAIM):
             yield Finding.error(
@@ -144,21 +144,19 @@ class KubernetesEngine:
         if name is not None and not self._has(_PRIORITIES, name):
             yield Finding.error(
                 "job.priority", "priority", f"the cluster has no WorkloadPriorityClass {name}",
-                "priority: normal, or docs/kubernetes.md has one to apply",
+                "priority: normal, or apply the one in docs/kubernetes.md",
             )  # fmt: skip
 
     def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
         """For a team that is not the queue's: it does not change the job's quota."""
         if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
             return
-        message = f"{job.team}: a label alone, for the job counts to the quota of {cluster_queue}"
+        message = f"{job.team}: only a label, since the job uses the quota of {cluster_queue}"
         with suppress(ForbiddenError):
             names = [each["metadata"]["name"] for each in self._kubectl.get(_CLUSTER_QUEUES)]
-            message += ", and no quota of the cluster has that name" if job.team not in names else ""
-            message += f"; those that are there: {', '.join(names)}"
-        yield Finding.warning(
-            "job.team", "team", message, f"team: {cluster_queue}, or submit it to a queue of that team's"
-        )
+            message += "; the cluster has no queue of that name" if job.team not in names else ""
+            message += f"; existing ones: {', '.join(names)}"
+        yield Finding.warning("job.team", "team", message, f"team: {cluster_queue}, or submit it to that team's queue")
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
@@ -179,7 +177,7 @@ class KubernetesEngine:
             try:
                 put(self._kubectl, job, placing, get_variables(job, fabric))
             except TakenError:
-                number += 1  # somebody else had it first
+                number += 1  # another submit took it
             else:
                 return job_id
 
@@ -197,7 +195,7 @@ class KubernetesEngine:
         seen = self._seen(job_id)
         found = self._status(seen)
         if found.phase is Phase.RUNNING:
-            with suppress(ForbiddenError):  # to who may only look
+            with suppress(ForbiddenError):  # for users with read access
                 self._is_taken_back(seen)
         return found
 
@@ -222,11 +220,11 @@ class KubernetesEngine:
         gone, starts = starts_gone(seen)
         if not gone:
             return ""
-        whose = "what it wrote" if gone == starts else f"what {gone} of its {starts} starts wrote"
+        what = "its log" if gone == starts else f"the log of {gone} of its {starts} starts"
         label, folder = f"{JOB_LABEL}={get_job_id(seen.last)}", get_annotations(seen.last).get(RUN_ANNOTATION, "")
         return (
-            f"gangway: {whose} is gone with its pods: the cluster's own collection of logs may have it, of pods "
-            f"labelled {label} in {self._kubectl.namespace}; files are in {folder} of the volume claim {CLAIM}"
+            f"gangway: {what} was deleted with its pods; the cluster's log collection may have it, under pods "
+            f"labelled {label} in {self._kubectl.namespace}; its files are in {folder} of the volume claim {CLAIM}"
         )
 
     def _log(self, seen: Seen, job_id: str, offset: int) -> tuple[str, int]:
@@ -238,7 +236,7 @@ class KubernetesEngine:
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
         if runs and (why := logs.cut_short(said)):
-            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="ask again, or look at its nodes")
+            raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
         return logs.read(said, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
@@ -249,11 +247,11 @@ class KubernetesEngine:
                 return
             if CANCELLED_ANNOTATION not in get_annotations(seen.last):
                 self._mark_cancelled(seen.last)
-                continue  # the next look has what was begun meanwhile; whoever begins one later sees the annotation
+                continue  # look again for starts made meanwhile; later ones see the annotation
             if self._take_off(seen):
                 return
             time.sleep(_LOOK_SEC)
-        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="look at Kueue's own log")
+        raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="check Kueue's log")
 
     def _mark_cancelled(self, job_set: Found) -> None:
         now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -285,16 +283,16 @@ class KubernetesEngine:
         queue = local_queue(self._kubectl, self._queue)
         waiting = queue.get("status", {}).get("pendingWorkloads", 0)
         if (policy := queue["spec"].get("stopPolicy", "None")) != "None":
-            return Room(False, f"somebody has stopped the queue: {policy}")
+            return Room(False, f"the queue is stopped: {policy}")
         if (stopped := condition(queue, "Active", status="False")) is not None:
             return Room(False, f"{stopped.get('reason', '')}: {stopped.get('message', '')}")
         quota = self._quota(queue)
         if quota is None:
-            return Room(False, "its quota may not be read")
+            return Room(False, "you may not read its quota")
         lacks = lacking(job, quota)
-        free = "its quota has room" if not lacks else "; ".join(lacks)
+        free = "quota is free" if not lacks else "; ".join(lacks)
         if quota.in_cohort:
-            free += ", which its cohort may lend it" if lacks else ", of which its cohort may have borrowed some"
+            free += ", which its cohort may lend it" if lacks else ", unless its cohort has borrowed it"
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:
@@ -315,7 +313,7 @@ class KubernetesEngine:
         variables = {name: b64decode(value).decode() for name, value in data.items()}
         try:
             put(self._kubectl, job, following, variables)
-        except TakenError:  # somebody else has begun it, or was cut off while he did
+        except TakenError:  # another process started it, or was interrupted doing so
             clear_stale(self._kubectl, following.name)
         if cancelled_at(self._seen(job_id)) is not None:
             self.cancel(job_id)
@@ -338,10 +336,10 @@ class KubernetesEngine:
         if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
         with suppress(ForbiddenError):
-            local_queue(self._kubectl, self._queue)  # no job is there where there is no such place
+            local_queue(self._kubectl, self._queue)  # no such queue explains it better
         ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
         raise InputError(
-            "job", f"{self.where} knows no such job", value=job_id, allowed=", ".join(ids[-20:]) or "none is there",
+            "job", f"{self.where} has no such job", value=job_id, allowed=", ".join(ids[-20:]) or "no jobs yet",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
@@ -411,5 +409,5 @@ class KubernetesEngine:
         except MissingError:
             return False
         except ForbiddenError:
-            return True  # it cannot be told, and Kueue says so itself
+            return True  # unknown here; Kueue reports it
         return True

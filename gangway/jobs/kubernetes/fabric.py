@@ -81,6 +81,6 @@ def read_fabric(kubectl: Kubectl) -> Fabric | None:
         wrong = first_wrong(error)
         raise InputError(
             wrong.within(f"configmap {FABRIC} of {kubectl.namespace}: data.{FABRIC_KEY}"), wrong.what,
-            allowed="what this release of Gangway has written there",
-            fix="run `pulumi up` with this release, which writes it anew",
+            allowed="what this release of Gangway writes there",
+            fix="run `pulumi up` with this release",
         ) from None  # fmt: skip

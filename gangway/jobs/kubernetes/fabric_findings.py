@@ -28,9 +28,9 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
         fabric = None
         yield Finding.warning(
             "job.fabric-hidden", "--on",
-            f"whether the job's pods get the network between GPUs cannot be told: the ConfigMap {FABRIC} of "
-            f"{kubectl.namespace} may not be read. Where there is one, they go over TCP all the same",
-            f"have somebody allow you to get configmaps there: {_PAGE}",
+            f"unknown whether the job's pods get the network between GPUs: you may not read the ConfigMap {FABRIC} of "
+            f"{kubectl.namespace}. Without it they use TCP",
+            f"ask for permission to get configmaps there: {_PAGE}",
         )  # fmt: skip
     if fabric is not None and fabric.is_for(job):
         return
@@ -45,7 +45,7 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
         has = f"a node has {count:f}" if count else f"{_PAGE} says how many"
         yield Finding.warning(
             "job.fabric", f"resources.{name}",
-            f"left out, so NCCL goes over TCP between nodes and says nothing; the queue has a quota of it, and {has}",
+            f"not given, so NCCL silently uses TCP between nodes; the queue has a quota of it, and {has}",
             f'{name}: "{count:f}"' if count else f'{name}: "...", or "0" for TCP',
         )  # fmt: skip
 
@@ -53,8 +53,8 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
 def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
     return Finding.warning(
         "job.fabric-part", f"resources.{GPU}",
-        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node get none of the network between GPUs, so "
-        "NCCL goes over TCP between nodes and says nothing",
+        f"{gpus:f} of a node's {fabric.gpus} GPUs: pods that may share a node do not get the network between GPUs, so "
+        "NCCL silently uses TCP between nodes",
         f'{GPU}: "{fabric.gpus}", or {_NET}: {_TCP} in env for TCP',
     )  # fmt: skip
 

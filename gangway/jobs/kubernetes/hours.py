@@ -61,7 +61,7 @@ def _stretch(job_set: Found, workload: Found | None, nodes: int, pods: Sequence[
     """An empty list or one interval; None if unknown."""
     ended_at = _ended_at(job_set)
     if workload is None:
-        # One that Kueue has not seen has never begun; an administrator may have it forget those that are over.
+        # Suspended: Kueue has not seen it yet. Else an administrator may have Kueue delete ended workloads.
         return [] if ended_at is None and job_set["spec"].get("suspend") else None
     admitted = any_condition(workload, "Admitted")
     if admitted is None:
@@ -99,7 +99,7 @@ def _earlier_sec(job_set: Found, workload: Found) -> timedelta:
     ready = any_condition(workload, "PodsReady")
     if ready is None or ready["reason"] != _NOT_BEGUN:
         return found
-    # Since then no pod has run, whatever Kueue has counted. Of one that never had any that is from its beginning on.
+    # No pod has run since then, whatever Kueue counted; without any pods ever, since its creation.
     since, ended = find_time(ready["lastTransitionTime"]), any_condition(workload, "Evicted")
     until = since - find_time(workload["metadata"]["creationTimestamp"])
     ran = until > _AT_ONCE or (ended is not None and since >= find_time(ended["lastTransitionTime"]))

@@ -49,27 +49,27 @@ class Kubectl:
     def create(self, manifest: Mapping[str, Any]) -> Any:
         """With strict validation; returns the stored object. TakenError, and as `get`."""
         words = ("create", "--validate=strict", "--output=json", "--filename=-")
-        return json.loads(self.run(*words, told=json.dumps(manifest)))
+        return json.loads(self.run(*words, stdin=json.dumps(manifest)))
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """A merge patch. Raises as `get`."""
         self.run("patch", kind, name, "--type=merge", f"--patch={json.dumps(change)}")
 
-    def run(self, *words: str, told: str | None = None) -> str:
+    def run(self, *words: str, stdin: str | None = None) -> str:
         """Its output. Raises as `get`."""
-        return self._run(words, _ANSWER_SEC, told).decode()
+        return self._run(words, _ANSWER_SEC, stdin).decode()
 
     def logs(self, *words: str) -> bytes:
         """The pods' output as bytes. Raises as `get`."""
         return self._run(("logs", *words), _LOGS_SEC)
 
-    def _run(self, words: Sequence[str], answer_sec: int, told: str | None = None) -> bytes:
+    def _run(self, words: Sequence[str], answer_sec: int, stdin: str | None = None) -> bytes:
         where = [f"--namespace={self.namespace}", *([f"--context={self.context}"] if self.context else [])]
         try:
             done = subprocess.run(
                 ["kubectl", *where, f"--request-timeout={answer_sec}s", *words],
-                input=None if told is None else told.encode(),
-                stdin=subprocess.DEVNULL if told is None else None,
+                input=None if stdin is None else stdin.encode(),
+                stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True, timeout=_TIMEOUT_SEC,
             )  # fmt: skip
         except FileNotFoundError:
@@ -90,8 +90,8 @@ class Kubectl:
         names = done.stdout.split()
         return InputError(
             "--on kubernetes", "the kubeconfig has no such context", value=self.context,
-            allowed=", ".join(names) or "none is there",
-            fix=nearest_hint(self.context, names) if names else "KUBECONFIG names the file that has it",
+            allowed=", ".join(names) or "there are none",
+            fix=nearest_hint(self.context, names) if names else "set KUBECONFIG to the file that has it",
         )  # fmt: skip
 
 
@@ -105,8 +105,8 @@ _KINDS: Sequence[tuple[str, type[InputError]]] = (
 def _error(words: Sequence[str], said: str) -> InputError:
     said = _KLOG.sub("", said).strip() or said
     if _AWAY.search(said):
-        return EngineAwayError("--on kubernetes", said, fix="kubectl cluster-info says whether it answers")
+        return EngineAwayError("--on kubernetes", said, fix="check whether it answers: kubectl cluster-info")
     if _NO_KIND.search(said):
-        return InputError("--on kubernetes", said, fix="it needs JobSet and Kueue: docs/kubernetes.md")
+        return InputError("--on kubernetes", said, fix="install JobSet and Kueue: docs/kubernetes.md")
     kind = next((kind for mark, kind in _KINDS if mark in said), InputError)
-    return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="kubectl auth can-i --list says what you may do")
+    return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="see what you may do: kubectl auth can-i --list")

@@ -78,7 +78,7 @@ _RESTARTS = "GANGWAY_RESTARTS"
 """Variable of a pod: restarts of its JobSet, for any reason."""
 _RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 _GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
-    echo "gangway: begun again %(most)d times, which is the most: something ends it again and again" >&2
+    echo "gangway: restarted %(most)d times, the limit: something keeps interrupting it" >&2
     exit %(code)d
 fi
 """
@@ -88,11 +88,11 @@ _WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
 _APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
 """By resource, the node label that must be equal for nodes to reach each other with it."""
 _JOINS = """gangway_looks=0
-trap 'exit %(told)d' TERM
+trap 'exit %(code)d' TERM
 until [ -r %(script)s ]; do
     gangway_looks=$((gangway_looks + 1))
     if [ "$gangway_looks" -gt 300 ]; then
-        echo "gangway: no %(script)s after ten minutes, of the plug-in for the nodes' network" >&2
+        echo "gangway: no %(script)s after ten minutes, so the plug-in for the nodes' network is missing" >&2
         exit 1
     fi
     sleep 2
@@ -177,7 +177,7 @@ def get_variables(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, st
     """For its pods; may contain secrets."""
     joins = {} if fabric is None else fabric.env
     held = {"GANGWAY_HOLD_BACK_SEC": str(_HOLD_BACK_SEC)} if job.nodes.max > 1 and job.preset is None else {}
-    # The image's own home may not be written to.
+    # The image's home may be read-only.
     return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
@@ -267,7 +267,7 @@ def _failure_policy(job: JobFile) -> Manifest:
     over = (EXIT_BAD_INPUT, EXIT_UNHEALTHY, EXIT_ENDED_FOR_ALL, EXIT_HOURS_OVER)
     return {
         "maxRestarts": job.max_restarts,
-        # All pods are gone before the next begin: two of a kind in one run folder would spoil it.
+        # All pods end before the next start: two of a kind would corrupt the run folder.
         "restartStrategy": "BlockingRecreate",
         "rules": [
             {"name": "over", "action": "FailJobSet", "onJobFailureMessagePatterns": [_with_code(*over)]},
@@ -373,11 +373,11 @@ def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
     if not needs_member_key(job):
         container["envFrom"] = [{"secretRef": {"name": placing.name}}]
         return
-    # By envFrom the key would be a variable too, and a preset's variables are no secrets.
+    # envFrom would make the key a variable too; a preset's variables are not secret.
     own = get_variables(job, placing.fabric)
     container["env"] += [{"name": name, "value": _literal(value)} for name, value in own.items()]
     container["volumeMounts"].append({"name": "member", "mountPath": _MEMBER_DIR, "readOnly": True})
-    # The kubelet adds reading by fsGroup, as which the pod runs; to others it stays closed.
+    # The kubelet adds read access for fsGroup, the pod's group; others have none.
     file = {"secretName": placing.name, "items": [{"key": MEMBER_KEY, "path": MEMBER_KEY}], "defaultMode": 0o400}
     pod["volumes"].append({"name": "member", "secret": file})
 
@@ -426,7 +426,7 @@ def _words(job: JobFile, placing: Placing) -> list[str]:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]
     script = None if placing.fabric is None else placing.fabric.script
     shell, joins = (
-        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "told": EXIT_INTERRUPTED})
+        ("/bin/sh", "") if script is None else ("/bin/bash", _JOINS % {"script": script, "code": EXIT_INTERRUPTED})
     )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     meeting = Meeting(first, _PORT, placing.name, job.nodes.max, f"{_MEMBER_DIR}/{MEMBER_KEY}")

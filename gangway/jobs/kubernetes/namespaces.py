@@ -29,13 +29,13 @@ def _no_place(kubectl: Kubectl, name: str) -> InputError:
     own = _names(kubectl, QUEUES) or []
     if own:
         return InputError(
-            place, "the namespace has no such queue of Kueue's", value=name, allowed=", ".join(own),
+            place, "the namespace has no such Kueue queue", value=name, allowed=", ".join(own),
             fix=nearest_hint(name, own),
         )  # fmt: skip
     others = _names(kubectl, QUEUES, _EVERYWHERE)
     return InputError(
-        place, "the namespace has no queue of Kueue's", value=name, allowed=_or_none(others),
-        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has one to apply",
+        place, "the namespace has no Kueue queue", value=name, allowed=_or_none(others),
+        fix=f"--on kubernetes:{context}@{others[0]}" if others else "docs/kubernetes.md has a manifest to apply",
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def _has_namespace(kubectl: Kubectl) -> bool:
     except MissingError:
         return False
     except ForbiddenError:
-        return True  # who may not see it may well have a queue in it
+        return True  # a user without access may still have a queue in it
     return True
 
 
@@ -60,5 +60,5 @@ def _names(kubectl: Kubectl, kind: str, *words: str) -> Sequence[str] | None:
 
 def _or_none(names: Sequence[str] | None) -> str:
     if names is None:
-        return "which there are you may not see"
-    return ", ".join(names) or "none is there"
+        return "you may not list them"
+    return ", ".join(names) or "there are none"

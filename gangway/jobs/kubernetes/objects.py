@@ -127,7 +127,7 @@ def get_excluded_nodes(job_set: Found) -> tuple[str, ...]:
 def get_annotation(job_set: Found, name: str) -> str:
     """UnreadableError: as `get_file`."""
     if (text := get_annotations(job_set).get(name)) is None:
-        raise _unreadable(job_set, f"it has no annotation {name}")
+        raise _unreadable(job_set, f"annotation {name} is missing")
     return text
 
 
@@ -140,8 +140,8 @@ def get_annotations(job_set: Found) -> Mapping[str, str]:
 def _unreadable(job_set: Found, problem: str) -> UnreadableError:
     name = job_set["metadata"]["name"]
     return UnreadableError(
-        f"jobset {name}", f"it cannot be read: {problem}",
-        fix=f"the release of Gangway that submitted it reads it; `kubectl describe jobset {name}` shows it",
+        f"jobset {name}", f"cannot be read: {problem}",
+        fix=f"use the release of Gangway that submitted it, or see `kubectl describe jobset {name}`",
     )  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def get_quota(cluster_queue: Mapping[str, Any], cohort: Mapping[tuple[str, str],
         [_flavor(flavor, used.get(flavor["name"], {}), lends) for flavor in group["flavors"]]
         for group in spec.get("resourceGroups", ())
     ]
-    # Kueue's own configuration members may not read; that of a cluster of Gangway's own is known.
+    # Members may not read Kueue's configuration; that of a cluster made by Gangway is known.
     labels = cluster_queue.get("metadata", {}).get("labels", {})
     return Quota(groups, in_cohort, UNCOUNTED if labels.items() >= OURS.items() else (), node)
 
@@ -124,7 +124,7 @@ def _get_size(
         said = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
         node, nodes = {name: quantity(text) for name, text in said["node"].items()}, int(said["nodes"])
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return {}, {}  # somebody else's, or of a release before
+        return {}, {}  # not made by Gangway, or by an earlier release
     return node, {
         (flavor, name): number * nodes for flavor in flavor_names(cluster_queue) for name, number in node.items()
     }
@@ -165,18 +165,18 @@ def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     """Resources of which the job exceeds the quota, and why."""
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
     asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
-    found = [(name, "the queue has no quota of it") for name in asked if name not in known]
+    found = [(name, "the queue has no quota for it") for name in asked if name not in known]
     for name, number in _on_a_node(job).items():
         if number > quota.node.get(name, number):
-            found.append((name, f"{number:f} on one node, and a node leaves {quota.node[name]:f} to a job's pods"))
+            found.append((name, f"{number:f} on one node, but a node has only {quota.node[name]:f} for a job's pods"))
     for group, wanted in quota.wanted(job):
         if any(flavor.holds(wanted) for flavor in group):
             continue
         alone = [name for name in wanted if not any(flavor.holds({name: wanted[name]}) for flavor in group)]
         for name in alone or list(wanted)[:1]:
             most = ", ".join(f"{flavor.name} {flavor.most[name] or Decimal(0):f}" for flavor in group)
-            why = f"{wanted[name]:f} on {job.nodes.max} nodes, and the queue's quota, by flavor, is {most}"
-            found.append((name, why if alone else f"{why}: none has all that the job takes"))
+            why = f"{wanted[name]:f} on {job.nodes.max} nodes, but the queue's quota by flavor is {most}"
+            found.append((name, why if alone else f"{why}: no flavor holds the whole job"))
     return found
 
 

@@ -41,7 +41,7 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
     """
     made, tried, token = list[str](), "", secrets.token_hex(8)
     try:
-        # The first one's name nobody else can have from then on.
+        # The first object reserves the name.
         for each in (*supports(job, placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
             tried = each["kind"]
             stored = kubectl.create(_signed(each, token))
@@ -55,10 +55,10 @@ def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str
         try:
             _undo(kubectl, placing.name, made, lost, token)
         except InputError as left:
-            if made:  # else nothing is there that could begin
+            if made:  # else nothing exists that could start
                 raise InputError(
-                    "job", f"it may have been begun all the same, for it could not be undone: {left.problem}",
-                    value=placing.job_id, fix="list the jobs there, and cancel this one where it is among them",
+                    "job", f"it may still start, since undoing it failed: {left.problem}",
+                    value=placing.job_id, fix="list the jobs there, and cancel this one if it is among them",
                 ) from error  # fmt: skip
         raise
 

@@ -77,7 +77,7 @@ def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None
     if evicted is not None and evicted["reason"] == OVER_HOURS and has_left:
         at = find_time(evicted["lastTransitionTime"])
         if get_run_intervals(seen) == ():
-            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or had no image", at
+            return Phase.FAILED, None, "its pods never ran: nodes did not come in time, or could not pull the image", at
         return Phase.OVER_HOURS, None, "its hours are over", at
     if failed is None:
         return None
@@ -94,22 +94,22 @@ def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:
-        assert codes[0] == EXIT_UNFIT, "every other code that begins again is no end of a JobSet"
+        assert codes[0] == EXIT_UNFIT, "other codes that restart do not end a JobSet"
         return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if left_sec(seen) <= 0 else None
     return then.phase, codes[0], then.reason, at
 
 
 def _now(seen: Seen) -> tuple[Phase, int | None, str]:
     if nodes := unfit_nodes(seen):
-        return Phase.WAITING, None, f"{', '.join(nodes)} is not fit; a wait for the job begins it again without"
+        return Phase.WAITING, None, f"{', '.join(nodes)} is unfit; `gangway job wait` restarts the job without it"
     workload = seen.workload
     if workload is None:
-        return Phase.WAITING, None, "Kueue has not seen it yet"
+        return Phase.WAITING, None, "Kueue has no workload for it yet"
     if _is_at_work(seen):
         waiting = [each["metadata"]["name"] for each in seen.pods if each["status"].get("phase") == "Pending"]
-        return Phase.RUNNING, None, f"not begun yet: {', '.join(waiting)}" if waiting else ""
+        return Phase.RUNNING, None, f"not started yet: {', '.join(waiting)}" if waiting else ""
     if _is_inactive(seen):
-        return Phase.WAITING, None, "somebody has deactivated its workload in Kueue"
+        return Phase.WAITING, None, "its workload in Kueue was deactivated"
     waits = condition(workload, "QuotaReserved", status="False")
     return Phase.WAITING, None, waits.get("message", "") if waits else "in the queue"
 

@@ -56,8 +56,9 @@ class LocalQueue(FolderEngine):
         check_open(self._folder)
         if self._is_named and not self._folder.is_dir():
             raise InputError(
-                f"--on {self.kind}", "no folder there" if not self._folder.exists() else "no folder", value=self.where,
-                allowed="a folder to which a job was submitted", fix="mend the path, or submit one there first",
+                f"--on {self.kind}", "not a folder" if self._folder.exists() else "there is no such folder",
+                value=self.where, allowed="a folder with submitted jobs",
+                fix="correct the path, or submit a job there first",
             )  # fmt: skip
         return super().jobs()
 
@@ -67,30 +68,30 @@ class LocalQueue(FolderEngine):
             yield Finding.error(
                 "job.image",
                 "image",
-                "this engine runs no containers: the command would run in another environment than the image's",
-                "leave image out to run in this environment, or submit it to another engine",
+                "this engine runs no containers, so the command would not run in the image",
+                "leave image out to run in this environment, or use another engine",
             )
         yield from sharing_findings(self._folder)
         yield from working_folder_findings(job, is_here=True)
         yield from no_outputs(job)
         yield from no_resources(job)
-        yield from open_meeting(job, "this machine's users, and whoever else reaches its ports")
+        yield from open_meeting(job, "anyone who can reach this machine's ports, including its other users")
         if job.team:
             yield Finding.warning(
-                "job.team", "team", "of no effect here but as a word in lists: this engine keeps no quotas",
+                "job.team", "team", "only shown in lists: this engine has no quotas",
                 "leave it out, or submit it to another engine",
             )  # fmt: skip
         if job.nodes.min > 1:
             yield Finding.error(
-                "job.nodes", "nodes.min", f"one machine is no {job.nodes.min} nodes", "nodes: {min: 1, max: 1}"
+                "job.nodes", "nodes.min", f"this engine has one node, not {job.nodes.min}", "nodes: {min: 1, max: 1}"
             )
         elif job.nodes.max > 1:
-            yield Finding.info("job.nodes", "nodes.max", "one node is all there is here")
+            yield Finding.info("job.nodes", "nodes.max", "this engine has only one node")
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
         before = self._before((RANK[job.priority], math.inf))
-        return Room(not before, f"{', '.join(before)} before it" if before else "nothing runs and nothing waits")
+        return Room(not before, f"{', '.join(before)} before it" if before else "no jobs run or wait")
 
     def _has_begun(self, folder: OwnJobFolder) -> bool:
         return is_alive(folder)
@@ -99,7 +100,7 @@ class LocalQueue(FolderEngine):
         """Also restarts other jobs whose process is gone, because the machine was rebooted."""
         begin_runner(self._known(job_id))
         for each in own_jobs(self._folder):
-            with suppress(InputError, OSError):  # it is not this job's affair, and its own status says so
+            with suppress(InputError, OSError):  # not this job's problem; its own status reports it
                 if each.name != job_id and not self._seen(each).phase.is_over and not is_alive(each):
                     begin_runner(each)
 
@@ -123,18 +124,18 @@ class LocalQueue(FolderEngine):
     def _seen(self, folder: JobFolder) -> JobStatus:
         found, runs = read_status(folder), is_alive(folder)
         if not runs:
-            found = read_status(folder)  # it may have ended between the two looks
+            found = read_status(folder)  # it may have ended meanwhile
         found = replace(found, stretches=get_run_intervals(folder, runs=found.phase is Phase.RUNNING and runs))
         if found.phase.is_over:
             return found
         if runs:
             return replace(found, reason=_now(folder, found))
         if folder.is_own:
-            read_job(folder), Spent.read(folder), get_environment(folder)  # what cannot be read, nobody takes up
+            read_job(folder), Spent.read(folder), get_environment(folder)  # unreadable jobs are not restarted
         return replace(
             found,
             phase=Phase.WAITING,
-            reason="its process is gone; the next submit, or a wait for it, takes it up again",
+            reason="its process is gone; the next submit, or `gangway job wait`, restarts it",
         )
 
     def _failures(self, folder: JobFolder) -> int:
@@ -149,7 +150,7 @@ class LocalQueue(FolderEngine):
         try:
             folder.touch(CANCEL_FILE)
             if not self.status(job_id).phase.is_over and not is_alive(folder):
-                begin_runner(folder)  # which does no more than say so
+                begin_runner(folder)  # only records the cancel
         except OSError as error:
             raise self._no_room(error, f"{job_id} cannot be cancelled") from None
 
@@ -158,11 +159,11 @@ def _now(folder: JobFolder, found: JobStatus) -> str:
     """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_room(folder):
-        return f"ended with exit code {code}; what comes of it waits for room on the disk"
+        return f"ended with exit code {code}; waiting for disk space"
     if not folder.has(CANCEL_FILE):
         return found.reason if found.reason or code is None else f"ended with exit code {code}"
     if found.phase is Phase.RUNNING and code is None:
-        return f"being cancelled: it is told to stop, and ended after {read_job(folder).grace_sec} s at the latest"
+        return f"being cancelled: it was asked to stop, and is killed after {read_job(folder).grace_sec} s"
     return "being cancelled"
 
 
@@ -178,7 +179,7 @@ def _is_before(folder: OwnJobFolder, place: tuple[float, float]) -> bool:
             return True
         return not phase.is_over and queue_position(folder) < place
     except UnreadableError:
-        return False  # or its folder has just been removed
+        return False  # or it was just removed
 
 
 def is_alive(folder: JobFolder) -> bool:
@@ -196,18 +197,18 @@ def begin_runner(folder: OwnJobFolder) -> None:
     """
     with folder.append_to(LOG_FILE) as output, folder.append_to(ALIVE_FILE) as alive:
         if not lock_soon(alive):
-            return  # somebody else has begun one
+            return  # another process started one
         if read_status(folder).phase.is_over:
-            return  # it has ended meanwhile
+            return  # it ended meanwhile
         runner = [sys.executable, "-m", "gangway.jobs.local.runner", str(folder.path), str(alive.fileno())]
-        # By way of a shell that ends at once: whoever submits may live for long, and is nobody's parent.
+        # Through a shell that exits at once: a long-lived submitter must not be its parent.
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *runner],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
-            # One that a job has submitted is not of that job.
+            # A job submitted by a job is not part of it.
             env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
             pass_fds=(alive.fileno(),),
             check=True,

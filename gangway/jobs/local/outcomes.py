@@ -30,7 +30,7 @@ def put_down(folder: OwnJobFolder, start: int, code: int) -> None:
 def say_room(folder: OwnJobFolder, *, lacks: bool) -> None:
     """Records whether the runner waits for disk space after the last start; no effect before an end."""
     if len(words := _words(folder)) >= 2 and words[1].isdecimal():
-        with suppress(OSError):  # it stands in the log, too
+        with suppress(OSError):  # it is in the log, too
             folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
 
 
@@ -74,9 +74,7 @@ class Spent:
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UnreadableError(
-                str(path), f"no count of a job's failures: {error}", fix=f"move {path} aside"
-            ) from None
+            raise UnreadableError(str(path), f"not a count of failures: {error}", fix=f"move {path} aside") from None
 
     def write(self, folder: OwnJobFolder) -> None:
         """InputError: no room."""

@@ -42,17 +42,17 @@ def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
     first if there is a grace period. Not while another call waits for a child.
     """
     until = time.monotonic() + grace_sec
-    told, others = set[int](), set[int]()
+    signalled, others = set[int](), set[int]()
     while processes := set(_get_processes(folder)) - others:
         number = signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
-        for pid in processes if number == signal.SIGKILL else processes - told:
+        for pid in processes if number == signal.SIGKILL else processes - signalled:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 pass
             except PermissionError:
-                others.add(pid)  # of another user's rights: nobody here can end it
-        told |= processes
+                others.add(pid)  # runs with another user's rights
+        signalled |= processes
         time.sleep(_POLL_SEC)
 
 

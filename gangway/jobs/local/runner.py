@@ -91,23 +91,23 @@ class _Runner:
 
     def run(self) -> None:
         """Returns when the job is over or this process has to leave. _StoppedError, UnreadableError."""
-        if self._status.phase is Phase.RUNNING:  # its process before this one was killed
+        if self._status.phase is Phase.RUNNING:  # its previous process was killed
             code = find_end(self._folder, self._status.known_starts)
             if code is not None and self._is_settled(code):
                 return
-            # What that one has left, before this one waits: others are begun meanwhile, and only one is to run.
+            # End its leftovers before waiting: other jobs start meanwhile, and only one may run.
             end_all(self._folder, self._job.grace_sec)
-            self._say(phase=Phase.WAITING, reason="taken up again")
+            self._say(phase=Phase.WAITING, reason="restarted after its process was killed")
         with self._kept(lambda: Turn(self._queue)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
-            # Two of them must not write into one folder either.
+            # Two starts must not write into one folder.
             end_all(self._folder, self._job.grace_sec)
             self._kept(lambda: end_stretch(self._folder))
             while not self._is_off():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
-                # First of all, for this needs no room: what has ended is begun again by nobody.
+                # First, since this needs no disk space: an ended start must not be repeated.
                 self._kept(lambda code=code: put_down(self._folder, self._status.known_starts, code))  # type: ignore[misc]
                 if self._is_settled(code):
                     return
@@ -119,7 +119,7 @@ class _Runner:
         while not self._has_turn(turn):
             if self._is_off():
                 return False
-            time.sleep(pause)  # of the CPUs that whoever runs needs
+            time.sleep(pause)  # leaves the CPUs to the running job
             pause = min(1.5 * pause, _MOST_WAIT_SEC)
         return True
 
@@ -139,7 +139,7 @@ class _Runner:
             while other.name != self._folder.name and not self._is_stopping and _is_running(other):
                 if is_alive(other):
                     time.sleep(_POLL_SEC)
-                elif _is_running(other):  # still: it may have ended between the two looks
+                elif _is_running(other):  # check again: it may have ended meanwhile
                     end_all(other, _grace_sec(other))
                     break
 
@@ -148,7 +148,7 @@ class _Runner:
         end_all(self._folder, 0.0)
         self._kept(lambda: end_stretch(self._folder))
         if self._leaves and code:
-            self._say(phase=Phase.WAITING, reason="its process was told to leave", exit_code=code)
+            self._say(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
         phase, reason = self._ended(code)
         if phase is None:
@@ -194,7 +194,7 @@ class _Runner:
     def _has_turn(self, turn: Turn) -> bool:
         """Whether no job runs and none that waits comes first."""
         if turn.is_taken:
-            return False  # before all others are looked at, which takes long where there are many
+            return False  # checked first, since reading many jobs takes long
         own = queue_position(self._folder)
         for other in own_jobs(self._queue):
             if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
@@ -249,7 +249,7 @@ class _Runner:
                     start_new_session=True,
                 )
             except OSError as error:
-                _tell(f"gangway: cannot begin: {error}")
+                _tell(f"gangway: cannot start: {error}")
                 return EXIT_BAD_INPUT
         code = self._attended(process, stretch, time.monotonic() + left_sec)
         _update(stretch)
@@ -267,9 +267,9 @@ class _Runner:
         if process.poll() is not None:
             return process.returncode
         try:
-            with self._folder.append_to(_NOTICES) as file:  # before the signal, so that who hears it finds it there
+            with self._folder.append_to(_NOTICES) as file:  # before the signal, whose handler reads it
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}).encode() + b"\n")
-        except OSError as error:  # the signal says it all the same, and must not wait for room
+        except OSError as error:  # the signal must not wait for disk space
             _tell(f"gangway: {_NOTICES}: {error.strerror}")
         return told_to_end(process, self._job)
 
@@ -291,7 +291,7 @@ class _Runner:
                 if self._leaves or not self._folder.is_in_place:
                     raise _StoppedError(f"gangway: {error}") from None
                 if not self._is_told:
-                    self._is_told = _tell(f"gangway: waits for room: {error}")
+                    self._is_told = _tell(f"gangway: waiting for disk space: {error}")
                 say_room(self._folder, lacks=True)
                 time.sleep(pause)
                 pause = min(2 * pause, _MOST_ROOM_SEC)
@@ -317,7 +317,7 @@ def _grace_sec(folder: OwnJobFolder) -> float:
 
 
 def _update(stretch: RunningStretch) -> None:
-    with suppress(OSError):  # then its time is known to the last time that this was said
+    with suppress(OSError):  # its time is then known up to the last update
         stretch.update()
 
 

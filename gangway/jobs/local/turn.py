@@ -67,12 +67,12 @@ class Turn:
 
     def _cause(self, holder: Holder | None) -> str:
         if holder is None or holder.uid is None:
-            hidden = f"which process has it, root can see: fuser -v {self._folder}"
-            return f"another user's job, or somebody's lock on {self._folder} ({hidden})"
+            hidden = f"root can see the process: fuser -v {self._folder}"
+            return f"another user's job or lock on {self._folder} ({hidden})"
         process = f"process {holder.pid} of {user_name(holder.uid)}"
         if holder.uid == os.geteuid():
             return f"a job whose folder was removed, or another lock on {self._folder} ({process})"
-        return f"another user's job, or their lock on {self._folder} ({process})"
+        return f"another user's job or lock on {self._folder} ({process})"
 
     def _holders(self, kind: str) -> Iterator[Holder]:
         """Other processes that share it (READ), or all that hold it exclusively (WRITE). Empty if the kernel does not

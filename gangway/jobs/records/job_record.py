@@ -57,7 +57,7 @@ class JobRecord(Frozen):
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         if sorted([*self.figures, *self.absent]) != sorted(FIGURES):
-            raise ValueError("each figure is there or absent")
+            raise ValueError("each figure has to be present or absent")
         return self
 
 
@@ -108,7 +108,7 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
     hours, stretches = spent_on(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
-        on_nodes = measured(used_sec(stretches, now), "s", _here(status, "while it was on nodes"))
+        on_nodes = measured(used_sec(stretches, now), "s", _here(status, "time on nodes"))
     wall = _wall(status, now)
     return {
         "wall_sec": wall,
@@ -117,16 +117,16 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
         "node_hours": Absent(hours.source)
         if hours.node_hours is None
         else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
-        "starts": measured(status.known_starts, "", _here(status, "how often it was begun")),
+        "starts": measured(status.known_starts, "", _here(status, "number of starts")),
         **_failures(status, begun),
         "moves": measured(len(status.moves), "", "from one engine to another"),
-        "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from being told to having arrived"),
+        "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from stop to arrival"),
     }
 
 
 def _here(status: JobStatus, said: str) -> str:
     """For a figure without earlier engines' share."""
-    return f"{said}; on this engine alone, to which it was moved" if status.moves else said
+    return f"{said}; on this engine only, to which it was moved" if status.moves else said
 
 
 def _wall(status: JobStatus, now: datetime) -> Maybe:
@@ -140,8 +140,8 @@ def _wall(status: JobStatus, now: datetime) -> Maybe:
 
 def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
     if isinstance(wall, Figure) and isinstance(on_nodes, Figure):
-        # Two clocks of a cluster may differ a little.
-        return measured(max(0.0, wall.value - on_nodes.value), "s", "of wall_sec, while it was on none")
+        # Clocks in a cluster may differ a little.
+        return measured(max(0.0, wall.value - on_nodes.value), "s", "of wall_sec, not on nodes")
     return wall if isinstance(wall, Absent) else on_nodes
 
 
@@ -151,8 +151,8 @@ def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
         return {"failures": begun, "interruptions": begun}
     again = max(0, status.known_starts - 1 - min(begun.failures, begun.most_restarts))
     return {
-        "failures": measured(begun.failures, "", _here(status, "of its starts")),
-        "interruptions": measured(again, "", _here(status, "after which it was begun again, and no failure")),
+        "failures": measured(begun.failures, "", _here(status, "failed starts")),
+        "interruptions": measured(again, "", _here(status, "restarts after no failure")),
     }
 
 
@@ -169,7 +169,7 @@ def _cost(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> dict[str
 
 def _price(nodes: Nodes | None) -> Maybe:
     if nodes is None:
-        return Absent("nobody has said what a node costs: the engine has no name in engines.yaml")
+        return Absent("the price of a node is unknown: the engine is not in engines.yaml")
     if nodes.usd_per_hour is None:
         return Absent(nodes.source)
     source = Source.TOLD if nodes.is_told else Source.LIST_PRICE
@@ -179,7 +179,7 @@ def _price(nodes: Nodes | None) -> Maybe:
 def _moves_usd(status: JobStatus) -> Maybe:
     """Absent if the cost of one move is unknown."""
     if not status.moves:
-        return measured(0, "USD", "it was not moved")
+        return measured(0, "USD", "the job was not moved")
     usd = [each.usd for each in status.moves if each.usd is not None]
     if len(usd) < len(status.moves):
         return Absent(next(each.why_usd for each in status.moves if each.usd is None))
@@ -192,7 +192,7 @@ def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) 
     """As reported by the job, else from the catalogue."""
     joules, gco2e = _estimated(nodes, status, found["node_hours"])
     said = found["joules"]
-    # Energy of other engines, too, is not of this region's grid.
+    # After a move the joules include other regions' grids.
     if isinstance(said, Figure) and not status.moves and (of_joules := _of_joules(nodes, said)) is not None:
         gco2e = of_joules
     return {"joules": _first(said, joules), "gco2e": _first(found["gco2e"], gco2e)}
@@ -211,7 +211,7 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
         return why, why
     found = None if nodes is None else envelope(nodes, node_hours.value, 1)
     if found is None:
-        why = Absent("no estimate either: nobody has said of which machine_type its nodes are, in engines.yaml")
+        why = Absent("no estimate either: engines.yaml does not give its machine_type")
         return why, why
     energy, carbon = found
     if energy.it_kwh is None or carbon.gco2e is None:
@@ -236,7 +236,7 @@ def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
         value=joules.value / _JOULES_PER_KWH * energy.pue * carbon.intensity_g_per_kwh,
         unit="gCO2e",
         source=worst(joules.source, Source.ESTIMATED),
-        note=f"of the joules that the job reported; PUE {energy.pue:g}; {carbon.intensity_g_per_kwh:g} g/kWh, "
+        note=f"from the joules that the job reported; PUE {energy.pue:g}; {carbon.intensity_g_per_kwh:g} g/kWh, "
         f"{carbon.source}, {carbon.as_of}",
     )
 
@@ -244,9 +244,7 @@ def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
 def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict[str, Maybe]:
     """Only from figures over the same time. `said`: joules reported by the job."""
     if not status.phase.is_over:
-        return dict.fromkeys(
-            _DERIVED, Absent("the job is not over: what it has said may be older than what it has used")
-        )
+        return dict.fromkeys(_DERIVED, Absent("the job is not over: its report may be older than its usage"))
     images, tokens = ("images", found["images"]), ("tokens", found["tokens"])
     joules = ("joules", said if status.moves else found["joules"])
     derived = {
@@ -257,5 +255,5 @@ def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict
     }
     if status.moves:
         of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(said, Absent)]
-        derived |= dict.fromkeys(of_here, Absent("what it used on engines before this one is not known here"))
+        derived |= dict.fromkeys(of_here, Absent("its usage on earlier engines is not known here"))
     return derived

@@ -105,7 +105,7 @@ def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
         for name, unit in REPORTED.items()
     }
     own = {
-        name: Figure(value=value, unit="", source=Source.REPORTED, note=note.format("the job's own word"))
+        name: Figure(value=value, unit="", source=Source.REPORTED, note=note.format("the job's own metric"))
         for name, value in numbers.items()
         if name not in REPORTED
     }
@@ -114,46 +114,46 @@ def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
 
 def _bad(place: str, problem: str) -> Reported:
     said = visible(f"{place}: {problem}")
-    return nothing_reported(f"what the job has written is of no use: {said}", said)
+    return nothing_reported(f"the job's report is invalid: {said}", said)
 
 
 def _numbers(content: bytes) -> dict[str, float]:
     """ValueError: not a flat object of numbers, or an impossible one."""
     found = json.loads(content, parse_constant=_no_number, object_pairs_hook=_once)
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     if len(found) > _MOST_NAMES:
-        raise ValueError(f"{len(found)} names, and {_MOST_NAMES} is the most")
+        raise ValueError(f"{len(found)} names, more than {_MOST_NAMES}")
     return {name: _number(name, value) for name, value in found.items()}
 
 
 def _number(name: str, value: Any) -> float:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is no name of a figure: up to 64 letters, digits, spaces and _./%@:+-")
+        raise ValueError(f"{name[:80]!r} is not a valid name: use up to 64 letters, digits, spaces and _./%@:+-")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is no number")
-    if not -_MOST <= value <= _MOST:  # of whole numbers, too, which may be longer than any float
-        raise ValueError(f"{name} is not finite, or beyond {_MOST:g}")
+        raise ValueError(f"{name} is not a number")
+    if not -_MOST <= value <= _MOST:  # also for integers, which may exceed any float
+        raise ValueError(f"{name} is not finite, or above {_MOST:g}")
     if value < 0 and name in REPORTED:
-        raise ValueError(f"{name} is below 0")
+        raise ValueError(f"{name} is negative")
     return float(value)
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("duplicate name")
     return found
 
 
 def _of_trainer(folder: Path) -> Reported:
     run = folder / RUN_FOLDER
     if run.is_symlink():
-        return _bad(RUN_FOLDER, "it is a link, and none is followed")
+        return _bad(RUN_FOLDER, "it is a link, and links are not followed")
     if not os.path.lexists(run / RECORD):
         return nothing_reported(f"the trainer has not written {RECORD} yet")
     try:

@@ -62,8 +62,8 @@ class RemoteEngine:
             except (_UnansweredError, InputError) as again:
                 why = again.why if isinstance(again, _UnansweredError) else again
                 raise EngineAwayError(
-                    why.place, f"{why.problem}; the job may have been taken there", allowed=why.allowed,
-                    fix="look whether `gangway job list` has it, before you submit it again",
+                    why.place, f"{why.problem}; the job may have been submitted there", allowed=why.allowed,
+                    fix="check `gangway job list` before you submit it again",
                 ) from None  # fmt: skip
         return str(self._result(Call.SUBMIT, answer))
 
@@ -111,7 +111,7 @@ class RemoteEngine:
             found = ANSWERS[call].validate_json(answer.result)
         except ValidationError:
             raise self._no_answer() from None
-        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own words
+        if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own metrics
             return [Finding(each.severity, *one_line_texts(astuple(each)[1:])) for each in found]
         return one_line_texts(found) if call is Call.SUBMIT else found
 
@@ -131,7 +131,7 @@ class RemoteEngine:
             raise _UnansweredError(self._no_answer()) from None
 
     def _no_answer(self) -> InputError:
-        return InputError(f"via {self._via}", "what came back is no answer of Gangway's", fix="ask its administrator")
+        return InputError(f"via {self._via}", "the answer is not from Gangway", fix="ask its administrator")
 
 
 class _UnansweredError(Exception):
@@ -147,7 +147,7 @@ class _Pipe:
 
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
-        # A pipe that nobody reads could fill up. It is closed with the connection.
+        # An unread pipe could fill up. It is closed with the connection.
         self._said = TemporaryFile()  # noqa: SIM115
         words = ["ssh", "-T", "-o", f"ConnectTimeout={_CONNECT_SEC:.0f}", "--", via]
         try:
@@ -159,7 +159,7 @@ class _Pipe:
             )
         except FileNotFoundError:
             raise InputError("via", "ssh is not on PATH", fix="install OpenSSH's client") from None
-        # The other end leaves with our end of the pipe.
+        # The other end exits when our end of the pipe closes.
         self.close = weakref.finalize(self, _close, self._process, self._said)
         self._greeted()
 
@@ -181,14 +181,14 @@ class _Pipe:
             try:
                 hello = HELLO.validate_json(self._line(_ANSWER_SEC))
             except ValidationError:
-                continue  # of a login shell that talks
+                continue  # a login shell's output
             if hello.protocol != PROTOCOL:
                 raise InputError(
-                    f"via {self._via}", "another release of Gangway answers, which speaks otherwise",
+                    f"via {self._via}", "Gangway there uses another protocol",
                     value=hello.version, fix="install the same release at both ends",
                 )  # fmt: skip
             return
-        raise InputError(f"via {self._via}", "who answers is no Gangway", fix="look what a login prints there")
+        raise InputError(f"via {self._via}", "the answer is not from Gangway", fix="check what a login prints there")
 
     def _line(self, limit_sec: float) -> bytes:
         assert self._process.stdout is not None, "a pipe"
@@ -201,7 +201,7 @@ class _Pipe:
                 raise self._gone()
             self._rest += part
             if len(self._rest) > _MOST_ANSWER_BYTES:
-                raise InputError(f"via {self._via}", "an answer without an end", fix="ask its administrator")
+                raise InputError(f"via {self._via}", "the answer does not end", fix="ask its administrator")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
@@ -214,17 +214,17 @@ class _Pipe:
         place, words = f"via {self._via}", shlex.join(["ssh", self._via, self._program, "--version"])
         if code == _NO_PROGRAM:
             return InputError(
-                place, f"no {self._program} there: {said}", allowed="its path, in the engine's key `program`",
-                fix=f"install Gangway there, from the same checkout; {words} has to answer",
+                place, f"no {self._program} there: {said}", allowed="its path, as the engine's `program`",
+                fix=f"install Gangway there from the same checkout, so that {words} works",
             )  # fmt: skip
         kind = EngineAwayError if code == _NO_CONNECTION else InputError
-        return kind(place, said, fix=f"{words} has to answer")
+        return kind(place, said, fix=f"make {words} work")
 
 
 def _close(process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
     for file in (process.stdin, process.stdout, said):
         assert file is not None, "pipes, and what it said"
-        with suppress(OSError):  # what was not sent reaches nobody any more
+        with suppress(OSError):  # unsent data is lost
             file.close()
     try:
         process.wait(1)

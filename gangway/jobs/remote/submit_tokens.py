@@ -27,7 +27,7 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
     running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
     """
     if not TOKEN.fullmatch(token):
-        raise InputError("gangway job serve", "no token of a submit", value=token, allowed="32 hexadecimal digits")
+        raise InputError("gangway job serve", "not a submit token", value=token, allowed="32 hexadecimal digits")
     folder = folder.expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,8 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             before = file.read().splitlines()
             if len(before) == 1:
                 raise InputError(
-                    "submit", "an earlier try of it was cut off there, and may have left the job", allowed="one job",
-                    fix="look whether `gangway job list` has it, before you submit it again",
+                    "submit", "an earlier attempt was interrupted there, and may have submitted the job",
+                    allowed="one job", fix="check `gangway job list` before you submit it again",
                 )  # fmt: skip
             if before:
                 return before[-1]
@@ -48,15 +48,15 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             try:
                 job_id = submit()
             except PerhapsTakenError:
-                raise  # as after a kill
-            except BaseException:  # it was refused, and may be asked again
-                file.truncate(0)  # in one step: a kill may come before the next
+                raise  # treated like a kill
+            except BaseException:  # refused, so it may be repeated
+                file.truncate(0)  # atomic, in case of a kill before the next line
                 path.unlink(missing_ok=True)
                 raise
             file.write(f"{job_id}\n")
             return job_id
     except OSError as error:
-        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="free some space there") from None
 
 
 @contextmanager
@@ -81,8 +81,8 @@ def _wait_for(file: IO[str]) -> None:
             if time.monotonic() > until:
                 raise EngineAwayError(
                     "submit",
-                    "an earlier try of it is at work there still",
-                    fix="wait, and look whether `gangway job list` has it",
+                    "an earlier attempt is still running there",
+                    fix="wait, then check `gangway job list`",
                 ) from None
             time.sleep(_POLL_SEC)
 
@@ -91,6 +91,6 @@ def _forget_old(folder: Path) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
             began = sec_since(read_regular(folder, path.name).decode("utf-8", "replace").partition("\n")[0])
-            # Of an earlier boot, or of another machine with this home, there is no other time.
+            # For another boot or machine, only the file's time is known.
             if (time.time() - path.stat().st_mtime if began is None else began) > _KEPT_SEC:
                 path.unlink()

@@ -29,9 +29,9 @@ def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
         yield Finding.error(
             "job.image",
             "image",
-            "this engine starts containers by Apptainer, and there is none on this machine's PATH",
-            "install it on all nodes and here, which Gangway's own clusters do not do either "
-            "(docs/slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
+            "this engine starts containers with Apptainer, which is not on this machine's PATH",
+            "install it on all nodes and here (Gangway's own clusters do not: "
+            "docs/slurm.md#images), or load its module before you submit; leave image out to run in the nodes' "
             "own environment; or submit it to another engine",
         )
     home = job.env.get("HOME")
@@ -40,14 +40,14 @@ def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
             yield Finding.error(
                 "job.folder",
                 place,
-                f"a container of Apptainer's is given no folder with a colon or comma in its name: {named}",
-                "another folder, or leave image out",
+                f"Apptainer cannot mount a folder with a colon or comma in its name: {named}",
+                "use another folder, or leave image out",
             )
     for output, mount in outputs_in_mounts(job.outputs, filter(None, (str(folder), job.data_dir, home))):
         yield Finding.error(
             "job.outputs",
             "outputs",
-            f"{output}: the container has {mount} from its node already",
+            f"{output}: the container already has {mount} from its node",
             "write to $GANGWAY_RUN_DIR, or to another folder such as /work/results",
         )
 

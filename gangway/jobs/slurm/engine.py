@@ -89,14 +89,14 @@ _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
 """For a job whose submit got no answer: how long to look for it, and how often."""
 _TELLS, _TELL_SEC = 5, 0.5
 """How often to signal a job, and the pause between."""
-_BEING_CANCELLED = "being cancelled: it is told to stop, and ended once its grace is over"
+_BEING_CANCELLED = "being cancelled: it was asked to stop, and is killed after its grace period"
 _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
 """After which a submit without a number was cut off: more than its calls may take. After which a shared folder shows
 what a node has written.
 """
 _NO_NODES = (
-    "another partition: --on slurm:FOLDER@PARTITION; or PrivateData=cloud in slurm.conf, without which Slurm hides "
-    "nodes that power saving has off"
+    "use another partition: --on slurm:FOLDER@PARTITION; or set PrivateData=cloud in slurm.conf, else Slurm hides "
+    "nodes that are powered down"
 )
 _IS_OVER = re.compile(r"Invalid job id|already complet")
 _LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
@@ -142,7 +142,7 @@ class SlurmEngine(FolderEngine):
         if partition and "" in partition.split(_OR):
             named = _OR.join(filter(None, partition.split(_OR)))
             raise InputError(
-                "--on slurm", "a partition's name is empty", value=partition, allowed=f"names with {_OR} between",
+                "--on slurm", "a partition's name is empty", value=partition, allowed=f"names joined by {_OR}",
                 fix=f"--on slurm:{folder}{named and f'@{named}'}",
             )  # fmt: skip
 
@@ -150,39 +150,39 @@ class SlurmEngine(FolderEngine):
         """See `Engine`. InputError: Slurm does not answer, or has no such partition."""
         yield from sharing_findings(self._folder)
         yield from working_folder_findings(job, is_here=False)
-        # Slurm takes a backslash out of a log's path, and says a job's comment in a line.
+        # Slurm drops backslashes from a log's path, and prints comments on one line.
         if odd := [character for character in str(self._folder) if character == "\\" or not character.isprintable()]:
             yield Finding.error(
                 "job.folder",
                 f"--on slurm:{self.where}",
-                f"{odd[0]!r} in a folder's name, with which Slurm begins no job or knows it no more; allowed is "
-                "what can be printed, but no backslash",
-                "name another: --on slurm:/shared/jobs",
+                f"the folder's name contains {odd[0]!r}, which breaks jobs in Slurm; allowed are "
+                "printable characters except the backslash",
+                "use another: --on slurm:/shared/jobs",
             )
         partition = self._partition()
         if job.nodes.min > (nodes := partition.nodes):
             yield Finding.error(
                 "job.nodes",
                 "nodes.min",
-                f"{job.nodes.min}, and the partition has {nodes}",
+                f"{job.nodes.min} nodes, but the partition has {nodes}",
                 f"nodes: {{min: {nodes}, max: {nodes}}}" if nodes else _NO_NODES,
             )
-        # Slurm takes such a job all the same, and lets it wait for ever.
+        # Slurm accepts such a job and lets it wait forever.
         if partition.most_minutes is not None and (asked := get_minutes(job)) > partition.most_minutes:
             hours = get_max_hours(job, partition.most_minutes)
             yield Finding.error(
                 "job.max_hours",
                 "max_hours",
-                f"{job.max_hours:g} h are {asked} minutes with what Slurm is asked for besides, and {partition.name} "
+                f"{job.max_hours:g} h are {asked} minutes with the grace period and margin, but {partition.name} "
                 f"ends jobs after {partition.most_minutes}",
-                f"max_hours: {hours:g}" if hours > 0 else "another partition: --on slurm:FOLDER@PARTITION",
+                f"max_hours: {hours:g}" if hours > 0 else "use another partition: --on slurm:FOLDER@PARTITION",
             )
         yield from image_findings(job, self._folder)
         yield from no_resources(job)
-        yield from open_meeting(job, "whoever reaches the cluster's network, such as the jobs of its other users")
+        yield from open_meeting(job, "anyone on the cluster's network, such as other users' jobs")
         if job.team and not self._has_accounts():
             yield Finding.warning(
-                "job.team", "team", "of no effect in Slurm: this one keeps no accounts", "leave it out, or add slurmdbd"
+                "job.team", "team", "ignored: this Slurm has no accounts", "leave it out, or add slurmdbd"
             )
 
     def status(self, job_id: str) -> JobStatus:
@@ -197,11 +197,11 @@ class SlurmEngine(FolderEngine):
         check_open(self._folder)
         if not self._folder.is_dir():
             raise InputError(
-                "--on slurm", "no folder of that name is here", value=str(self._folder),
-                allowed="a folder with jobs, which the first submit makes", fix="mend its name, or mount it here",
+                "--on slurm", "there is no such folder on this machine", value=str(self._folder),
+                allowed="a folder of jobs, made by the first submit", fix="correct the name, or mount it here",
             )  # fmt: skip
 
-        @cache  # not at all, where all are over
+        @cache  # only called if a job is not over
         def listed() -> Mapping[str, _State]:
             numbers = ",".join(self._numbers())
             return _states(f"--jobs={numbers}") if numbers else {}
@@ -226,7 +226,7 @@ class SlurmEngine(FolderEngine):
             return known
         found = self._now(folder, known, state_of)
         if found.phase.is_over and (own := own_folder(folder)) is not None:
-            with suppress(InputError):  # without room it is found out again
+            with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
         return found
 
@@ -243,9 +243,9 @@ class SlurmEngine(FolderEngine):
             return
         with _writing(folder.path):
             folder.touch(CANCEL_FILE)
-        # Asked for after the file is there, which a batch script that has not begun by now will find.
+        # After writing the file: a batch script that starts later finds it.
         if not (slurm_id := _slurm_id(folder)):
-            with suppress(InputError):  # without room the file says it alone
+            with suppress(InputError):  # without space, the file alone records it
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
         _end_own(folder, slurm_id)
@@ -261,7 +261,7 @@ class SlurmEngine(FolderEngine):
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
     def _has_begun(self, folder: OwnJobFolder) -> bool:
-        return True  # by Slurm, or by a submit that is at work; one that was cut off is told as failed
+        return True  # Slurm, or a running submit; an interrupted one shows as failed
 
     def _may_have_begun(self, folder: OwnJobFolder) -> bool:
         """Checks for the last file that is written before sbatch runs."""
@@ -278,7 +278,7 @@ class SlurmEngine(FolderEngine):
         job = read_job(folder)
         words = sbatch_words(job, path, partition, has_accounts=self._has_accounts())
         with _writing(path):
-            folder.remove(_WORDS)  # of a submit before it, which was refused
+            folder.remove(_WORDS)  # of an earlier, refused submit
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
                 folder.write(name, (TEMPLATES / "job" / name).read_bytes())
             if job.image is not None:
@@ -300,7 +300,7 @@ class SlurmEngine(FolderEngine):
         if not slurm_id:
             return _being_submitted(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
-        # Looked at after Slurm was asked: what had ended by then has left its word.
+        # Read after asking Slurm: a job that had ended by then has left its files.
         end, started = find_end(folder), number_in(folder, "started")
         seen = replace(
             known,
@@ -311,24 +311,24 @@ class SlurmEngine(FolderEngine):
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
-        if kept_id(folder) not in ("", slurm_id):  # it has just been handed over
+        if kept_id(folder) not in ("", slurm_id):  # a script has just taken over
             return self._now(folder, known, _one_state)
         if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
-            # Told while it ran, and requeued since: it would be given nodes once more. Not everybody who looks may.
+            # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
             with suppress(InputError):
                 _end_own(folder, slurm_id, tries=1)
         if state in _WAITS:
             return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
         if state in _RUNS:
             return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _cancel_asked(folder) else "")
-        # Its script's last word may be on its way through a shared folder.
+        # Its script's result may take a while to appear in a shared folder.
         if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
-            return replace(seen, phase=Phase.RUNNING, reason=f"Slurm says {state}; its last word is awaited")
+            return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
         is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
         phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
-        unknown = "Slurm knows it no more" if state == "UNKNOWN" else f"Slurm says {state}"
-        look = f"look at scontrol show job {slurm_id}, and at the room in {folder.path}"
-        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no word: {look}"
+        unknown = "Slurm no longer knows it" if state == "UNKNOWN" else f"Slurm reports {state}"
+        look = f"check scontrol show job {slurm_id}, and the free space in {folder.path}"
+        why = "cancelled" if is_cancelled else f"{unknown}, and its script left no result: {look}"
         return replace(seen, phase=phase, reason=why, ended_at=datetime.now(UTC))
 
     def _partition(self) -> _Partition:
@@ -375,16 +375,16 @@ def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
     state, _ = _own_state(folder, _one_state(slurm_id))
     if state == "UNKNOWN":
         return
-    # The batch script tells the step, and waits; where there is none yet the job is gone at once.
+    # The batch script signals the step and waits; without a script the job ends at once.
     signal = ["--batch", "--signal=TERM"] if state in _RUNS and state not in _NO_SCRIPT else []
     for left in reversed(range(tries)):
         try:
-            _slurm("scancel", *signal, slurm_id)  # with --quiet it would not say which of its failures it is
+            _slurm("scancel", *signal, slurm_id)  # --quiet would hide which failure it is
             return
         except InputError as error:
             if _IS_OVER.search(error.problem):
                 return
-            # In the first instants of a script there is none to be told yet, and scancel fails without a word.
+            # Just after its start a script cannot be signalled yet, and scancel fails without a message.
             if error.problem != "scancel: " or not left:
                 raise
         time.sleep(_TELL_SEC)
@@ -446,8 +446,8 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
                 if number := _slurm_id(folder):
                     return number
         raise PerhapsTakenError(
-            error.place, f"{error.problem}; the job may have been taken all the same, as {folder.name}",
-            allowed="one job", fix=f"see what becomes of {folder.name}, before you submit it again",
+            error.place, f"{error.problem}; the job may still have been submitted, as {folder.name}",
+            allowed="one job", fix=f"check {folder.name} before you submit it again",
         ) from None  # fmt: skip
 
 
@@ -472,7 +472,7 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="make room there") from None
+        raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="free some space there") from None
 
 
 def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
@@ -482,8 +482,8 @@ def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
         return replace(known, reason="being submitted")
     if (own := own_folder(folder)) is not None:
         with suppress(OSError):
-            own.touch(CANCEL_FILE)  # if it is taken after all, it does nothing
-    return replace(known, phase=Phase.FAILED, reason="its submit was cut off: submit it again")
+            own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
+    return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
 
 
 def _cancel_asked(folder: JobFolder) -> bool:
@@ -496,26 +496,28 @@ def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None
     """
     try:
         done = subprocess.run(
-            [shutil.which(program) or program, *words],  # on this process's PATH, whatever the variables say
+            [shutil.which(program) or program, *words],  # found on this process's PATH, not on that of `variables`
             capture_output=True,
             encoding="utf-8",
-            errors="replace",  # names and comments are other people's
+            errors="replace",  # other users choose names and comments
             timeout=_TIMEOUT_SEC,
-            # Slurm hands on what it is given: the end of the local job that submits would be that of the other.
+            # Slurm passes variables on: with its mark, the end of a submitting local job would end the other.
             env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else unmarked(variables),
         )
     except FileNotFoundError:
         raise InputError(
-            "--on slurm", f"{program} is not on PATH", fix="begin it where Slurm's commands are, such as the login node"
+            "--on slurm",
+            f"{program} is not on PATH",
+            fix="run it where Slurm's commands are installed, such as the login node",
         ) from None
     except subprocess.TimeoutExpired:
         raise EngineAwayError(
             "--on slurm",
             f"{program}: no answer within {_TIMEOUT_SEC:g} s",
-            fix="look whether slurmctld is up: scontrol ping",
+            fix="check whether slurmctld is up: scontrol ping",
         ) from None
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
         kind = EngineAwayError if _AWAY.search(said) else InputError
-        raise kind("--on slurm", f"{program}: {said}", fix="scontrol ping says whether the controller answers")
+        raise kind("--on slurm", f"{program}: {said}", fix="check whether the controller answers: scontrol ping")
     return done.stdout

@@ -51,7 +51,7 @@ def number_in(folder: JobFolder, name: str) -> int | None:
     if not line:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", line):
-        raise _damaged(folder.path / name, f"{line[:40]!r} is no number")
+        raise _damaged(folder.path / name, f"{line[:40]!r} is not a number")
     return int(line)
 
 
@@ -96,7 +96,7 @@ def find_end(folder: JobFolder) -> End | None:
         return None
     match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
     if match is None or (phase := _ENDS.get(match[1])) is None:
-        raise _damaged(folder.path / "end", f"{line[:40]!r} is no end of a job")
+        raise _damaged(folder.path / "end", f"{line[:40]!r} is not the end of a job")
     return End(phase, int(match[2]), time_in(folder.path / "end", int(match[3])), (match[4] or "").strip())
 
 
@@ -105,10 +105,10 @@ def time_in(path: Path, ms: int) -> datetime:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise _damaged(path, f"{ms} is no time in ms since 1970") from None
+        raise _damaged(path, f"{ms} is not a time in ms since 1970") from None
 
 
 def _damaged(path: Path, why: str) -> UnreadableError:
     return UnreadableError(
-        str(path), f"not as a job's script leaves it: {why}", fix=f"correct it, or move {path.parent} aside"
+        str(path), f"not written by a job's script: {why}", fix=f"correct it, or move {path.parent} aside"
     )

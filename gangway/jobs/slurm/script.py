@@ -37,7 +37,7 @@ def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bo
         f"--time={get_minutes(job)}",
         f"--nice={NICE[job.priority]}",
         "--requeue",
-        "--propagate=NONE",  # the nodes' resource limits, not the submitter's
+        "--propagate=NONE",  # the nodes' resource limits instead of the submitter's
         "--open-mode=append",
         f"--output={str(folder / LOG_FILE).replace('%', '%%')}",  # a pattern, in which %j is the job's number
         f"--chdir={folder / RUN_FOLDER}",
@@ -105,7 +105,7 @@ def get_place(job: JobFile, folder: Path, python: str) -> Place:
 def node_env(job: JobFile, folder: Path, python: str) -> str:
     """For the node script: variables, folder and command; addresses and devices are known only on the node."""
     place, run_dir = get_place(job, folder, python), str(folder / RUN_FOLDER)
-    # What is known on the node alone: in the place of it names that nobody else could have written.
+    # Placeholders for values known only on the node; random, so that no job can contain them.
     (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
     key = str(folder / MEMBER_KEY)
     meeting = Meeting(host, port, meeting_id, nodes, key, rank) if job.nodes.max > 1 else None
@@ -119,14 +119,14 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     variables = node_variables(job, place, str(folder / "notices.jsonl"))
     words = " ".join(_word(each, at_run_time) for each in node_argv(job, place, meeting))
     begin, workdir = f'export PATH="$PATH":{shlex.quote(str(Path(python).parent))}\n', job.workdir or run_dir
-    if job.preset is not None:  # an installed Gangway's modules are on no path of the nodes'
+    if job.preset is not None:  # the nodes' Python path lacks an installed Gangway
         begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
     if job.image is not None:
         begin, workdir, variables = "", run_dir, container_variables(variables)
         words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'
     return "".join(
         [
-            begin,  # torchrun, where there is no other
+            begin,  # finds torchrun if there is no other
             *(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()),
             f"GANGWAY_WORKDIR={shlex.quote(workdir)}\n",
             f"GANGWAY_WORDS=({words})\n",

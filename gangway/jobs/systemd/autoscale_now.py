@@ -29,15 +29,15 @@ def wanted_now(
     as the cost of its images on all nodes. InputError: it cannot be planned.
     """
     asked = config.work.autoscale
-    assert asked is not None, "whoever asks has looked"
+    assert asked is not None, "checked by the caller"
     if asked.deadline is not None and asked.deadline <= now:
         return f"the deadline was {asked.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     machine, cost = get_program(config.provider).plan(config).machine, make_plan(config).cost
     curve = find_curve(config, machine)
     if not curve:
-        return f"nobody knows how fast the job is on {machine.name}"
+        return f"the job's speed on {machine.name} is unknown"
     spent_usd = cost.hourly * images_done / curve[max(curve)].mid / 3600
-    # The number that a stack begins with is nobody's decision: until the first there is none to stay with.
+    # A stack's initial number is not a decision, so there is nothing to hold before the first change.
     is_decided = bool(groups) and groups[0].changed_at is not None
     known: Mapping[str, Any] = (
         {"present": find_nodes(groups), "since_change_sec": since_change_sec(groups, now)} if is_decided else {}
@@ -53,15 +53,15 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown
         wanted = wanted_now(config, images_done, now)
         why_not = why_not_scaled(config, get_program(config.provider).plan(config).machine)
     except InputError as error:
-        return f"autoscale: nobody can tell: {' '.join(str(error).split())}"
+        return f"autoscale: unknown: {' '.join(str(error).split())}"
     if isinstance(wanted, str):
         return f"autoscale: {wanted}"
-    missed = "" if wanted.reached else "; not enough, as expected"
+    missed = "" if wanted.reached else "; not enough for the target"
     more = " --images N" if unknown else ""
-    known = f"`gangway job {config.stack_name} {SCALE_FLAG}{more}`"
-    way = f"not done: {why_not}" if why_not else f"{known} asks for them"
-    doubt = f": {unknown}; with {images_done:,} it" if unknown else ""
-    return f"autoscale{doubt} would have {wanted.reason}{missed} (told; {way})"
+    command = f"`gangway job {config.stack_name} {SCALE_FLAG}{more}`"
+    way = f"not applied: {why_not}" if why_not else f"run {command} to apply it"
+    doubt = f": {unknown}; at {images_done:,} images it" if unknown else ""
+    return f"autoscale{doubt} wants {wanted.reason}{missed} ({way})"
 
 
 def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) -> str:
@@ -72,12 +72,12 @@ def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) ->
     if asked is None or (asked.deadline is None and asked.budget_usd is None):
         return ""
     if told_at is None:
-        return "nobody knows how many images are done: no node has said so yet"
+        return "progress is unknown: no node has reported any yet"
     when = f"{told_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if told_at > now + CLOCKS_APART:
-        return f"what its nodes said is of {when}, in the future: one of two clocks is wrong"
+        return f"its nodes' last report is of {when}, in the future: a clock is wrong"
     is_stale = now - told_at > STALE_AFTER
-    return f"nobody knows how many images are done: what its nodes said last is of {when}" if is_stale else ""
+    return f"progress is unknown: its nodes' last report is of {when}" if is_stale else ""
 
 
 def scale(
@@ -88,7 +88,7 @@ def scale(
     """
     groups = tuple(scaler.get_groups(names))
     asked, wanted = config.work.autoscale, wanted_now(config, images_done, now, groups)
-    assert asked is not None, "whoever asks has looked"
+    assert asked is not None, "checked by the caller"
     last = groups[0].last_change
     lines = [f"autoscale: {groups[0].name} {last}"] if last else []
     if isinstance(wanted, str):
@@ -99,10 +99,10 @@ def scale(
     if dry_run:
         return [
             *lines,
-            f"autoscale: {change.group} is to have {change.was} nodes, and would {change.nodes}: {change.why}",
+            f"autoscale: {change.group} would change from {change.was} to {change.nodes} nodes: {change.why}",
         ]
     then = scaler.carry_out(change, now)
-    done = f"autoscale: {change.group} was to have {change.was} nodes, and now {change.nodes}: {change.why}"
+    done = f"autoscale: {change.group} changed from {change.was} to {change.nodes} nodes: {change.why}"
     return [*lines, f"{done}; {then}" if then else done]
 
 
@@ -110,13 +110,13 @@ def check_scaled(config: StackConfig) -> None:
     """InputError: the stack has no autoscale, or its provider cannot be scaled."""
     if config.work.autoscale is None:
         raise InputError(
-            SCALE_FLAG, "the stack file does not say what to scale by", allowed="with gangway:job.autoscale",
-            fix="write autoscale: {images_per_sec: 400}, say, or leave it out",
+            SCALE_FLAG, "the stack file has no autoscale section", allowed="stacks with gangway:job.autoscale",
+            fix="add it, such as autoscale: {images_per_sec: 400}, or leave {SCALE_FLAG} out",
         )  # fmt: skip
     if why_not := why_not_scaled(config, get_program(config.provider).plan(config).machine):
         raise InputError(
             SCALE_FLAG,
-            f"{why_not}: the number is told",
+            f"{why_not}, so the number is only reported",
             value=config.provider,
             allowed=", ".join(with_adapter("scaling")),
             fix="change cluster.nodes.max and run `pulumi up`",

@@ -18,7 +18,7 @@ from stacks.base.registry import load_adapter, with_adapter
 FOLDER = "breaker/"
 _MAX_BYTES = 65_536
 _NAME = r"^[A-Za-z0-9._-]*$"
-_FIX = "run it as the account that runs `up`, which may read and write the run bucket"
+_FIX = "run it as the account that runs `up`, which can read and write the run bucket"
 
 
 class HeldRecord(BaseModel):
@@ -42,8 +42,8 @@ class HeldRecord(BaseModel):
         """Without control characters: a node chose the reason's text."""
         words = "".join(one if one.isprintable() else " " for one in self.reason)
         return (
-            f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC nothing of {self.stack} is launched: "
-            f"{self.given_up} nodes gave themselves up within {self.within_minutes} minutes, the last, {self.node}, "
+            f"since {self.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC launches of {self.stack} are held: "
+            f"{self.given_up} nodes gave up within {self.within_minutes} minutes, the last, {self.node}, "
             f"because: {' '.join(words.split())}"
         )
 
@@ -81,8 +81,8 @@ class Breaker:
         except ValidationError as error:
             raise InputError(
                 f"{self.url}/{HELD_OBJECT}",
-                f"not what this version's nodes write: {first_wrong(error)}",
-                fix=f"look who else writes there; `gangway breaker reset {self.stack}` has the groups launch again",
+                f"not written by this version's nodes: {first_wrong(error)}",
+                fix=f"check who else writes there; `gangway breaker reset {self.stack}` lets the groups launch again",
             ) from None
 
     def reset(self) -> list[str]:
@@ -93,7 +93,7 @@ class Breaker:
             mine = [name for name in self.store.names() if name.startswith(FOLDER)]
         except StoreFailedError as error:
             raise InputError(self.url, str(error), fix=_FIX) from None
-        # First what the cloud may refuse: as long as the marks are there, `show` says that launches are held.
+        # Resume first, since the cloud may refuse: `show` reports held launches while the marks exist.
         done = self._resume() if load_adapter(self.provider, "scaling").SUSPENDS_LAUNCHES else []
         self._remove(mine)
         return [*done, f"removed {len(mine)} objects of {self.url}/{FOLDER}"]
@@ -102,7 +102,7 @@ class Breaker:
         """Resumes launches, and the alarms that fill a rung unless the job has ended: they would add idle nodes."""
         try:
             held = self.held()
-        except InputError:  # what nobody can read says nothing of when
+        except InputError:  # unreadable, so the time is unknown
             held = None
         run_id, since = (held.run_id, held.time) if held is not None else (None, None)
         try:
@@ -113,10 +113,10 @@ class Breaker:
         load_adapter(self.provider, "scaling").resume(self.region, self.group_names, processes)
         done = [f"resumed {' and '.join(processes)} of {', '.join(self.group_names)}"]
         if doubt:
-            done.append(f"whether the job has ended cannot be told: {doubt}")
+            done.append(f"unknown whether the job has ended: {doubt}")
         if ended:
             done.append(
-                f"AlarmNotification stays suspended, for the job has ended ({ended}); `up --refresh` resumes it"
+                f"AlarmNotification stays suspended, since the job has ended ({ended}); `up --refresh` resumes it"
             )
         return done
 
@@ -148,10 +148,10 @@ def check_launches(provider: str) -> None:
     if not replaces_nodes(provider):
         raise InputError(
             "gangway:provider",
-            "nobody launches machines there in the place of others, so nothing is held",
+            "this provider does not replace nodes, so there is nothing to hold",
             value=provider,
             allowed=", ".join(with_adapter("scaling")),
-            fix="mend the machine; on OpenStack the next `up` makes another",
+            fix="repair the machine; on OpenStack the next `up` makes a new one",
         )
 
 

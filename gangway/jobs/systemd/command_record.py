@@ -38,16 +38,16 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
     except StoreFailedError as error:
         raise InputError(store.url, str(error), fix=_FIX) from None
     if not starts:
-        puts = (
-            "once the job has ended"
+        when = (
+            "when the job has ended"
             if config.storage or config.find_section(HostsConfig)
             else "whenever the command stops"
         )
         raise InputError(
             store.url,
-            f"nothing of this command is there yet{f': {problems[0]}' if problems else ''}",
-            allowed=f"what its nodes put there {puts}",
-            fix=f"wait for it: `gangway job {config.stack_name}` says how it has ended, where it has",
+            f"no start of this command is recorded yet{f': {problems[0]}' if problems else ''}",
+            allowed=f"what its nodes write there {when}",
+            fix=f"wait for it, and see its end with `gangway job {config.stack_name}`",
         )
     ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
     begun = Begun(times_failed(starts), job.max_restarts)
@@ -99,12 +99,12 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
         kind, quantity = price(start.capacity, context)
         hours = (start.last - start.began).total_seconds() / 3600
         if quantity.value is None:
-            why = f"{kind or 'a node that does not say what it is'}: {quantity.source}"
+            why = f"{kind or 'a node of unknown capacity'}: {quantity.source}"
             return Nodes(None, why, planned.machine, grid=planned.region)
         weighed, total = weighed + hours * quantity.value, total + hours
         sources[f"{kind or start.capacity}: {quantity.source}"] = None
     if not total:
-        return Nodes(None, "no start has taken a second yet", planned.machine, grid=planned.region)
+        return Nodes(None, "no start has run for a second yet", planned.machine, grid=planned.region)
     told = get_provider(config.provider).settings.reads_site
     return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
 

@@ -36,11 +36,11 @@ def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -
         return
     asked = ControlSettings.model_validate_json(json.dumps(training["controller"]))
     yield f"controller: {asked.choice}"
-    yield from _last(made, "as of its record")
+    yield from _last(made, "from its record")
     if not over:
         command = f"{MODULE} control off --run-dir {shlex.quote(training['run_dir'])}"
         yield (
-            "  switch it off, on the node of worker 0, or on any where nodes share the folder: "
+            "  switch it off on worker 0's node, or on any node if they share the folder: "
             f"sudo docker exec {CONTAINER_NAME} {command}"
         )
 
@@ -56,14 +56,14 @@ def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
         choice = ControlSettings.model_validate_json(json.dumps(asked[-1]["settings"])).choice if asked else ""
     except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
         why = visible(str(error)).partition("\n")[0]
-        fix = "restore it from a copy, or look who else writes there"
-        raise InputError(str(folder / STATS), f"has a decision that no session writes: {why}", fix=fix) from None
+        fix = "restore it from a copy, or check who else writes there"
+        raise InputError(str(folder / STATS), f"has an invalid decision: {why}", fix=fix) from None
     if not asked and not made:
         return
     off = (folder / SWITCH_FILE).exists()
     switched = f"; switched off, by {SWITCH_FILE} in its folder" if off else ""
-    yield f"controller: {choice or 'its log does not say which'}{switched}"
-    yield from _last(made, "as of its log")
+    yield f"controller: {choice or 'unknown, its log does not name it'}{switched}"
+    yield from _last(made, "from its log")
     if over:
         return
     if off:
@@ -80,7 +80,7 @@ def _events(folder: Path) -> list[dict[str, Any]]:
         return []
     except OSError as error:
         raise InputError(
-            str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it anew"
+            str(folder / STATS), f"cannot be read: {error.strerror or error}", fix="fetch it again"
         ) from None
     found = (_json(text) for text in content.split(b"\n") if b'"event"' in text)
     wanted = (CONTROLLER, "resume", *OF_DECISIONS)
@@ -96,7 +96,7 @@ def _json(text: bytes) -> object:
 
 def _last(made: Sequence[DecisionRecord], source: str) -> Iterator[str]:
     if not made:
-        yield f"  it has decided nothing, {source}"
+        yield f"  no decisions, {source}"
         return
     yield f"  the last of {len(made)} decision{'' if len(made) == 1 else 's'}, {source}:"
     for one in made[-_SHOWN:]:

@@ -38,6 +38,6 @@ class JobProgress(BaseModel):
         except ValidationError as error:
             raise InputError(
                 f"{store.url}/{PROGRESS_FILE}",
-                f"no progress of a job: {first_wrong(error)}",
-                fix="look who else writes there",
+                f"not a job's progress: {first_wrong(error)}",
+                fix="check who else writes there",
             ) from None

@@ -55,7 +55,7 @@ def read_starts(store: RunStore, key: str) -> tuple[list[Start], list[str]]:
         named = _NAME.fullmatch(name.removeprefix(prefix))
         match = _LINE.fullmatch(content.decode("ascii", "replace"))
         if named is None or match is None or int(match[1]) < int(named[2]):
-            problems.append(visible(f"{name}: no start"))
+            problems.append(visible(f"{name}: not a start"))
             continue
         found.append(_start(named[1], int(named[2]), match))
     if len(names) > _MOST_STARTS:

@@ -72,8 +72,8 @@ class JobState:
         except ValidationError as error:
             raise InputError(
                 f"{store.url}/{RECORD_FILE}",
-                f"no record: {first_wrong(error)}",
-                fix="look who else writes there",
+                f"not a record: {first_wrong(error)}",
+                fix="check who else writes there",
             ) from None
         recorded_at = _recorded_at(record)
         is_newer = progress is not None and (recorded_at is None or progress.time > recorded_at)
@@ -115,9 +115,9 @@ class JobState:
     def lines(self, command_of: str = "") -> list[str]:
         """For display. `command_of`: the stack if its job is a custom command, which writes no run.json."""
         if command_of and self.record is None:
-            record = f"what its command has used, once it is put: gangway job record {command_of} --stack"
+            record = f"its command's usage, once recorded: gangway job record {command_of} --stack"
         elif self.record is None:
-            record = "no record yet: nodes put it whenever the trainer stops"
+            record = "no record yet: nodes write it when the trainer stops"
         else:
             at = self.record.sessions[-1].end if self.record.sessions else None
             when = f", {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else ""

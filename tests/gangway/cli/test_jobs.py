@@ -79,7 +79,7 @@ def test_a_warning_has_its_code_and_its_fix(
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first.startswith("warning: command: ")
     assert first.endswith(" (job.rendezvous-without-key)")
-    assert second == "  fix:     submit it where nobody else reaches its nodes' ports"
+    assert second == "  fix:     submit it where no one else can reach its nodes' ports"
     if kind == "local":
         waited(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
 
@@ -377,7 +377,7 @@ def test_an_engine_that_cannot_be_asked_says_it_in_its_own_words(
     assert "login node" in told
     assert gangway(["job", "submit", str(path), "--on", f"slurm:{tmp_path}/a,slurm:{tmp_path}/b"]) == 2
     told = capsys.readouterr().err
-    assert "no engine takes this job" in told
+    assert "no engine accepts this job" in told
     assert "login node" in told
 
 

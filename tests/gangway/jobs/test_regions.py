@@ -65,7 +65,7 @@ def test_its_data_are_where_they_may_be(tmp_path: Path, data: str, taken: bool) 
     with pytest.raises(InputError) as refused:
         engine.submit(file)
     assert refused.value.place == "data.region"
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place(sites(engine, queue(tmp_path / "others", "aws:eu-west-3")), file)
     assert not (tmp_path / "jobs").exists(), "nothing is copied"
 
@@ -77,7 +77,7 @@ def test_of_several_the_first_that_stands_where_it_may(tmp_path: Path) -> None:
     placed = place(sites(here, london, paris), job("true", **EU))
     assert placed.engine is paris
     assert len(placed.lines) == 3
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place(sites(here, london), job("true", **EU))
 
 

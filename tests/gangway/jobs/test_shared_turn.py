@@ -198,7 +198,7 @@ def test_a_link_in_place_of_a_log_is_named_with_what_to_do(place: Path) -> None:
     shell(ALICE, f"cd {folder}/case-1; rm log; ln -s /etc/passwd log")
     (done,) = gangway(ALICE, ("logs", "case-1", on))
     assert (done.code, "release" in done.err) == (2, False), done
-    assert f"{folder}/case-1/log: no log of a job: it is a link, and none is followed here" in done.err
+    assert f"{folder}/case-1/log: no log of a job: it is a link, and links are not followed here" in done.err
     assert f"fix:     remove {folder}/case-1/log, once you have looked what has put it there" in done.err
 
 

@@ -37,8 +37,8 @@ class AwsScaler:
         if lacking := [name for name in names if name not in found]:
             raise InputError(
                 f"Auto Scaling group {lacking[0]}",
-                "is not there",
-                fix="`pulumi up --refresh`; and look whether region and account are the stack's",
+                "does not exist",
+                fix="`pulumi up --refresh`; check that region and account are the stack's",
             )
         return [found[name] for name in names]
 
@@ -58,14 +58,14 @@ class AwsScaler:
             for key, value in get_tags(change, now).items()
         ]
         try:
-            # First what holds the next change back: one that is not made costs its time, one too many might cost nodes.
+            # Tags first, which delay the next change: a missed change costs time, an extra one may cost nodes.
             client.create_or_update_tags(Tags=tags)
             client.set_desired_capacity(
                 AutoScalingGroupName=change.group, DesiredCapacity=change.nodes, HonorCooldown=False
             )
         except (BotoCoreError, ClientError) as error:
             raise InputError(
-                f"Auto Scaling group {change.group}", f"cannot be asked for {change.nodes} nodes: {error}", fix=_FIX
+                f"Auto Scaling group {change.group}", f"cannot be set to {change.nodes} nodes: {error}", fix=_FIX
             ) from None
         return ""
 
@@ -106,5 +106,5 @@ def resume(region: str, groups: Sequence[str], processes: Sequence[str]) -> None
             raise InputError(
                 f"Auto Scaling group {group}",
                 f"{' and '.join(processes)} cannot be resumed: {error}",
-                fix="run it as the account that runs `up`; nothing was removed, and it may run again",
+                fix="run it as the account that runs `up`; nothing was removed, so you can repeat it",
             ) from None

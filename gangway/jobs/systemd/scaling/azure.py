@@ -27,7 +27,7 @@ TAGS_VERSION = "2021-04-01"
 _FIX = "az login, with the rights that docs/controller-stacks.md lists, on the stack's resource group"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _WITHOUT_NOTICE = (
-    "Azure deletes a spot scale set's nodes without a notice, and what all did since the last checkpoint would be lost"
+    "Azure deletes nodes of a spot scale set without notice, so all progress since the last checkpoint would be lost"
 )
 
 
@@ -72,13 +72,13 @@ class AzureScaler:
         """The first one's number comes from its tags, the others' from the size set by the head."""
         sets = [self._read(name) for name in names]
         first = sets[0]
-        # Whose nodes would go: where one scale set at a time is filled, those of the one that is.
+        # The scale set that would shrink: if one at a time is filled, that one.
         filled = first if self._together else max(sets, key=lambda one: one.size)
         changed_at, changed_why = told_by(first.tags)
         state = GroupState(
             name=names[0],
             most=first.most,
-            # All at 0: the head asks for none, or there is none to be had; a number says nothing there.
+            # All at 0: the head requests none, or none are available; a number would mean nothing.
             asked=first.wanted if any(one.size for one in sets) else 0,
             in_service=first.running,
             is_held=self._is_held,
@@ -92,7 +92,7 @@ class AzureScaler:
     def carry_out(self, change: Change, now: datetime) -> str:
         """Sets tags of the first scale set, in one call."""
         tags = {WANTED_TAG: str(change.nodes), **get_tags(change, now)}
-        # By the tags' own API: a PATCH of the scale set itself would take the right to change it.
+        # By the tags API: a PATCH of the scale set would need permission to change it.
         self._rest.call(
             f"scale set {change.group}, tags for {change.nodes} nodes",
             "PATCH",
@@ -100,7 +100,7 @@ class AzureScaler:
             {"api-version": TAGS_VERSION},
             {"operation": "Merge", "properties": {"tags": tags}},
         )
-        return "the head does it at its next look, within a minute"
+        return "the head applies it within a minute"
 
     def _read(self, name: str) -> _ScaleSet:
         what, path = f"scale set {name}", f"{self._place}/{name}"
@@ -123,7 +123,7 @@ class AzureScaler:
             yield from page.get("value", [])
             if not (following := page.get("nextLink")):
                 return
-            # Of the link its query alone: the token goes to no other address, whatever an answer says.
+            # Only the link's query: the token must not go to another address.
             params = {**params, **dict(parse_qsl(urlsplit(following).query))}
 
 

@@ -77,19 +77,19 @@ def get_change(
     """
     first = groups[0]
     if first.most == 0:
-        return f"{first.name} is closed: its capacity has not begun, or is over"
+        return f"{first.name} is closed: its capacity has not started or has ended"
     if first.asked == 0:
-        return f"{first.name} is empty: its job or its budget is over, or a person did it; `pulumi up --refresh`"
+        return f"{first.name} is empty: its job or budget has ended, or a person emptied it; `pulumi up --refresh`"
     nodes = min(max(wanted.nodes, least), first.most)
     if nodes == first.asked:
-        return f"{first.name} is to have {first.asked} already"
+        return f"{first.name} already has {first.asked} as its target"
     since = since_change_sec(groups, now)
     if since < hold_sec:
-        return f"{since / 60:.0f} min after the last change nothing is changed: hold_minutes is {hold_sec / 60:g}"
+        return f"the last change was {since / 60:.0f} min ago, and hold_minutes is {hold_sec / 60:g}"
     if nodes > first.asked and first.is_held:
-        return f"{first.name} launches nothing now: see `gangway breaker show`"
+        return f"launches of {first.name} are held: see `gangway breaker show`"
     if nodes < first.asked and first.why_not_in:
-        return f"{nodes} nodes would do, and {first.name} keeps {first.asked}: {first.why_not_in}"
+        return f"{nodes} nodes would be enough, but {first.name} keeps {first.asked}: {first.why_not_in}"
     return Change(first.name, first.asked, nodes, wanted.reason)
 
 

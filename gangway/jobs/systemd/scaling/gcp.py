@@ -99,7 +99,7 @@ class GcpScaler:
         """Grows by size; shrinks by tagging the nodes that have to leave."""
         group = self._read(change.group)
         if change.nodes >= group.asked:
-            # Nodes that leave make the group smaller by themselves.
+            # Leaving nodes shrink the group themselves.
             size = str(change.nodes + group.leaving)
             self._of_group(f"{change.nodes} nodes of", change.group, "POST", "/resize", {"size": size})
             return ""
@@ -107,12 +107,12 @@ class GcpScaler:
         if idle := group.idle[:too_many]:
             self._delete(change.group, idle)
         staying = [node for node in group.nodes if not node.leaves]
-        # Of those that run so many stay as are wanted, however many the group still lacks.
+        # Keep as many running nodes as wanted, however many the group still lacks.
         going = staying[max(change.nodes, len(staying) - (too_many - len(idle))) :]
         for node in going:
             self._ask_to_leave(self._zones[change.group], node)
         names = ", ".join(node.name for node in going)
-        return f"{names} save first, and then leave by themselves, in some minutes" if going else ""
+        return f"{names} save and then leave, within minutes" if going else ""
 
     def _below(self, name: str) -> GroupState:
         """A lower rung's group, whose size the head sets."""
@@ -157,8 +157,8 @@ class GcpScaler:
                 kind, _, target = one.get("targetLink", "").rpartition("/")
                 is_group = kind.endswith("/instanceGroupManagers") and target == name
                 if is_group or (kind.endswith("/instances") and target.startswith(f"{base_name}-")):
-                    what = "another size" if is_group else "nodes were asked to leave"
-                    return find_time(one.get("insertTime", "")), f"{what}, by {one.get('user', 'nobody knows whom')}"
+                    what = "resized" if is_group else "nodes were asked to leave"
+                    return find_time(one.get("insertTime", "")), f"{what}, by {one.get('user', 'an unknown user')}"
             if not page.get("nextPageToken"):
                 return None, ""
             params = {**params, "pageToken": page["nextPageToken"]}
@@ -167,7 +167,7 @@ class GcpScaler:
         zone = self._zones[name]
         body = {
             "instances": [f"zones/{zone}/instances/{instance}" for instance in instances],
-            # One that has gone meanwhile is no reason to keep the others.
+            # An instance removed meanwhile must not keep the others.
             "skipInstancesOnValidationError": True,
         }
         self._of_group(f"{len(instances)} idle instances of", name, "POST", "/deleteInstances", body=body)
@@ -175,7 +175,7 @@ class GcpScaler:
     def _ask_to_leave(self, zone: str, node: _Node) -> None:
         body = {"items": [*node.tags, LEAVE_TAG], "fingerprint": node.fingerprint}
         path = f"{self._place(zone)}/instances/{node.name}/setTags"
-        self._rest.call(f"instance {node.name}, asked to leave", "POST", path, body=body)
+        self._rest.call(f"asking instance {node.name} to leave", "POST", path, body=body)
 
     def _of_group(
         self,

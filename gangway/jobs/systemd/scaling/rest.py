@@ -7,7 +7,7 @@ from components.core.findings import InputError
 from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
-_GONE = "`pulumi up --refresh`; and look whether the account is the stack's"
+_GONE = "`pulumi up --refresh`; check that the account is the stack's"
 _SHOWN = 300
 """Characters of a refusal to quote."""
 
@@ -43,14 +43,14 @@ class Rest:
                 method, f"{self._root}{path}", params=dict(params or {}), json=body, timeout=TIMEOUT_SEC
             )
         except OSError as error:  # every exception of requests is one
-            raise InputError(what, f"nobody answers: {type(error).__name__}", fix=self._fix) from None
+            raise InputError(what, f"no answer: {type(error).__name__}", fix=self._fix) from None
         if reply.status_code == 404:
-            raise InputError(what, "is not there", fix=_GONE)
+            raise InputError(what, "does not exist", fix=_GONE)
         try:
             answer = reply.json()
         except ValueError:
             answer = None
         if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
             said = " ".join(reply.text[:_SHOWN].split())
-            raise InputError(what, f"{method} is refused", value=f"{reply.status_code}: {said}", fix=self._fix)
+            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {said}", fix=self._fix)
         return answer

@@ -100,7 +100,7 @@ def test_where_none_has_room_it_waits_for_the_fewest_dollars() -> None:
 
 def test_who_refuses_it_is_not_counted() -> None:
     assert chosen([site("unfit", None, refuses=True), site("dear", 9), site("cheap", 3)]) == "cheap"
-    with pytest.raises(InputError, match="no engine takes this job"):
+    with pytest.raises(InputError, match="no engine accepts this job"):
         place([site("unfit", 1, refuses=True)], job())
 
 
@@ -109,7 +109,7 @@ def test_outputs_go_past_an_engine_without_containers(tmp_path: Path) -> None:
     placed = place([here, containers], job(outputs=["/work/results"]))
     assert placed.engine.where == "containers"
     assert any("not for it: outputs" in line for line in placed.lines)
-    with pytest.raises(InputError, match="no engine takes this job") as refused:
+    with pytest.raises(InputError, match="no engine accepts this job") as refused:
         place([here], job(outputs=["/work/results"]))
     assert "$GANGWAY_RUN_DIR" in refused.value.fix
     assert not (tmp_path / "here").exists()

@@ -52,7 +52,7 @@ def test_a_job_has_all_of_its_pods_of_one_flavor(nodes: int, cpu: int, first: in
     file = job(nodes={"min": 1, "max": nodes}, resources={"cpu": str(cpu), "memory": "1Gi"})
     found = dict(beyond(file, queue({"cpu": str(first)}, {"cpu": str(second)})))
     assert ("cpu" in found) == (nodes * cpu > max(first, second))
-    assert found["memory"] == "the queue has no quota of it"
+    assert found["memory"] == "the queue has no quota for it"
 
 
 def test_one_flavor_has_all_of_a_groups_resources() -> None:

@@ -176,7 +176,7 @@ def test_one_whose_pods_never_ran_is_not_over_its_hours() -> None:
 
 def test_one_that_somebody_else_has_switched_off_waits_and_says_so() -> None:
     found = get_status(Seen([a_set()], a_workload(_ADMITTED, active=False), [], []), 3)
-    assert (found.phase, found.reason) == (Phase.WAITING, "somebody has deactivated its workload in Kueue")
+    assert (found.phase, found.reason) == (Phase.WAITING, "its workload in Kueue was deactivated")
 
 
 def test_jobs_come_by_their_numbers() -> None:

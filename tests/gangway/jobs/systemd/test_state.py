@@ -37,7 +37,7 @@ def told_of(folder: Path) -> str:
 
 
 def test_a_run_of_which_nothing_is_there_yet(tmp_path: Path) -> None:
-    assert told_of(tmp_path) == f"run in {tmp_path.as_uri()}\nno record yet: nodes put it whenever the trainer stops\n"
+    assert told_of(tmp_path) == f"run in {tmp_path.as_uri()}\nno record yet: nodes write it when the trainer stops\n"
 
 
 def test_its_record_and_its_end(tmp_path: Path) -> None:
