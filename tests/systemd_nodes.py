@@ -31,7 +31,7 @@ from gangway.jobs.attempts import after
 from gangway.jobs.base import JobStatus, Phase, Room
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 from gangway.jobs.job_folders import LOG_FILE, FolderEngine, read_job, read_status, write_status
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals
+from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals
 from images.aws import AwsNodeSpec, render_aws_node
 from images.specs import Breaker, FileSystem, job_key
 from stacks.config.job_file import JobFile
@@ -125,14 +125,14 @@ class Node:
     def live(self) -> None:
         """Until its trainer is dead: what that requires and wants, and it, as often as its unit has it begin."""
 
-        folder, stretches = OwnJobFolder(self._disk.parent), list[RunningStretch]()
+        folder, stretches = OwnJobFolder(self._disk.parent), list[RunningInterval]()
 
         def on_node(begins: bool) -> None:
             if begins:
-                stretches.append(RunningStretch(folder, 1))
+                stretches.append(RunningInterval(folder, 1))
             else:
                 stretches[-1].update()
-                end_stretch(folder)
+                end_interval(folder)
 
         if self._prepare.run():
             notices = threading.Thread(target=self._notices.run)

@@ -63,13 +63,13 @@ def after(code: int, failures: int, max_restarts: int, *, other_nodes: bool) -> 
     return Next(None, failures, f"{cause}: restart {failures} of {max_restarts}")
 
 
-def most_restarts(job: JobFile) -> int:
+def restart_limit(job: JobFile) -> int:
     """The limit on restarts of any kind. Interruptions are not failures and could repeat forever: a node that evicts
     the job for lack of room, a command that always exits with 75.
     """
     return job.max_restarts + max(_LEAST_INTERRUPTIONS, math.ceil(_INTERRUPTIONS_PER_HOUR * job.max_hours))
 
 
-def too_often(job: JobFile) -> str:
+def restart_limit_reason(job: JobFile) -> str:
     """Why a job ends that has reached this limit."""
-    return f"restarted {most_restarts(job)} times, the limit: something keeps interrupting it"
+    return f"restarted {restart_limit(job)} times, the limit: something keeps interrupting it"

@@ -21,7 +21,7 @@ from stacks.config.job_file import JobFile
 from stacks.config.own_command import OPEN_MEETING, RUN_DIR
 
 if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, Told
+    from gangway.jobs.copying import Copied, OnProgress
     from gangway.jobs.job_folder import JobFolder, OwnJobFolder
 
 
@@ -35,12 +35,12 @@ class EngineAwayError(InputError):
     """The engine does not answer now."""
 
 
-class PerhapsTakenError(EngineAwayError):
+class SubmitUnansweredError(EngineAwayError):
     """A submit got no answer; the engine may have taken the job or may still take it."""
 
 
 @dataclass(frozen=True)
-class Used:
+class Usage:
     """What a job has used of its hours and restarts.
 
     Attributes:
@@ -71,11 +71,11 @@ class Move(OneLineTexts):
     bytes: int
     usd: float | None
     why_usd: str
-    used: Used = Used()
+    used: Usage = Usage()
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RunInterval:
     """A period on `nodes` nodes. `end` is None while it lasts; `so_far_sec` is its length so far by a monotonic clock,
     None if that is not measured.
     """
@@ -145,7 +145,7 @@ class JobStatus(OneLineTexts):
     ended_at: datetime | None = None
     moves: tuple[Move, ...] = ()
     """That brought it here, oldest first."""
-    stretches: tuple[Stretch, ...] | None = ()
+    stretches: tuple[RunInterval, ...] | None = ()
     """On this engine; None if no longer known. For Kubernetes see `gangway.jobs.kubernetes.hours`."""
 
     @property
@@ -154,9 +154,9 @@ class JobStatus(OneLineTexts):
         return self.starts or 0
 
     @property
-    def used_before(self) -> Used:
+    def earlier_usage(self) -> Usage:
         """Usage on earlier engines, which counts here too."""
-        return self.moves[-1].used if self.moves else Used()
+        return self.moves[-1].used if self.moves else Usage()
 
 
 def unreadable(job_id: str, name: str, error: UnreadableError) -> JobStatus:
@@ -206,7 +206,7 @@ class Engine(Protocol):
         """Restarts a job without a process: its submit was cut off or its process killed. Raises as `status`."""
 
 
-class Leaving(Protocol):
+class MoveLog(Protocol):
     """The record of a move in progress."""
 
     @property
@@ -214,40 +214,40 @@ class Leaving(Protocol):
         """Whether this move, or an interrupted one before it, has stopped the job."""
 
     @property
-    def is_unwanted(self) -> bool:
-        """Whether the user has cancelled the job; no longer possible after `gone`."""
+    def is_cancelled(self) -> bool:
+        """Whether the user has cancelled the job; no longer possible after `record_copied`."""
 
     @property
-    def is_noted(self) -> bool:
+    def may_have_copy(self) -> bool:
         """Whether this or an earlier move may have left a copy at the target."""
 
     @property
-    def tried(self) -> tuple[str, ...]:
+    def earlier_targets(self) -> tuple[str, ...]:
         """Targets of earlier interrupted moves, which may hold copies."""
 
     @property
     def data_bytes(self) -> int:
         """Bytes of its data set sent to the target by this move and interrupted ones before it."""
 
-    def noted(self, data_bytes: int) -> None:
+    def record_copy(self, data_bytes: int) -> None:
         """Records that the target may hold a copy, and that this many more bytes of the data set were sent."""
 
-    def begun(self) -> None:
+    def record_stopping(self) -> None:
         """Records that the job is being stopped."""
 
-    def not_there(self) -> None:
+    def record_absence(self) -> None:
         """Records that the job does not run at the target, so it may go elsewhere. InputError: it had arrived there."""
 
-    def stayed(self, *, is_left: bool) -> None:
+    def record_end_here(self, *, is_left: bool) -> None:
         """Records that the job is over and moves nowhere. `is_left`: a copy at the target could not be removed."""
 
-    def gone(self) -> None:
+    def record_copied(self) -> None:
         """Records that the job is copied, so only this target may take it."""
 
-    def arrived(self, job_id: str) -> None:
+    def record_arrival(self, job_id: str) -> None:
         """Records the job's id at the target."""
 
-    def forgotten(self, place: str) -> None:
+    def forget_copy(self, place: str) -> None:
         """Records that an earlier move's copy is removed."""
 
 
@@ -266,7 +266,7 @@ class Movable(Engine, Protocol):
     def run_folder(self, job_id: str) -> "JobFolder":
         """The opened run folder. InputError: as `status`, or there is none."""
 
-    def used(self, job_id: str) -> Used:
+    def get_usage(self, job_id: str) -> Usage:
         """Usage here and on earlier engines. Raises as `status`."""
 
     def stage(self, source: str) -> "OwnJobFolder":
@@ -280,12 +280,12 @@ class Movable(Engine, Protocol):
     def stop(self, job_id: str) -> None:
         """Like `cancel`, for a move that resumes the job elsewhere. Raises as `status`."""
 
-    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
+    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
         """Open while the job moves to `target`. InputError: another move is in progress, or the job has moved
         elsewhere.
         """
 
-    def moved(self, source: str) -> str | None:
+    def find_moved(self, source: str) -> str | None:
         """The id of the job that came from `source`; None if there is none."""
 
     def environment(self, job_id: str) -> Mapping[str, str] | None:
@@ -296,7 +296,7 @@ class Movable(Engine, Protocol):
         None: this process's environment.
         """
 
-    def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
+    def bring_data(self, job: JobFile, tell: "OnProgress", say: Callable[[str], None] | None = None) -> "Copied | None":
         """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `say` is called if
         another process is copying it and this one waits. InputError: it cannot be copied.
         """
@@ -317,13 +317,13 @@ def refusals(engine: Engine, job: JobFile) -> list[Finding]:
     return [finding for finding in engine.findings(job) if finding.severity is Severity.ERROR]
 
 
-def no_resources(job: JobFile) -> Iterator[Finding]:
+def resource_findings(job: JobFile) -> Iterator[Finding]:
     """For engines that give a job whole nodes."""
     if job.resources:
         yield Finding.warning("job.resources", "resources", "ignored here: a job gets whole nodes")
 
 
-def no_outputs(job: JobFile) -> Iterator[Finding]:
+def lost_output_findings(job: JobFile) -> Iterator[Finding]:
     """For engines without containers, which cannot mount folders."""
     if job.outputs:
         yield Finding.error(
@@ -334,14 +334,14 @@ def no_outputs(job: JobFile) -> Iterator[Finding]:
         )
 
 
-def open_meeting(job: JobFile, who: str) -> Iterator[Finding]:
+def rendezvous_findings(job: JobFile, who: str) -> Iterator[Finding]:
     """For commands whose processes connect to each other. `who` can reach their ports."""
     if job.processes_per_node is not None and job.preset is None and job.processes_per_node * job.nodes.max > 1:
         fix = "submit it where no one else can reach its nodes' ports"
         yield Finding.warning("job.rendezvous-without-key", "command", f"{OPEN_MEETING} {who}", fix)
 
 
-def no_data_source(job: JobFile) -> Iterator[Finding]:
+def data_source_findings(job: JobFile) -> Iterator[Finding]:
     """For engines whose folders cannot be reached from here."""
     if job.data is not None and job.data.source is not None:
         yield Finding.error(
@@ -401,7 +401,7 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
             pause()
 
 
-def written(engine: Engine, job_id: str) -> Iterator[str]:
+def read_log(engine: Engine, job_id: str) -> Iterator[str]:
     """Yields the log so far; ends even if the job keeps writing. Raises as `Engine.log`."""
     offset, is_part = 0, True
     while is_part:
@@ -411,7 +411,7 @@ def written(engine: Engine, job_id: str) -> Iterator[str]:
         is_part = LOG_PART_BYTES - _HALF_LETTER_BYTES <= offset - before <= LOG_PART_BYTES
 
 
-def waited(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
+def wait_until_over(engine: Engine, job_id: str, pause: Callable[[JobStatus], None]) -> JobStatus:
     """The final status. Calls `pause` with the current one until the job is over."""
     status = engine.status(job_id)
     while not status.phase.is_over:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.file_hashes import Marks, mark_folders, unmarked_line
-from gangway.jobs.integrity import newest_intact, sha256_of
+from gangway.jobs.file_hashes import FileMetadata, copy_folder_metadata, missing_metadata_line
+from gangway.jobs.integrity import find_newest_intact, get_sha256
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore, RunFolder, is_odd, remove_others
 from gangway.runs.run_store import object_store
@@ -35,9 +35,9 @@ MANIFEST = ".gangway-copied.json"
 _PART_BYTES = 8 << 20
 _SAVE_EVERY_SEC = 2.0
 
-OfCopy = str | JobFolder
+CopyPlace = str | JobFolder
 """A source or target: a URL of `gangway.runs.run_store.object_store`, or an open folder."""
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
 
 
@@ -55,7 +55,7 @@ class Copied:
     unmarked: tuple[str, ...] = ()
 
 
-def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: bool) -> Copied:
+def copy_run(source_place: CopyPlace, target_place: CopyPlace, tell: OnProgress, *, whole: bool) -> Copied:
     """Copies a run folder; `whole` as in `files_of_run`. Other files at the target are removed, since an interrupted
     copy may have left them. InputError: a store cannot be read or written, or the source is empty now and was not at an
     earlier copy; CopyDamagedError as in `copy_folder`.
@@ -71,14 +71,14 @@ def copy_run(source_place: OfCopy, target_place: OfCopy, tell: Told, *, whole: b
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
         if there is not None:
             forget_copy(target)
-        on_folders = () if here is None or there is None else mark_folders(here, there, files)
+        on_folders = () if here is None or there is None else copy_folder_metadata(here, there, files)
     unmarked = (*copied.unmarked, *on_folders)
     nameless = (f"{name} (not a valid name in a bucket)" for name in odd)
-    left_out = sorted((*damaged, *nameless, *not_copied, *unmarked_line(unmarked)))
+    left_out = sorted((*damaged, *nameless, *not_copied, *missing_metadata_line(unmarked)))
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
-def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
+def _check_never_had(source_place: CopyPlace, target_place: CopyPlace) -> None:
     """InputError: the source is empty but an earlier copy found files. A folder that is not mounted looks empty too,
     and the target may be all that is left.
     """
@@ -91,7 +91,7 @@ def _check_never_had(source_place: OfCopy, target_place: OfCopy) -> None:
         )  # fmt: skip
 
 
-def files_at(place: OfCopy) -> dict[str, int]:
+def files_at(place: CopyPlace) -> dict[str, int]:
     """Name -> bytes of all files that a copy would have. InputError: it cannot be read."""
     with _opened(place) as (store,):
         found = files_of_run(store, whole=True)
@@ -99,7 +99,7 @@ def files_at(place: OfCopy) -> dict[str, int]:
 
 
 @contextmanager
-def _opened(*places: OfCopy) -> Iterator[list["Store"]]:
+def _opened(*places: CopyPlace) -> Iterator[list["Store"]]:
     """Opens source and target, and turns their errors into InputError."""
     from obstore.exceptions import BaseError
 
@@ -119,11 +119,11 @@ def _opened(*places: OfCopy) -> Iterator[list["Store"]]:
         ) from error  # fmt: skip
 
 
-def _named(place: OfCopy) -> str:
+def _named(place: CopyPlace) -> str:
     return place if isinstance(place, str) else str(place.path)
 
 
-def _store(place: OfCopy) -> "Store":
+def _store(place: CopyPlace) -> "Store":
     """OSError: there is no such folder."""
     if isinstance(place, JobFolder):
         return FolderStore(place)
@@ -135,7 +135,7 @@ def _store(place: OfCopy) -> "Store":
     )  # the user may have named a link
 
 
-def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: Told) -> Copied:
+def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: OnProgress) -> Copied:
     """Copies these files, name -> bytes. CopyDamagedError: a file arrived damaged. OSError or obstore's errors: a store
     does not answer.
     """
@@ -147,8 +147,8 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
         stamp = _stamp(source, name)
         is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
         entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
-        marks = _said_marks(said, name, entry) if here is None else Marks.of(here / name)
-        if there is not None and (problem := marks.put_on(there / name)):
+        marks = _said_marks(said, name, entry) if here is None else FileMetadata.of(here / name)
+        if there is not None and (problem := marks.apply_to(there / name)):
             unmarked.append(problem)
         known[name] = {**entry, **marks.entry()}
         new += size if is_new else 0
@@ -168,17 +168,17 @@ def _folder(store: "Store") -> Path | None:
 
 def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
     """Whether a copied file is still intact."""
-    return _size(target, name) == size and (_folder(target) is None or sha256_of(target, name) == sha256)
+    return _size(target, name) == size and (_folder(target) is None or get_sha256(target, name) == sha256)
 
 
-def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> Marks:
+def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> FileMetadata:
     """For an object in a bucket, from its manifest and the target's new entry."""
-    return Marks.said(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
+    return FileMetadata.from_entry(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
 def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
     """The files that a run needs to resume elsewhere, name -> bytes. Unless `whole`, only the checkpoint of
-    `newest_intact`.
+    `find_newest_intact`.
     """
     return _needed(source, _listed(source)[0], lambda done, total: None, whole=whole)[0]
 
@@ -192,10 +192,10 @@ def _listed(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
 
 
 def _needed(
-    source: "Store", found: Mapping[str, int], tell: Told, *, whole: bool
+    source: "Store", found: Mapping[str, int], tell: OnProgress, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Like `files_of_run`; and a line for each newer checkpoint that is damaged."""
-    newest, damaged = ("checkpoints/", ()) if whole else newest_intact(source, found, tell)
+    newest, damaged = ("checkpoints/", ()) if whole else find_newest_intact(source, found, tell)
     files = {
         name: size
         for name, size in found.items()
@@ -227,7 +227,7 @@ def _copy(source: "Store", target: "Store", name: str) -> str:
         for part in source.get(name).stream(_PART_BYTES):
             sent.update(part)
             writer.write(part)
-    if sha256_of(target, name) != sent.hexdigest():
+    if get_sha256(target, name) != sent.hexdigest():
         raise CopyDamagedError(name)
     return sent.hexdigest()
 

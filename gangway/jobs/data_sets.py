@@ -23,7 +23,7 @@ from gangway.jobs.job_folder import OwnJobFolder, make_shared
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, Told
+    from gangway.jobs.copying import Copied, OnProgress
 
 _FILES, _WHOLE, _LOCK = "files", "whole.json", "lock"
 _POLL_SEC = 0.2
@@ -53,7 +53,7 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
 
 
 def bring_data(
-    job: JobFile, jobs_folder: Path, tell: "Told", say: Callable[[str], None] | None = None
+    job: JobFile, jobs_folder: Path, tell: "OnProgress", say: Callable[[str], None] | None = None
 ) -> "Copied | None":
     """Copies the data set; None if there is nothing to copy. Waits for another process that copies it, after calling
     `say`. InputError: the source is empty, unreadable or changed since it was copied (other jobs may read the copy), or

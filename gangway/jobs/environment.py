@@ -16,9 +16,9 @@ _MOST_BYTES = 16_000_000
 """Several times what Linux passes to a program."""
 
 
-def keep_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
+def save_environment(folder: OwnJobFolder, variables: Mapping[str, str]) -> None:
     """OSError: no room."""
-    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in unmarked(variables).items())
+    content = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in without_marks(variables).items())
     folder.write_private(_FILE, content)
 
 
@@ -39,6 +39,6 @@ def get_environment(folder: JobFolder) -> dict[str, str]:
     return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
 
 
-def unmarked(variables: Mapping[str, str]) -> dict[str, str]:
+def without_marks(variables: Mapping[str, str]) -> dict[str, str]:
     """The user's own variables: a job submitted by a job does not end with it."""
     return {name: value for name, value in for_users(variables).items() if name not in (MARK, RUNNER_MARK)}

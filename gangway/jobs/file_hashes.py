@@ -19,20 +19,20 @@ _OWN_READ, _OWN_FOLDER = 0o400, 0o700
 
 
 @dataclass(frozen=True)
-class Marks:
+class FileMetadata:
     """Of one file or folder. `mode`: None if unknown."""
 
     mtime_ns: int
     mode: int | None
 
     @classmethod
-    def of(cls, path: Path) -> "Marks":
+    def of(cls, path: Path) -> "FileMetadata":
         """Follows links. OSError."""
         seen = path.stat()
         return cls(seen.st_mtime_ns, seen.st_mode & _MODES)
 
     @classmethod
-    def said(cls, entry: Mapping[str, Any], sha256: str, stored: datetime) -> "Marks":
+    def from_entry(cls, entry: Mapping[str, Any], sha256: str, stored: datetime) -> "FileMetadata":
         """For an object, from its manifest entry if that describes this content; else the time it was stored."""
         if entry.get("sha256") == sha256 and "mtime_ns" in entry:
             return cls(entry["mtime_ns"], entry["mode"])
@@ -42,7 +42,7 @@ class Marks:
         """The manifest entry."""
         return asdict(self)
 
-    def put_on(self, path: Path, least: int = _OWN_READ) -> str:
+    def apply_to(self, path: Path, least: int = _OWN_READ) -> str:
         """Applies them; why the file system refuses, or empty."""
         # A file system may support only one of them.
         mode = "" if self.mode is None else _trouble(partial(path.chmod, self.mode | least))
@@ -59,14 +59,14 @@ def _trouble(call: Callable[[], None]) -> str:
     return ""
 
 
-def mark_folders(source: Path, target: Path, names: Iterable[str]) -> list[str]:
+def copy_folder_metadata(source: Path, target: Path, names: Iterable[str]) -> list[str]:
     """Marks the folders of these files, after all files are written; why some cannot be marked. OSError."""
     folders = {str(above) for name in names for above in PurePosixPath(name).parents} - {"."}
     deepest_first = sorted(folders, key=lambda name: (-name.count("/"), name))
-    problems = [Marks.of(source / name).put_on(target / name, _OWN_FOLDER) for name in deepest_first]
+    problems = [FileMetadata.of(source / name).apply_to(target / name, _OWN_FOLDER) for name in deepest_first]
     return [problem for problem in problems if problem]
 
 
-def unmarked_line(problems: Sequence[str]) -> tuple[str, ...]:
+def missing_metadata_line(problems: Sequence[str]) -> tuple[str, ...]:
     """For the list of what was not copied."""
     return (f"times and modes of {len(problems)} files and folders ({problems[0]})",) if problems else ()

@@ -30,7 +30,7 @@ class _Sums(BaseModel):
     parts: tuple[_Part, ...] = ()
 
 
-def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
+def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
     """Of its current content."""
     found = hashlib.sha256()
     for part in store.get(name).stream(_PART_BYTES):
@@ -38,7 +38,7 @@ def sha256_of(store: "ObjectStore | FolderStore", name: str) -> str:
     return found.hexdigest()
 
 
-def newest_intact(
+def find_newest_intact(
     store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
     """The name prefix of the newest intact checkpoint, and a line for each newer, damaged one. The newest if all are
@@ -66,7 +66,7 @@ def _damage(
         return f"{missing[0]} is missing"
     total, done = sum(sizes[name] for name in wanted), 0
     for name, sha256 in wanted.items():
-        if sha256_of(store, name) != sha256:
+        if get_sha256(store, name) != sha256:
             return f"{name} does not match its manifest"
         done += sizes[name]
         tell(done, total)

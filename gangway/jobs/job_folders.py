@@ -34,16 +34,16 @@ from components.estimate.regions import Place
 from gangway.jobs.base import (
     LOG_PART_BYTES,
     JobStatus,
-    Leaving,
     Move,
-    PerhapsTakenError,
+    MoveLog,
     Phase,
-    Used,
+    SubmitUnansweredError,
+    Usage,
     region_findings,
     unreadable,
 )
 from gangway.jobs.data_sets import bring_data, has_data
-from gangway.jobs.environment import get_environment, has_environment, keep_environment
+from gangway.jobs.environment import get_environment, has_environment, save_environment
 from gangway.jobs.job_folder import (
     ForeignError,
     JobFolder,
@@ -57,20 +57,20 @@ from gangway.jobs.listing import (
     STATE_FILE,
     ClosedError,
     check_open,
+    get_owner,
     is_id,
     is_job,
     job_ids,
     next_number,
     open_job,
-    owner_of,
 )
-from gangway.jobs.migration import give_up, leaving, where_gone
+from gangway.jobs.migration import cancel_move, describe_move, open_move
 from gangway.jobs.run_intervals import used_sec
 from gangway.jobs.working_folder import working_folder
 from stacks.config.job_file import JobFile
 
 if TYPE_CHECKING:
-    from gangway.jobs.copying import Copied, Told
+    from gangway.jobs.copying import Copied, OnProgress
 
 JOB_FILE, LOG_FILE, CANCEL_FILE, RUN_FOLDER = "job.json", "log", "cancel", "run"
 _STATUS = TypeAdapter(JobStatus)
@@ -80,7 +80,7 @@ _STALE_SEC = 60.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredJob:
     """A job's folder, with what its status lacks."""
 
     folder: JobFolder
@@ -111,7 +111,7 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _begun(self, job_id: str) -> None:
-        """Starts a job whose folder is complete. InputError: it cannot. PerhapsTakenError: it may have started."""
+        """Starts a job whose folder is complete. InputError: it cannot. SubmitUnansweredError: it may have started."""
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without an image starts in the current folder, as in every batch system."""
@@ -148,7 +148,7 @@ class FolderEngine(ABC):
                         lock(held)
                         folder.remove_tree()
 
-    def bring_data(self, job: JobFile, tell: "Told", say: Callable[[str], None] | None = None) -> "Copied | None":
+    def bring_data(self, job: JobFile, tell: "OnProgress", say: Callable[[str], None] | None = None) -> "Copied | None":
         """See `Movable`."""
         return bring_data(job, self._folder, tell, say)
 
@@ -172,7 +172,7 @@ class FolderEngine(ABC):
         try:
             self._put(job, folder, moves, environment)
             self._begun(folder.name)
-        except PerhapsTakenError:
+        except SubmitUnansweredError:
             raise  # it may run there
         except (InputError, OSError) as error:
             self._take_back(folder, back)
@@ -207,7 +207,7 @@ class FolderEngine(ABC):
         """See `Engine`."""
         folder = self._known(job_id)
         try:
-            give_up(folder)  # first: a move may finish while the job stops, or stopping may fail
+            cancel_move(folder)  # first: a move may finish while the job stops, or stopping may fail
         except (UnreadableError, OSError) as error:
             self.stop(job_id)  # still possible
             if isinstance(error, UnreadableError):
@@ -245,7 +245,7 @@ class FolderEngine(ABC):
                     why = f"only {owners} can see its state"
                     row = replace(row, phase=Phase.FOREIGN, user=error.owner, reason=why)
                 else:
-                    row = replace(row, user=owner_of(self._folder / job_id))
+                    row = replace(row, user=get_owner(self._folder / job_id))
                 found.append(row)
         return found
 
@@ -271,10 +271,10 @@ class FolderEngine(ABC):
         """See `Movable`."""
         return read_job(self._known(job_id))
 
-    def kept(self, job_id: str) -> Kept:
+    def get_stored_job(self, job_id: str) -> StoredJob:
         """Raises as `status`."""
         folder = self._known(job_id)
-        return Kept(folder, read_job(folder), self._failures(folder))
+        return StoredJob(folder, read_job(folder), self._failures(folder))
 
     @abstractmethod
     def _failures(self, folder: JobFolder) -> int:
@@ -284,11 +284,11 @@ class FolderEngine(ABC):
     def _interruptions(self, folder: JobFolder) -> int:
         """The job's interruptions on this engine."""
 
-    def used(self, job_id: str) -> Used:
+    def get_usage(self, job_id: str) -> Usage:
         """See `Movable`."""
         status, folder = self.status(job_id), self._known(job_id)
-        before = status.used_before
-        return Used(
+        before = status.earlier_usage
+        return Usage(
             before.sec + used_sec(status.stretches or (), datetime.now(UTC)),
             before.failures + self._failures(folder),
             before.interruptions + self._interruptions(folder),
@@ -320,7 +320,7 @@ class FolderEngine(ABC):
         with suppress(FileNotFoundError):
             OwnJobFolder(self._folder / _staged(source)).remove_tree()
 
-    def moved(self, source: str) -> str | None:
+    def find_moved(self, source: str) -> str | None:
         """See `Movable`."""
         for job_id in job_ids(self._folder):
             with suppress(OSError, UnreadableError):  # another user's job cannot have come from there
@@ -338,9 +338,9 @@ class FolderEngine(ABC):
     def _has_begun(self, folder: OwnJobFolder) -> bool:
         """Whether a process or Slurm is responsible for a job that is not over."""
 
-    def leaving(self, job_id: str, target: str) -> AbstractContextManager[Leaving]:
+    def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
         """See `Movable`."""
-        return leaving(self._known(job_id), target)
+        return open_move(self._known(job_id), target)
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or its region."""
@@ -387,7 +387,7 @@ class FolderEngine(ABC):
             )  # fmt: skip
             write_status(new, status)
             try:
-                keep_environment(new, environment)  # last: a killed submit leaves none
+                save_environment(new, environment)  # last: a killed submit leaves none
                 new.move_to(self._folder / job_id)
             except OSError as error:
                 if not os.path.lexists(self._folder / job_id):
@@ -449,7 +449,7 @@ def read_status(folder: JobFolder) -> JobStatus:
         said = f"the state of {found.id[:80]}, not of {folder.name}: the folder was renamed"
         raise UnreadableError(str(folder.path / STATE_FILE), said, fix="rename the folder back, or move it elsewhere")
     found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
-    if found.phase is Phase.CANCELLED and (gone := where_gone(folder)):
+    if found.phase is Phase.CANCELLED and (gone := describe_move(folder)):
         return replace(found, reason=gone)
     return found
 

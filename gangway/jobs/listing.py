@@ -36,7 +36,7 @@ def check_open(folder: Path) -> None:
         return
 
 
-def job_names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """All entries named like a job. ClosedError."""
     try:
         found = os.listdir(folder)  # noqa: PTH208 # iterdir() and glob() treat a closed folder as empty
@@ -50,10 +50,10 @@ def job_names(folder: Path) -> list[str]:
 
 def job_ids(folder: Path) -> list[str]:
     """All jobs in the folder, oldest first. ClosedError."""
-    return sorted((name for name in job_names(folder) if is_job(folder / name)), key=get_number)
+    return sorted((name for name in list_names(folder) if is_job(folder / name)), key=get_number)
 
 
-def own_jobs(folder: Path) -> list[OwnJobFolder]:
+def list_own_jobs(folder: Path) -> list[OwnJobFolder]:
     """Jobs that this user may start and end, oldest first. ClosedError."""
     found = list[OwnJobFolder]()
     for job_id in job_ids(folder):
@@ -70,7 +70,7 @@ def open_job(path: Path) -> JobFolder:
         folder = JobFolder(path)
     except PermissionError:
         check_open(path.parent)
-        owner = owner_of(path)
+        owner = get_owner(path)
         if not is_own(path):
             raise ForeignError(path, owner) from None
         raise UnreadableError(str(path), f"is closed to {owner}, who owns it", fix=f"chmod u+rwx {path}") from None
@@ -103,7 +103,7 @@ def is_own(path: Path) -> bool:
     return True
 
 
-def owner_of(path: Path) -> str:
+def get_owner(path: Path) -> str:
     """Empty if unknown."""
     with suppress(OSError):
         return user_name(path.lstat().st_uid)
@@ -117,7 +117,7 @@ def get_number(job_id: str) -> int:
 
 def next_number(folder: Path, least: int) -> int:
     """Higher than `least` and every number in use, by any user and whatever the folder holds. ClosedError."""
-    return 1 + max(least, *(_taken_number(folder / name) for name in job_names(folder)), 0)
+    return 1 + max(least, *(_taken_number(folder / name) for name in list_names(folder)), 0)
 
 
 def _taken_number(path: Path) -> int:

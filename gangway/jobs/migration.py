@@ -20,7 +20,7 @@ _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 @dataclass(frozen=True)
 class _Way:
     """`is_stopped`: stopped for a move; `is_gone`: no other target may take it; `job_id`: at the target, after arrival;
-    `tried`: targets of interrupted moves, which may hold copies; `data_bytes`: of its data set, by target.
+    `earlier_targets`: targets of interrupted moves, which may hold copies; `data_bytes`: of its data set, by target.
     """
 
     to: str
@@ -31,11 +31,11 @@ class _Way:
     data_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
-class Leave:
-    """Implements `gangway.jobs.base.Leaving`."""
+class MoveRecord:
+    """Implements `gangway.jobs.base.MoveLog`."""
 
     def __init__(self, folder: OwnJobFolder, target: str, before: _Way | None) -> None:
-        tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
+        tried = () if before is None else tuple(dict.fromkeys([*before.earlier_targets, before.to]))
         self._folder = folder
         self._is_noted = target in tried
         was = before or _Way(target)
@@ -46,41 +46,41 @@ class Leave:
 
     @property
     def is_stopped(self) -> bool:
-        """See `Leaving`."""
+        """See `MoveLog`."""
         return self._way.is_stopped
 
     @property
-    def is_unwanted(self) -> bool:
-        """See `Leaving`."""
+    def is_cancelled(self) -> bool:
+        """See `MoveLog`."""
         return self._folder.has(_UNWANTED)
 
     @property
-    def is_noted(self) -> bool:
-        """See `Leaving`."""
+    def may_have_copy(self) -> bool:
+        """See `MoveLog`."""
         return self._is_noted
 
     @property
-    def tried(self) -> tuple[str, ...]:
-        """See `Leaving`."""
-        return self._way.tried
+    def earlier_targets(self) -> tuple[str, ...]:
+        """See `MoveLog`."""
+        return self._way.earlier_targets
 
     @property
     def data_bytes(self) -> int:
-        """See `Leaving`."""
+        """See `MoveLog`."""
         return self._way.data_bytes.get(self._way.to, 0)
 
-    def noted(self, data_bytes: int) -> None:
-        """See `Leaving`."""
+    def record_copy(self, data_bytes: int) -> None:
+        """See `MoveLog`."""
         sent = {**self._way.data_bytes, self._way.to: self.data_bytes + data_bytes}
         self._write(replace(self._way, data_bytes=sent))
         self._is_noted = True
 
-    def begun(self) -> None:
-        """See `Leaving`."""
+    def record_stopping(self) -> None:
+        """See `MoveLog`."""
         self._write(replace(self._way, is_stopped=True))
 
-    def not_there(self) -> None:
-        """See `Leaving`."""
+    def record_absence(self) -> None:
+        """See `MoveLog`."""
         if self._way.job_id:
             arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
             raise InputError(
@@ -90,24 +90,24 @@ class Leave:
         if self._way.is_gone:
             self._write(replace(self._way, is_gone=False))
 
-    def stayed(self, *, is_left: bool) -> None:
-        """See `Leaving`."""
-        if self.tried or is_left:  # copies still have to be removed
+    def record_end_here(self, *, is_left: bool) -> None:
+        """See `MoveLog`."""
+        if self.earlier_targets or is_left:  # copies still have to be removed
             self._write(replace(self._way, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
 
-    def gone(self) -> None:
-        """See `Leaving`."""
+    def record_copied(self) -> None:
+        """See `MoveLog`."""
         self._write(replace(self._way, is_gone=True))
 
-    def arrived(self, job_id: str) -> None:
-        """See `Leaving`."""
+    def record_arrival(self, job_id: str) -> None:
+        """See `MoveLog`."""
         self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
 
-    def forgotten(self, place: str) -> None:
-        """See `Leaving`."""
-        self._write(replace(self._way, tried=tuple(each for each in self.tried if each != place)))
+    def forget_copy(self, place: str) -> None:
+        """See `MoveLog`."""
+        self._write(replace(self._way, tried=tuple(each for each in self.earlier_targets if each != place)))
 
     def _write(self, way: _Way) -> None:
         self._folder.save(_WAY, json.dumps(asdict(way)).encode())
@@ -115,7 +115,7 @@ class Leave:
 
 
 @contextmanager
-def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
+def open_move(folder: OwnJobFolder, target: str) -> Iterator[MoveRecord]:
     """See `gangway.jobs.base.Movable`."""
     with folder.append_to(_LOCK) as file:
         if not lock_soon(file):
@@ -123,10 +123,10 @@ def leaving(folder: OwnJobFolder, target: str) -> Iterator[Leave]:
         before = _read(folder)
         if before is not None and before.is_gone and before.to != target:
             raise InputError("job", f"it has moved to {before.to}", value=folder.name, fix=f"--to {before.to}")
-        yield Leave(folder, target, before)
+        yield MoveRecord(folder, target, before)
 
 
-def give_up(folder: OwnJobFolder) -> None:
+def cancel_move(folder: OwnJobFolder) -> None:
     """Stops any move of the job, because the user cancelled it. InputError: one has already moved it, or was
     interrupted and may have started it there. OSError: no room to record it.
     """
@@ -159,7 +159,7 @@ def _is_moving(folder: JobFolder) -> bool:
         return False
 
 
-def where_gone(folder: JobFolder) -> str:
+def describe_move(folder: JobFolder) -> str:
     """For a cancelled job, where it moved and as what; empty if no move has taken it. UnreadableError."""
     if (way := _read(folder)) is None or not way.is_stopped or (not way.is_gone and folder.has(_UNWANTED)):
         return ""

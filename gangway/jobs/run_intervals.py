@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError
 
 _STRETCHES, _ON_NODES = "stretches", "on-nodes"
@@ -21,7 +21,7 @@ _BYTES = 64
 """Fixed size of ON_NODES: updates need no disk space."""
 
 
-class RunningStretch:
+class RunningInterval:
     """An interval that this process is running. OSError."""
 
     def __init__(self, folder: OwnJobFolder, nodes: int) -> None:
@@ -38,7 +38,7 @@ class RunningStretch:
         return f"{self._began_ms} {self._nodes} {length_ms}".ljust(_BYTES - 1).encode() + b"\n"
 
 
-def end_stretch(folder: OwnJobFolder) -> None:
+def end_interval(folder: OwnJobFolder) -> None:
     """Ends the interval at its last update; no effect if none is running. OSError: it could not be written; retry.
     UnreadableError.
     """
@@ -56,7 +56,7 @@ def end_stretch(folder: OwnJobFolder) -> None:
     folder.remove(_ON_NODES)
 
 
-def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
+def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[RunInterval, ...]:
     """All intervals of a job, earliest first. `runs`: whether the last one still runs; else it ended at its last
     update. UnreadableError: the files were changed.
     """
@@ -69,11 +69,11 @@ def get_run_intervals(folder: JobFolder, *, runs: bool) -> tuple[Stretch, ...]:
     except (ValueError, TypeError, OverflowError, OSError) as error:
         raise _no_stretches(folder, _STRETCHES, error) from None
     if last is not None and runs:
-        found[-1] = Stretch(found[-1].start, None, nodes, so_far_sec=length / 1000)
+        found[-1] = RunInterval(found[-1].start, None, nodes, so_far_sec=length / 1000)
     return tuple(found)
 
 
-def used_sec(stretches: Sequence[Stretch], now: datetime) -> float:
+def used_sec(stretches: Sequence[RunInterval], now: datetime) -> float:
     """Total time on nodes, however many."""
     return sum((each.until(now) - each.start).total_seconds() for each in stretches)
 
@@ -102,8 +102,8 @@ def _no_stretches(folder: JobFolder, name: str, error: Exception) -> UnreadableE
     return UnreadableError(str(path), f"not the run intervals of a job: {error}", fix=f"move {path} aside")
 
 
-def _stretch(began_ms: int, ended_ms: int, nodes: int) -> Stretch:
-    return Stretch(_time(began_ms), _time(ended_ms), nodes)
+def _stretch(began_ms: int, ended_ms: int, nodes: int) -> RunInterval:
+    return RunInterval(_time(began_ms), _time(ended_ms), nodes)
 
 
 def _time(ms: int) -> datetime:

@@ -15,7 +15,18 @@ from stacks.base.registry import get_provider
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
 
-__all__ = ["By", "Charge", "Nodes", "Site", "Spent", "charge", "envelope", "find_nodes", "spent", "spent_on"]
+__all__ = [
+    "By",
+    "Charge",
+    "Nodes",
+    "Site",
+    "Spent",
+    "charge",
+    "envelope",
+    "find_nodes",
+    "usage_cost",
+    "usage_cost_on_nodes",
+]
 
 NO_PRICE = "the price of a node is unknown"
 
@@ -37,7 +48,7 @@ class Nodes:
         source: of that price, with its date.
         machine: None if no catalogue has it.
         region: None if no catalogue has it.
-        is_told: the price was declared and is not a list price.
+        is_declared: the price was declared and is not a list price.
         grid: of that region, if the caller has it; it may be in no catalogue.
     """
 
@@ -45,7 +56,7 @@ class Nodes:
     source: str
     machine: MachineType | None = None
     region: Place | None = None
-    is_told: bool = False
+    is_declared: bool = False
     grid: Region | None = None
 
 
@@ -82,7 +93,7 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
     own = engine.usd_per_node_hour
     if engine.machine_type is None or place is None:
         source = NO_PRICE if own is None else f"engines.{name}.usd_per_node_hour"
-        return Nodes(own, source, region=place, is_told=own is not None)
+        return Nodes(own, source, region=place, is_declared=own is not None)
     catalog = get_provider(place.provider).catalog_here()
     machine = catalog.machine(engine.machine_type, f"engines.{name}.machine_type")
     if machine.provider != place.provider:
@@ -91,7 +102,7 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
             fix="use a machine type of the region's provider: gangway catalog list",
         )  # fmt: skip
     if own is not None:
-        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_told=True)
+        return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_declared=True)
     return _listed(catalog, engine, machine, place)
 
 
@@ -132,12 +143,12 @@ class Spent:
     source: str
 
 
-def spent(site: Site, status: JobStatus, now: datetime) -> Spent:
+def usage_cost(site: Site, status: JobStatus, now: datetime) -> Spent:
     """On this engine, without the engines it came from."""
-    return spent_on(site.nodes, status, now)
+    return usage_cost_on_nodes(site.nodes, status, now)
 
 
-def spent_on(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
+def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -> Spent:
     """The same, for given nodes."""
     if status.stretches is None:
         return Spent(None, None, "its engine no longer knows when it was on nodes")

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from components.core.findings import InputError
 from gangway.jobs.base import Engine
 from gangway.jobs.engines.registry import get_engine
-from gangway.jobs.remote.submit_tokens import once
+from gangway.jobs.remote.submit_tokens import submit_once
 from gangway.jobs.remote.wire import (
     ANSWER,
     ANSWERS,
@@ -56,7 +56,7 @@ def _called(engine: Engine, question: Question) -> Any:
             return list(engine.findings(JobFile.model_validate_json(question.job)))
         case Call.SUBMIT:
             job = JobFile.model_validate_json(question.job)
-            return once(question.token, lambda: engine.submit(job))
+            return submit_once(question.token, lambda: engine.submit(job))
         case Call.STATUS:
             return engine.status(question.job_id)
         case Call.JOBS:

@@ -15,14 +15,14 @@ from components.estimate.traffic import traffic_price
 from gangway.jobs.base import (
     Engine,
     JobStatus,
-    Leaving,
     Movable,
     Move,
-    PerhapsTakenError,
+    MoveLog,
     Phase,
-    Used,
+    SubmitUnansweredError,
+    Usage,
     refusals,
-    waited,
+    wait_until_over,
 )
 from gangway.jobs.copying import Copied, copy_run
 from gangway.jobs.engines.registry import get_engine, movable
@@ -31,7 +31,7 @@ from stacks.config.job_file import JobFile
 
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """The result: the job at the target; copy and move, None if an earlier call made them. `left_at`: places with
     copies of interrupted moves that could not be removed. `is_as_of_submit`: whether it resumes in the environment of
     its submit and not in that of the move.
@@ -56,7 +56,7 @@ def move_job(
     pause: Callable[[JobStatus], None],
     tell: Callable[[int, int], None],
     say: Callable[[str], None] | None = None,
-) -> Moved:
+) -> MoveResult:
     """Moves a job; one that an interrupted move stopped can also return to its source. `say` is called when the move
     has to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
     it is.
@@ -66,13 +66,13 @@ def move_job(
         raise InputError("--to", "the job is already there", value=get_place(target), fix="name another engine")
     # Job numbers are reused after a job's folder was removed.
     origin = f"{source.run_url(job_id)} {before.submitted_at}"
-    with source.leaving(job_id, get_place(target)) as way:
-        if (known := target.moved(origin)) is not None:
+    with source.open_move(job_id, get_place(target)) as way:
+        if (known := target.find_moved(origin)) is not None:
             target.ensure_begun(known)
-            way.arrived(known)
+            way.record_arrival(known)
             is_as_of_submit = source.environment(job_id) is not None
-            return Moved(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
-        way.not_there()
+            return MoveResult(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
+        way.record_absence()
         _unless_over(before, way, target, origin)
         job, environment = source.job(job_id), source.environment(job_id)
         _used(source, job_id, job, way, target, origin)
@@ -85,30 +85,30 @@ def move_job(
             source.bring_data(job, tell, say)
         data = target.bring_data(job, tell, say)  # while it still runs
         # The only record of what interrupted attempts sent.
-        way.noted(0 if data is None else data.bytes)
+        way.record_copy(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
             # It keeps its place in the queue if this fails.
             copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         _unless_over(source.status(job_id), way, target, origin)  # the copies took time
-        way.begun()
+        way.record_stopping()
         source.stop(job_id)
-        ended = waited(source, job_id, pause)
+        ended = wait_until_over(source, job_id, pause)
         _unless_over(ended, way, target, origin)
         used = _used(source, job_id, job, way, target, origin)
         copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         sec = time.monotonic() - started
         move = Move(origin, get_place(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
-        way.gone()
+        way.record_copied()
         _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
         new_id = _submitted(target, job, (*before.moves, move), environment, way)
-        way.arrived(new_id)
-        return Moved(new_id, copied, move, _forgotten(way, origin), environment is not None)
+        way.record_arrival(new_id)
+        return MoveResult(new_id, copied, move, _forgotten(way, origin), environment is not None)
 
 
-def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) -> None:
+def _unless_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) -> None:
     """InputError: the job is over, except by this move's stop; its copies are removed."""
-    if way.is_unwanted:
+    if way.is_cancelled:
         why = "it was cancelled"
     elif status.phase.is_over and not (status.phase is Phase.CANCELLED and way.is_stopped):
         why = f"it is over, {status.phase}"
@@ -118,17 +118,17 @@ def _unless_over(status: JobStatus, way: Leaving, target: Movable, origin: str) 
     raise InputError("job", f"{why}: it is not resumed{more}", value=status.id, fix="submit it again")
 
 
-def _stayed(way: Leaving, target: Movable, origin: str) -> str:
+def _stayed(way: MoveLog, target: Movable, origin: str) -> str:
     """Records that the job moves nowhere; names the copies that are left."""
-    is_left = way.is_noted and not _is_unstaged(target, origin)
+    is_left = way.may_have_copy and not _is_unstaged(target, origin)
     left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
-    way.stayed(is_left=is_left)
+    way.record_end_here(is_left=is_left)
     return f"; a copy remains in {', '.join(left)}, in a .staged- folder" if left else ""
 
 
-def _used(source: Movable, job_id: str, job: JobFile, way: Leaving, target: Movable, origin: str) -> Used:
+def _used(source: Movable, job_id: str, job: JobFile, way: MoveLog, target: Movable, origin: str) -> Usage:
     """The job's usage so far. InputError: all its hours are used; a job that a move has stopped then ends."""
-    used = source.used(job_id)
+    used = source.get_usage(job_id)
     if used.sec < job.max_hours * 3600:
         return used
     more = f": {job_id} is not resumed{_stayed(way, target, origin)}" if way.is_stopped else ""
@@ -149,25 +149,25 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
 
 
 def _submitted(
-    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: Leaving
+    target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveLog
 ) -> str:
     """Its id at the target. InputError: the target refuses it after all."""
     try:
         return target.submit_staged(job, moves, environment)
-    except PerhapsTakenError:
+    except SubmitUnansweredError:
         raise  # it may run there
     except InputError:
-        way.not_there()
+        way.record_absence()
         raise
 
 
-def _forgotten(way: Leaving, origin: str) -> tuple[str, ...]:
+def _forgotten(way: MoveLog, origin: str) -> tuple[str, ...]:
     """Removes copies of interrupted moves from other places; returns the places where that failed."""
     left = []
-    for place in way.tried:
+    for place in way.earlier_targets:
         try:
             movable(get_engine(place), "--to").unstage(origin)
-            way.forgotten(place)
+            way.forget_copy(place)
         except (InputError, OSError):
             left.append(place)
     return tuple(left)

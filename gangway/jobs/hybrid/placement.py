@@ -13,7 +13,7 @@ from stacks.config.job_file import JobFile
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """The engine, whether the job starts there immediately, and a line per engine considered."""
 
     engine: Engine
@@ -30,30 +30,30 @@ class _Candidate:
     charge: Charge
 
     @property
-    def named(self) -> str:
-        return named(self.site.engine)
+    def engine_label(self) -> str:
+        return engine_label(self.site.engine)
 
 
-def named(engine: Engine) -> str:
+def engine_label(engine: Engine) -> str:
     """For display."""
     return f"{engine.kind}, {engine.where}"
 
 
-def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
+def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placement:
     """`by` None: dollars if known for all that accept the job, else order. InputError: no engine accepts it."""
     lines, found, fixes = list[str](), list[_Candidate](), dict[str, None]()
     for site in sites:
         engine = site.engine
         try:
             if errors := refusals(engine, job):
-                lines.append(f"{named(engine)}: cannot run it: {errors[0].path}: {errors[0].message}")
+                lines.append(f"{engine_label(engine)}: cannot run it: {errors[0].path}: {errors[0].message}")
                 fixes[errors[0].fix] = None
                 continue
             each = _Candidate(site, engine.room(job), charge(site, job))
         except InputError as error:
             if len(sites) == 1:
                 raise
-            lines.append(f"{named(engine)}: unavailable: {error.problem}")
+            lines.append(f"{engine_label(engine)}: unavailable: {error.problem}")
             fixes[error.fix] = None
             continue
         found.append(each)
@@ -70,7 +70,7 @@ def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placed:
     lines += [_line(each, is_best=each is best, by=chosen_by) for each in found]
     if not best.room.now:
         lines.append(f"{best.named}: the job waits there, {_WAITS[chosen_by]}")
-    return Placed(best.site.engine, best.room.now, tuple(lines))
+    return Placement(best.site.engine, best.room.now, tuple(lines))
 
 
 _WAITS = {By.ORDER: "as the first in the list", By.COST: "at the lowest cost", By.CARBON: "with the least CO2e"}

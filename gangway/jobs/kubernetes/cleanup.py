@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from gangway.jobs.base import JobStatus
 from gangway.jobs.kubernetes.kubectl import Kubectl
 from gangway.jobs.kubernetes.manifests import KEPT_SEC, OURS
-from gangway.jobs.kubernetes.objects import Found, Seen, find_time
+from gangway.jobs.kubernetes.objects import Found, JobObjects, find_time
 from gangway.jobs.kubernetes.start_objects import SETS, clear_start, delete
 
 
@@ -17,14 +17,14 @@ def may_be_old(job_set: Found, now: datetime) -> bool:
     return bool(job_set["spec"].get("suspend")) and _is_old(job_set["metadata"]["creationTimestamp"], now)
 
 
-def clear_old(kubectl: Kubectl, seen: Seen, status: JobStatus, now: datetime) -> None:
+def clear_old(kubectl: Kubectl, seen: JobObjects, status: JobStatus, now: datetime) -> None:
     """Removes the objects of a job that ended long ago."""
     if status.ended_at is not None and now - status.ended_at > timedelta(seconds=KEPT_SEC):
         for each in seen.sets:
             delete(kubectl, SETS, each["metadata"]["name"])
 
 
-def clear_leavings(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
+def clear_orphans(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> None:
     """Removes objects of interrupted submits that belong to no JobSet. Other objects with Gangway's label, such as the
     ConfigMap of the nodes' network, stay.
     """

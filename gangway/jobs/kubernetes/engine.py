@@ -19,17 +19,17 @@ from gangway.jobs.base import (
     JobStatus,
     Phase,
     Room,
-    no_data_source,
-    open_meeting,
+    data_source_findings,
     region_findings,
+    rendezvous_findings,
     unreadable,
 )
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes import logs
-from gangway.jobs.kubernetes.cleanup import clear_leavings, clear_old, may_be_old
+from gangway.jobs.kubernetes.cleanup import clear_old, clear_orphans, may_be_old
 from gangway.jobs.kubernetes.fabric import find_fabric
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
-from gangway.jobs.kubernetes.hours import left_sec
+from gangway.jobs.kubernetes.hours import remaining_sec
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl, MissingError, TakenError
 from gangway.jobs.kubernetes.manifests import (
     CANCELLED_ANNOTATION,
@@ -48,8 +48,7 @@ from gangway.jobs.kubernetes.namespaces import QUEUES, local_queue
 from gangway.jobs.kubernetes.nodes import places
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
-    by_job,
+    JobObjects,
     condition,
     get_annotation,
     get_annotations,
@@ -58,19 +57,20 @@ from gangway.jobs.kubernetes.objects import (
     get_job_id,
     get_run_folder,
     get_start,
-    is_a_jobs,
+    group_by_job,
+    is_job_set,
 )
 from gangway.jobs.kubernetes.queues import (
     Quota,
-    beyond,
     cohort_total,
     flavor_names,
     get_quota,
-    lacking,
+    missing_quota,
     narrowest_block,
+    over_quota,
 )
-from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, put
-from gangway.jobs.kubernetes.status import cancelled_at, get_status, starts_gone, unfit_nodes
+from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, create_start
+from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
 from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile
 
@@ -113,8 +113,8 @@ class KubernetesEngine:
                 "resources: {cpu: ..., memory: ..., nvidia.com/gpu: ...}",
             )  # fmt: skip
         yield from output_findings(job)
-        yield from no_data_source(job)
-        yield from open_meeting(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
+        yield from data_source_findings(job)
+        yield from rendezvous_findings(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
         yield from self._missing(job)
         yield from self._team(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
@@ -126,7 +126,7 @@ class KubernetesEngine:
                 f"unknown whether {self._queue} can ever run it: you may not read its quota",
             )
             return
-        for name, why in beyond(job, quota):
+        for name, why in over_quota(job, quota):
             yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
     def _missing(self, job: JobFile) -> Iterable[Finding]:
@@ -165,7 +165,7 @@ class KubernetesEngine:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
         sets = self._kubectl.get(SETS, OURS)
         self._sweep(sets)
-        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_a_jobs(each)]
+        taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_job_set(each)]
         number = max(taken, default=0) + 1
         block, fabric = self._block(job, self._queue), find_fabric(self._kubectl, job)
         while True:
@@ -175,7 +175,7 @@ class KubernetesEngine:
                 self._kubectl.namespace, self._queue, CLAIM, job_id, self._user, folder, block=block, fabric=fabric
             )
             try:
-                put(self._kubectl, job, placing, get_variables(job, fabric))
+                create_start(self._kubectl, job, placing, get_variables(job, fabric))
             except TakenError:
                 number += 1  # another submit took it
             else:
@@ -188,7 +188,7 @@ class KubernetesEngine:
             if any(may_be_old(each, now) for each in sets):
                 for seen in self._all(OURS):
                     clear_old(self._kubectl, seen, self._listed(seen), now)
-            clear_leavings(self._kubectl, sets, now)
+            clear_orphans(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`. Also deactivates a job that runs although it was cancelled."""
@@ -215,9 +215,9 @@ class KubernetesEngine:
             return f"{gone}\n{text}", end
         return self._log(seen, job_id, offset)
 
-    def _log_gone(self, seen: Seen) -> str:
+    def _log_gone(self, seen: JobObjects) -> str:
         """What is lost, and where it may be found; empty if nothing is."""
-        gone, starts = starts_gone(seen)
+        gone, starts = lost_starts(seen)
         if not gone:
             return ""
         what = "its log" if gone == starts else f"the log of {gone} of its {starts} starts"
@@ -227,7 +227,7 @@ class KubernetesEngine:
             f"labelled {label} in {self._kubectl.namespace}; its files are in {folder} of the volume claim {CLAIM}"
         )
 
-    def _log(self, seen: Seen, job_id: str, offset: int) -> tuple[str, int]:
+    def _log(self, seen: JobObjects, job_id: str, offset: int) -> tuple[str, int]:
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
@@ -235,7 +235,7 @@ class KubernetesEngine:
             f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
-        if runs and (why := logs.cut_short(said)):
+        if runs and (why := logs.find_error(said)):
             raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
         return logs.read(said, offset, time.time_ns() if runs else None)
 
@@ -259,7 +259,7 @@ class KubernetesEngine:
             SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
         )
 
-    def _take_off(self, seen: Seen) -> bool:
+    def _take_off(self, seen: JobObjects) -> bool:
         """False if Kueue has made no workload for it yet."""
         if seen.workload is None:
             return False
@@ -267,7 +267,7 @@ class KubernetesEngine:
             self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
         return True
 
-    def _is_taken_back(self, seen: Seen) -> bool:
+    def _is_taken_back(self, seen: JobObjects) -> bool:
         """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
         Whether there was such a cancel.
         """
@@ -289,7 +289,7 @@ class KubernetesEngine:
         quota = self._quota(queue)
         if quota is None:
             return Room(False, "you may not read its quota")
-        lacks = lacking(job, quota)
+        lacks = missing_quota(job, quota)
         free = "quota is free" if not lacks else "; ".join(lacks)
         if quota.in_cohort:
             free += ", which its cohort may lend it" if lacks else ", unless its cohort has borrowed it"
@@ -308,11 +308,11 @@ class KubernetesEngine:
             get_run_folder(last), get_excluded_nodes(last), get_start(last), None, self._block(job, queue),
             find_fabric(self._kubectl, job),
         )  # fmt: skip
-        following = placing.without(nodes, left_sec(seen))
+        following = placing.without(nodes, remaining_sec(seen))
         data = self._kubectl.get("secret", meta["name"]).get("data", {})
         variables = {name: b64decode(value).decode() for name, value in data.items()}
         try:
-            put(self._kubectl, job, following, variables)
+            create_start(self._kubectl, job, following, variables)
         except TakenError:  # another process started it, or was interrupted doing so
             clear_stale(self._kubectl, following.name)
         if cancelled_at(self._seen(job_id)) is not None:
@@ -323,37 +323,37 @@ class KubernetesEngine:
         name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
         return name
 
-    def _all(self, *words: str) -> list[Seen]:
-        sets = [each for each in self._kubectl.get(SETS, *words) if is_a_jobs(each)]
+    def _all(self, *words: str) -> list[JobObjects]:
+        sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
         if not sets:
             return []
         workloads, jobs, pods = (self._kubectl.get(kind, *more) for kind, more in (
             (_WORKLOADS, ()), ("jobs.batch", words), ("pods", words)
         ))  # fmt: skip
-        return by_job(sets, workloads, jobs, pods)
+        return group_by_job(sets, workloads, jobs, pods)
 
-    def _seen(self, job_id: str) -> Seen:
+    def _seen(self, job_id: str) -> JobObjects:
         if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)  # no such queue explains it better
-        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_a_jobs(each)]
+        ids = [get_job_id(each) for each in self._kubectl.get(SETS, OURS) if is_job_set(each)]
         raise InputError(
             "job", f"{self.where} has no such job", value=job_id, allowed=", ".join(ids[-20:]) or "no jobs yet",
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
-    def _listed(self, seen: Seen) -> JobStatus:
+    def _listed(self, seen: JobObjects) -> JobStatus:
         try:
             return self._status(seen)
         except UnreadableError as error:
             job_id = get_job_id(seen.last)
             return unreadable(job_id, job_id.rpartition("-")[0], error)
 
-    def _status(self, seen: Seen) -> JobStatus:
+    def _status(self, seen: JobObjects) -> JobStatus:
         return get_status(seen, self._other_places(seen))
 
-    def _other_places(self, seen: Seen) -> int | None:
+    def _other_places(self, seen: JobObjects) -> int | None:
         """See `get_status`."""
         if not (unfit := unfit_nodes(seen)):
             return 0

@@ -8,7 +8,7 @@ from components.kubernetes.spec import EFA, FABRIC, GPU
 from gangway.jobs.kubernetes.fabric import Fabric, read_fabric
 from gangway.jobs.kubernetes.kubectl import ForbiddenError, Kubectl
 from gangway.jobs.kubernetes.objects import Found
-from gangway.jobs.kubernetes.queues import Quota, needed, quantity
+from gangway.jobs.kubernetes.queues import Quota, quantity, total_resources
 from stacks.config.job_file import JobFile
 
 _RDMA = "rdma/"
@@ -34,14 +34,14 @@ def fabric_findings(kubectl: Kubectl, job: JobFile, quota: Quota | None) -> Iter
         )  # fmt: skip
     if fabric is not None and fabric.is_for(job):
         return
-    names = [] if quota is None else offered(job, quota)
+    names = [] if quota is None else offered_networks(job, quota)
     if fabric is not None and not names and job.env.get(_NET) != _TCP:
         yield _part_of_a_node(fabric, gpus)
     if not names or any(name in job.resources for name in names):
         return
     nodes = _nodes(kubectl)
     for name in names:
-        count = on_one_node(nodes, name, gpus)
+        count = count_per_node(nodes, name, gpus)
         has = f"a node has {count:f}" if count else f"{_PAGE} says how many"
         yield Finding.warning(
             "job.fabric", f"resources.{name}",
@@ -59,16 +59,16 @@ def _part_of_a_node(fabric: Fabric, gpus: Decimal) -> Finding:
     )  # fmt: skip
 
 
-def offered(job: JobFile, quota: Quota) -> list[str]:
+def offered_networks(job: JobFile, quota: Quota) -> list[str]:
     """Resources of such a network in the quota of flavors that could hold the job."""
-    whole, found = needed(job), dict[str, None]()
+    whole, found = total_resources(job), dict[str, None]()
     for flavor in (each for group in quota.groups for each in group):
         if flavor.holds({name: number for name, number in whole.items() if name in flavor.nominal}):
             found |= dict.fromkeys(name for name, most in flavor.most.items() if _is_fabric(name) and most != 0)
     return list(found)
 
 
-def on_one_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal | None:
+def count_per_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal | None:
     """The smallest number of this resource on nodes with that many GPUs; None if unknown."""
     rooms = [each.get("status", {}).get("allocatable", {}) for each in nodes]
     counts = [quantity(room[name]) for room in rooms if name in room and quantity(room.get(GPU, "0")) >= gpus]

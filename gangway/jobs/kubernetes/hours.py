@@ -10,10 +10,10 @@ the job was neither interrupted nor requeued, else too long by the time nodes to
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
+    JobObjects,
     any_condition,
     condition,
     find_time,
@@ -31,11 +31,11 @@ _AT_ONCE = timedelta(seconds=30)
 """Within this time of a workload's creation Kueue reports that its pods are missing."""
 
 
-def get_run_intervals(seen: Seen) -> tuple[Stretch, ...] | None:
+def get_run_intervals(seen: JobObjects) -> tuple[RunInterval, ...] | None:
     """Of all JobSets; None if one of them, or its workload, was deleted."""
     if get_start(seen.sets[0]) > 1:
         return None
-    nodes, found = get_file(seen.last).nodes.max, list[Stretch]()
+    nodes, found = get_file(seen.last).nodes.max, list[RunInterval]()
     for each, workload in zip(seen.sets, (*seen.earlier, seen.workload), strict=True):
         known = _stretch(each, workload, nodes, seen.pods if each is seen.last else ())
         if known is None:
@@ -44,7 +44,7 @@ def get_run_intervals(seen: Seen) -> tuple[Stretch, ...] | None:
     return tuple(found)
 
 
-def left_sec(seen: Seen) -> int:
+def remaining_sec(seen: JobObjects) -> int:
     """Unused seconds of a failed JobSet; 0 or less if they are used up. If Kueue's workload was deleted, the whole
     lifetime counts.
     """
@@ -57,7 +57,9 @@ def left_sec(seen: Seen) -> int:
     return given - round(sum(((each.end or ended_at) - each.start).total_seconds() for each in known))
 
 
-def _stretch(job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()) -> list[Stretch] | None:
+def _stretch(
+    job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()
+) -> list[RunInterval] | None:
     """An empty list or one interval; None if unknown."""
     ended_at = _ended_at(job_set)
     if workload is None:
@@ -69,8 +71,8 @@ def _stretch(job_set: Found, workload: Found | None, nodes: int, pods: Sequence[
     at, sec = find_time(admitted["lastTransitionTime"]), _earlier_sec(job_set, workload)
     begun = _begun(job_set, workload, pods, at) if admitted["status"] == "True" else None
     if begun is not None:
-        return [Stretch(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
-    return [Stretch(at - sec, at, nodes)] if sec else []
+        return [RunInterval(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
+    return [RunInterval(at - sec, at, nodes)] if sec else []
 
 
 def _begun(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: datetime) -> datetime | None:

@@ -23,7 +23,7 @@ def since(offset_ns: int) -> list[str]:
     return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]
 
 
-def cut_short(said: bytes) -> str:
+def find_error(said: bytes) -> str:
     """Why the log of a pod may be incomplete (kubectl continues with the next pod); empty if it is complete."""
     found = (each[0] for each in _ERROR.finditer(said) if not _NOTHING_YET.search(each[0]))
     return next(found, b"").decode(errors="replace")

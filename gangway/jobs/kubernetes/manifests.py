@@ -2,7 +2,7 @@
 
 A failed pod fails its Job, whose message names the exit code. The JobSet's failure policy reads it there: 2, 3, 5 and 6
 end the job; 4 ends the JobSet until the job is restarted without that node; 75 and disruptions restart it; other codes
-restart it up to `max_restarts` times; all together at most `most_restarts` times. The code is that of the first pod to
+restart it up to `max_restarts` times; all together at most `restart_limit` times. The code is that of the first pod to
 end: on several nodes a pod delays a plain failure (own-job.sh), since it may follow from the loss of a peer.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from components.core.findings import Finding
 from components.kubernetes.spec import HOST, INFINIBAND, RUNG_LABEL, TPU
-from gangway.jobs.attempts import most_restarts
+from gangway.jobs.attempts import restart_limit
 from gangway.jobs.kubernetes.fabric import Fabric
 from gangway.jobs.node_command import (
     TRAIN_FILE,
@@ -110,7 +110,7 @@ _USER = 1000
 KEPT_SEC = 7 * 24 * 3600
 """How long an ended job remains visible."""
 _TMP_SIZE = "20Gi"
-"""Of /tmp. Exceeding it is a failure and counts; an eviction from a full node would repeat up to `most_restarts` times.
+"""Of /tmp. Exceeding it is a failure and counts; an eviction from a full node would repeat up to `restart_limit` times.
 """
 DEFAULT_RESOURCES: Mapping[str, str] = MappingProxyType({"cpu": "1", "memory": "2Gi"})
 
@@ -181,7 +181,7 @@ def get_variables(job: JobFile, fabric: Fabric | None = None) -> Mapping[str, st
     return {"HOME": "/tmp", **joins, **node_variables(job, _PLACE, _NOTICES), **held}
 
 
-def supports(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
+def support_manifests(job: JobFile, placing: Placing, secrets: Mapping[str, str]) -> tuple[Manifest, ...]:
     """Objects made before the JobSet: the pods' files, the job's variables and key, and who may connect to its pods."""
     document = train_document(job, _PLACE)
     training = {} if document is None else {TRAIN_FILE: document}
@@ -420,7 +420,7 @@ def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
-    goes_on = _GOES_ON % {"name": _RESTARTS, "most": most_restarts(job), "code": EXIT_ENDED_FOR_ALL}
+    goes_on = _GOES_ON % {"name": _RESTARTS, "most": restart_limit(job), "code": EXIT_ENDED_FOR_ALL}
     hours = ["/bin/sh", f"{_SCRIPTS_DIR}/{_HOURS}", str(_max_sec(job)), str(job.grace_sec), _USED]
     if job.nodes.max == 1:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]

@@ -28,7 +28,7 @@ _LIVE = ("Pending", "Running")
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobObjects:
     """One job's objects.
 
     Attributes:
@@ -55,26 +55,26 @@ class Seen:
         return [each for each in self.pods if each["status"].get("phase") in _LIVE]
 
 
-def by_job(
+def group_by_job(
     sets: Iterable[Found], workloads: Iterable[Found], jobs: Iterable[Found], pods: Iterable[Found]
-) -> list[Seen]:
+) -> list[JobObjects]:
     """Groups all objects of a namespace by job, oldest first."""
     groups = dict[str, list[Found]]()
     for each in sorted(sets, key=get_start):
         groups.setdefault(get_job_id(each), []).append(each)
     of_workload = {_owner(each): each for each in workloads}
     known_jobs, known_pods = list(jobs), list(pods)
-    found = list[Seen]()
+    found = list[JobObjects]()
     for group in groups.values():
         *before, uid = (each["metadata"]["uid"] for each in group)
         mine = [each for each in known_jobs if _owner(each) == uid]
         uids = {each["metadata"]["uid"] for each in mine}
         own = sorted((each for each in known_pods if _owner(each) in uids), key=_index)
-        found.append(Seen(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
+        found.append(JobObjects(group, of_workload.get(uid), mine, own, [of_workload.get(each) for each in before]))
     return sorted(found, key=lambda each: int(get_job_id(each.last).rpartition("-")[2]))
 
 
-def is_a_jobs(job_set: Found) -> bool:
+def is_job_set(job_set: Found) -> bool:
     """Whether a job made it: other objects may carry Gangway's label too."""
     labels = job_set["metadata"].get("labels", {})
     return bool(_ID.fullmatch(labels.get(JOB_LABEL, "")) and _NUMBER.fullmatch(labels.get(START_LABEL, "")))

@@ -58,7 +58,7 @@ class Quota:
 
     def wanted(self, job: JobFile) -> list[tuple[Sequence[Flavor], Mapping[str, Decimal]]]:
         """Each group, and what the job takes of it."""
-        whole = needed(job)
+        whole = total_resources(job)
         found = [
             (group, {name: whole[name] for name in whole if name in group[0].nominal}) for group in self.groups if group
         ]
@@ -75,7 +75,7 @@ def quantity(text: str) -> Decimal:
     return Decimal(number) * _SUFFIXES[text[len(number) :]]
 
 
-def needed(job: JobFile) -> Mapping[str, Decimal]:
+def total_resources(job: JobFile) -> Mapping[str, Decimal]:
     """For all of its nodes."""
     return {name: number * job.nodes.max for name, number in _on_a_node(job).items()}
 
@@ -161,10 +161,10 @@ def _flavor(
     return Flavor(found["name"], nominal, most, used)
 
 
-def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
+def over_quota(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     """Resources of which the job exceeds the quota, and why."""
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
-    asked = [name for name in needed(job) if not name.startswith(quota.uncounted)]
+    asked = [name for name in total_resources(job) if not name.startswith(quota.uncounted)]
     found = [(name, "the queue has no quota for it") for name in asked if name not in known]
     for name, number in _on_a_node(job).items():
         if number > quota.node.get(name, number):
@@ -180,7 +180,7 @@ def beyond(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     return found
 
 
-def lacking(job: JobFile, quota: Quota) -> list[str]:
+def missing_quota(job: JobFile, quota: Quota) -> list[str]:
     """What of its own quota is not free now, for display: per group, for the flavor that lacks least."""
     least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
     return [each for some in least for each in some]

@@ -1,9 +1,9 @@
 """Creates the objects of one start of a job: its script, variables, policy and JobSet; all or none."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ from gangway.jobs.kubernetes.manifests import (
     Manifest,
     Placing,
     job_set,
-    supports,
+    support_manifests,
 )
 from gangway.jobs.kubernetes.objects import find_time
 from gangway.jobs.node_command import needs_member_key
@@ -35,14 +35,17 @@ the cluster's time; if clocks differ by this much, a start in progress loses its
 """
 
 
-def put(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
+def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Mapping[str, str]) -> None:
     """Creates all objects or none. TakenError: the name exists. InputError: what was created could be neither completed
     nor undone.
     """
-    made, tried, token = list[str](), "", secrets.token_hex(8)
+    made, tried, token = list[str](), "", token_hex(8)
     try:
         # The first object reserves the name.
-        for each in (*supports(job, placing, {**variables, **_member_key(job, placing)}), job_set(job, placing)):
+        for each in (
+            *support_manifests(job, placing, {**variables, **_member_key(job, placing)}),
+            job_set(job, placing),
+        ):
             tried = each["kind"]
             stored = kubectl.create(_signed(each, token))
             made.append(tried)

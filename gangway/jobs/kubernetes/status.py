@@ -3,13 +3,13 @@
 import re
 from datetime import datetime
 
-from gangway.jobs.attempts import after, most_restarts, too_often
+from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, left_sec
+from gangway.jobs.kubernetes.hours import OVER_HOURS, get_run_intervals, remaining_sec
 from gangway.jobs.kubernetes.manifests import CANCELLED_ANNOTATION, USER_ANNOTATION
 from gangway.jobs.kubernetes.objects import (
     Found,
-    Seen,
+    JobObjects,
     any_condition,
     condition,
     find_time,
@@ -25,19 +25,19 @@ from trainer.core.errors import EXIT_ENDED_FOR_ALL, EXIT_UNFIT
 _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 
 
-def unfit_nodes(seen: Seen) -> list[str]:
+def unfit_nodes(seen: JobObjects) -> list[str]:
     """Nodes that a command reported as unfit."""
     failed = {name for name, code in _ends(seen) if code == EXIT_UNFIT}
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
-def cancelled_at(seen: Seen) -> datetime | None:
+def cancelled_at(seen: JobObjects) -> datetime | None:
     """When the user cancelled the job; None if not. Checks all sets: the last one may have been made at that moment."""
     notes = [get_annotations(each) for each in seen.sets]
     return min((find_time(each[CANCELLED_ANNOTATION]) for each in notes if CANCELLED_ANNOTATION in each), default=None)
 
 
-def get_status(seen: Seen, other_places: int | None) -> JobStatus:
+def get_status(seen: JobObjects, other_places: int | None) -> JobStatus:
     """`other_places`: how many pods fit on nodes other than unfit ones; None if unknown. UnreadableError: as
     `get_file`.
     """
@@ -64,7 +64,7 @@ def get_status(seen: Seen, other_places: int | None) -> JobStatus:
 _End = tuple[Phase, int | None, str, datetime | None]
 
 
-def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None:
+def _find_end(seen: JobObjects, job: JobFile, other_places: int | None) -> _End | None:
     """None if it is not over."""
     if (done := condition(seen.last, "Completed")) is not None:
         return Phase.DONE, 0, "", find_time(done["lastTransitionTime"])
@@ -84,22 +84,22 @@ def _find_end(seen: Seen, job: JobFile, other_places: int | None) -> _End | None
     return _failed(seen, job, other_places, failed)
 
 
-def _failed(seen: Seen, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
+def _failed(seen: JobObjects, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
     at = find_time(failed["lastTransitionTime"])
     codes = [code for _, code in _ends(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
-    if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > most_restarts(job):
-        return Phase.FAILED, codes[0], too_often(job), at
+    if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > restart_limit(job):
+        return Phase.FAILED, codes[0], restart_limit_reason(job), at
     enough = other_places is None or other_places >= job.nodes.max
     then = after(codes[0], job.max_restarts, job.max_restarts, other_nodes=enough)
     if then.phase is None:
         assert codes[0] == EXIT_UNFIT, "other codes that restart do not end a JobSet"
-        return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if left_sec(seen) <= 0 else None
+        return (Phase.OVER_HOURS, codes[0], "its hours are over", at) if remaining_sec(seen) <= 0 else None
     return then.phase, codes[0], then.reason, at
 
 
-def _now(seen: Seen) -> tuple[Phase, int | None, str]:
+def _now(seen: JobObjects) -> tuple[Phase, int | None, str]:
     if nodes := unfit_nodes(seen):
         return Phase.WAITING, None, f"{', '.join(nodes)} is unfit; `gangway job wait` restarts the job without it"
     workload = seen.workload
@@ -114,7 +114,7 @@ def _now(seen: Seen) -> tuple[Phase, int | None, str]:
     return Phase.WAITING, None, waits.get("message", "") if waits else "in the queue"
 
 
-def starts_gone(seen: Seen) -> tuple[int, int]:
+def lost_starts(seen: JobObjects) -> tuple[int, int]:
     """How many starts lost their logs with their pods, and of how many. Pods of an earlier JobSet stay with it."""
     over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
     last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
@@ -123,7 +123,7 @@ def starts_gone(seen: Seen) -> tuple[int, int]:
     return max(0, starts - kept), starts
 
 
-def _starts(seen: Seen) -> int:
+def _starts(seen: JobObjects) -> int:
     """Over all JobSets; each requeue by Kueue counts as another start."""
     restarts = sum(map(get_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
@@ -134,28 +134,28 @@ def _starts(seen: Seen) -> int:
     return restarts + evictions + get_start(seen.last) - (0 if began else 1)
 
 
-def _started_at(seen: Seen) -> datetime | None:
+def _started_at(seen: JobObjects) -> datetime | None:
     times = [
         each["status"]["startTime"] for each in (*seen.jobs, *seen.pods) if each.get("status", {}).get("startTime")
     ]
     return min(map(find_time, times), default=None)
 
 
-def _ends(seen: Seen) -> list[tuple[str, int]]:
+def _ends(seen: JobObjects) -> list[tuple[str, int]]:
     """Pod and exit code named by the failed Jobs; the first is the cause."""
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]
     return list(dict.fromkeys(named))
 
 
-def _is_at_work(seen: Seen) -> bool:
+def _is_at_work(seen: JobObjects) -> bool:
     """For a job that has not ended."""
     return bool(seen.live) or (_is_admitted(seen) and not _is_inactive(seen))
 
 
-def _is_inactive(seen: Seen) -> bool:
+def _is_inactive(seen: JobObjects) -> bool:
     return seen.workload is not None and not seen.workload["spec"].get("active", True)
 
 
-def _is_admitted(seen: Seen) -> bool:
+def _is_admitted(seen: JobObjects) -> bool:
     return seen.workload is not None and condition(seen.workload, "Admitted") is not None

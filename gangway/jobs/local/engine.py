@@ -20,8 +20,8 @@ from types import MappingProxyType
 from components.core.findings import Finding, InputError
 from components.core.json_lines import is_locked, lock_soon
 from components.estimate.regions import Place
-from gangway.jobs.base import JobStatus, Phase, Room, no_outputs, no_resources, open_meeting
-from gangway.jobs.environment import RUNNER_MARK, get_environment, unmarked
+from gangway.jobs.base import JobStatus, Phase, Room, lost_output_findings, rendezvous_findings, resource_findings
+from gangway.jobs.environment import RUNNER_MARK, get_environment, without_marks
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, UnreadableError, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -30,8 +30,8 @@ from gangway.jobs.job_folders import (
     read_job,
     read_status,
 )
-from gangway.jobs.listing import check_open, get_number, own_jobs
-from gangway.jobs.local.outcomes import Spent, find_end, lacks_room
+from gangway.jobs.listing import check_open, get_number, list_own_jobs
+from gangway.jobs.local.outcomes import Spent, find_end, lacks_space
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.working_folder import working_folder_findings
@@ -73,9 +73,9 @@ class LocalQueue(FolderEngine):
             )
         yield from sharing_findings(self._folder)
         yield from working_folder_findings(job, is_here=True)
-        yield from no_outputs(job)
-        yield from no_resources(job)
-        yield from open_meeting(job, "anyone who can reach this machine's ports, including its other users")
+        yield from lost_output_findings(job)
+        yield from resource_findings(job)
+        yield from rendezvous_findings(job, "anyone who can reach this machine's ports, including its other users")
         if job.team:
             yield Finding.warning(
                 "job.team", "team", "only shown in lists: this engine has no quotas",
@@ -99,7 +99,7 @@ class LocalQueue(FolderEngine):
     def _begun(self, job_id: str) -> None:
         """Also restarts other jobs whose process is gone, because the machine was rebooted."""
         begin_runner(self._known(job_id))
-        for each in own_jobs(self._folder):
+        for each in list_own_jobs(self._folder):
             with suppress(InputError, OSError):  # not this job's problem; its own status reports it
                 if each.name != job_id and not self._seen(each).phase.is_over and not is_alive(each):
                     begin_runner(each)
@@ -115,7 +115,7 @@ class LocalQueue(FolderEngine):
 
     def _before(self, place: tuple[float, float]) -> list[str]:
         """Own jobs that run or come before this place in the queue; else who holds the turn."""
-        if found := [each.name for each in own_jobs(self._folder) if _is_before(each, place)]:
+        if found := [each.name for each in list_own_jobs(self._folder) if _is_before(each, place)]:
             return found
         with suppress(OSError), Turn(self._folder) as turn:
             return [cause] if (cause := turn.cause()) else []
@@ -158,7 +158,7 @@ class LocalQueue(FolderEngine):
 def _now(folder: JobFolder, found: JobStatus) -> str:
     """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
-    if code is not None and lacks_room(folder):
+    if code is not None and lacks_space(folder):
         return f"ended with exit code {code}; waiting for disk space"
     if not folder.has(CANCEL_FILE):
         return found.reason if found.reason or code is None else f"ended with exit code {code}"
@@ -209,7 +209,7 @@ def begin_runner(folder: OwnJobFolder) -> None:
             stderr=output,
             start_new_session=True,
             # A job submitted by a job is not part of it.
-            env={**for_modules(unmarked(os.environ)), RUNNER_MARK: str(folder.path)},
+            env={**for_modules(without_marks(os.environ)), RUNNER_MARK: str(folder.path)},
             pass_fds=(alive.fileno(),),
             check=True,
         )

@@ -17,24 +17,24 @@ _BYTES = 32
 _OPEN, _NO_ROOM = "-", "no-room"
 
 
-def take_room(folder: OwnJobFolder, start: int) -> None:
+def reserve_space(folder: OwnJobFolder, start: int) -> None:
     """Reserves space for the end of that start. OSError: there is none."""
     folder.write(_EXIT, _padded(start, _OPEN))
 
 
-def put_down(folder: OwnJobFolder, start: int, code: int) -> None:
+def record_end(folder: OwnJobFolder, start: int, code: int) -> None:
     """Uses the reserved space, so it works on a full disk."""
     folder.overwrite(_EXIT, _padded(start, code))
 
 
-def say_room(folder: OwnJobFolder, *, lacks: bool) -> None:
+def record_space(folder: OwnJobFolder, *, lacks: bool) -> None:
     """Records whether the runner waits for disk space after the last start; no effect before an end."""
     if len(words := _words(folder)) >= 2 and words[1].isdecimal():
         with suppress(OSError):  # it is in the log, too
             folder.overwrite(_EXIT, _padded(*words[:2], *([_NO_ROOM] if lacks else [])))
 
 
-def lacks_room(folder: JobFolder) -> bool:
+def lacks_space(folder: JobFolder) -> bool:
     """Whether the runner waits for disk space."""
     return _words(folder)[2:] == [_NO_ROOM]
 

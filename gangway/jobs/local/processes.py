@@ -37,7 +37,7 @@ def reap_orphans(but: int) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
-def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
+def end_processes(folder: OwnJobFolder, grace_sec: float) -> None:
     """Ends every process of the job, including workers in sessions of their own and background processes, with SIGTERM
     first if there is a grace period. Not while another call waits for a child.
     """
@@ -56,7 +56,7 @@ def end_all(folder: OwnJobFolder, grace_sec: float) -> None:
         time.sleep(_POLL_SEC)
 
 
-def told_to_end(process: subprocess.Popen[bytes], job: JobFile) -> int:
+def terminate_job(process: subprocess.Popen[bytes], job: JobFile) -> int:
     """Sends SIGTERM, and kills its session after the grace period. Its exit code."""
     process.terminate()
     try:

@@ -20,19 +20,19 @@ from typing import TypeVar
 
 from components.core.findings import InputError
 from components.core.job import OPEN_FILES
-from gangway.jobs.attempts import after, most_restarts, too_often
+from gangway.jobs.attempts import after, restart_limit, restart_limit_reason
 from gangway.jobs.base import Phase
 from gangway.jobs.data_sets import with_data
 from gangway.jobs.environment import MARK, get_environment
 from gangway.jobs.job_folder import OwnJobFolder, UnreadableError
 from gangway.jobs.job_folders import CANCEL_FILE, LOG_FILE, RUN_FOLDER, read_job, read_status, write_status
-from gangway.jobs.listing import own_jobs
+from gangway.jobs.listing import list_own_jobs
 from gangway.jobs.local.engine import is_alive, queue_position
-from gangway.jobs.local.outcomes import Spent, find_end, put_down, say_room, take_room
-from gangway.jobs.local.processes import adopt_orphans, end_all, reap_orphans, told_to_end
+from gangway.jobs.local.outcomes import Spent, find_end, record_end, record_space, reserve_space
+from gangway.jobs.local.processes import adopt_orphans, end_processes, reap_orphans, terminate_job
 from gangway.jobs.local.turn import Turn
 from gangway.jobs.node_command import TRAIN_FILE, Place, node_argv, node_variables, own_job_script, train_document
-from gangway.jobs.run_intervals import RunningStretch, end_stretch, get_run_intervals, used_sec
+from gangway.jobs.run_intervals import RunningInterval, end_interval, get_run_intervals, used_sec
 from stacks.config.paths import for_modules
 from trainer.core.errors import EXIT_BAD_INPUT, EXIT_ENDED_FOR_ALL, EXIT_INTERRUPTED
 
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         try:
             runner.run()
         except (_StoppedError, UnreadableError) as error:
-            end_all(folder, 0.0)
+            end_processes(folder, 0.0)
             _tell(str(error))
     return 0
 
@@ -96,19 +96,19 @@ class _Runner:
             if code is not None and self._is_settled(code):
                 return
             # End its leftovers before waiting: other jobs start meanwhile, and only one may run.
-            end_all(self._folder, self._job.grace_sec)
+            end_processes(self._folder, self._job.grace_sec)
             self._say(phase=Phase.WAITING, reason="restarted after its process was killed")
         with self._kept(lambda: Turn(self._queue)) as turn:
             if not self._waited_for(turn):
                 return
             self._end_lost()
             # Two starts must not write into one folder.
-            end_all(self._folder, self._job.grace_sec)
-            self._kept(lambda: end_stretch(self._folder))
+            end_processes(self._folder, self._job.grace_sec)
+            self._kept(lambda: end_interval(self._folder))
             while not self._is_off():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
                 # First, since this needs no disk space: an ended start must not be repeated.
-                self._kept(lambda code=code: put_down(self._folder, self._status.known_starts, code))  # type: ignore[misc]
+                self._kept(lambda code=code: record_end(self._folder, self._status.known_starts, code))  # type: ignore[misc]
                 if self._is_settled(code):
                     return
                 time.sleep(_PAUSE_SEC)
@@ -126,7 +126,7 @@ class _Runner:
     def _is_off(self) -> bool:
         """Whether this process must not start it (again): cancelled, or the process has to leave."""
         if self._is_cancelled:
-            end_all(self._folder, self._job.grace_sec)
+            end_processes(self._folder, self._job.grace_sec)
             self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
             return True
         return self._leaves
@@ -135,18 +135,18 @@ class _Runner:
         """Only one job may run: ends what is left of own jobs whose process was killed. A process that restarts such a
         job does this itself.
         """
-        for other in own_jobs(self._queue):
+        for other in list_own_jobs(self._queue):
             while other.name != self._folder.name and not self._is_stopping and _is_running(other):
                 if is_alive(other):
                     time.sleep(_POLL_SEC)
                 elif _is_running(other):  # check again: it may have ended meanwhile
-                    end_all(other, _grace_sec(other))
+                    end_processes(other, _grace_sec(other))
                     break
 
     def _is_settled(self, code: int) -> bool:
         """Records an ended start; whether this process is done with the job."""
-        end_all(self._folder, 0.0)
-        self._kept(lambda: end_stretch(self._folder))
+        end_processes(self._folder, 0.0)
+        self._kept(lambda: end_interval(self._folder))
         if self._leaves and code:
             self._say(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
@@ -161,18 +161,18 @@ class _Runner:
 
     def _counted(self, code: int) -> tuple[Phase | None, str, int]:
         """Phase (None to restart), reason and exit code after a start that ended by itself."""
-        spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.used_before
+        spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.earlier_usage
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
         here, now = step.failures - before.failures, interruptions + (code == EXIT_INTERRUPTED)
         self._kept(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
-        if step.phase is None and step.failures + before.interruptions + now > most_restarts(self._job):
-            return Phase.FAILED, too_often(self._job), EXIT_ENDED_FOR_ALL
+        if step.phase is None and step.failures + before.interruptions + now > restart_limit(self._job):
+            return Phase.FAILED, restart_limit_reason(self._job), EXIT_ENDED_FOR_ALL
         return step.phase, step.reason, code
 
     def _used_sec(self) -> float:
         here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
-        return self._status.used_before.sec + here
+        return self._status.earlier_usage.sec + here
 
     def _ended(self, code: int) -> tuple[Phase | None, str]:
         """Phase and reason if this process ended it; else None."""
@@ -196,7 +196,7 @@ class _Runner:
         if turn.is_taken:
             return False  # checked first, since reading many jobs takes long
         own = queue_position(self._folder)
-        for other in own_jobs(self._queue):
+        for other in list_own_jobs(self._queue):
             if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
                 return False
         if self._is_stopping:
@@ -227,8 +227,8 @@ class _Runner:
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
-        self._kept(lambda: take_room(self._folder, self._status.known_starts))
-        stretch = self._kept(lambda: RunningStretch(self._folder, nodes=1))
+        self._kept(lambda: reserve_space(self._folder, self._status.known_starts))
+        stretch = self._kept(lambda: RunningInterval(self._folder, nodes=1))
         job = with_data(self._job, self._queue)
         folder = self._folder.path
         place = Place(str(folder / RUN_FOLDER), str(folder / TRAIN_FILE), str(own_job_script()), sys.executable)
@@ -255,7 +255,7 @@ class _Runner:
         _update(stretch)
         return 128 - code if code < 0 else code
 
-    def _attended(self, process: subprocess.Popen[bytes], stretch: RunningStretch, deadline: float) -> int:
+    def _attended(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
         """Waits for its end, or ends it; its exit code."""
         say_at = time.monotonic() + _SAY_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
@@ -271,7 +271,7 @@ class _Runner:
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}).encode() + b"\n")
         except OSError as error:  # the signal must not wait for disk space
             _tell(f"gangway: {_NOTICES}: {error.strerror}")
-        return told_to_end(process, self._job)
+        return terminate_job(process, self._job)
 
     def _say(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
@@ -292,12 +292,12 @@ class _Runner:
                     raise _StoppedError(f"gangway: {error}") from None
                 if not self._is_told:
                     self._is_told = _tell(f"gangway: waiting for disk space: {error}")
-                say_room(self._folder, lacks=True)
+                record_space(self._folder, lacks=True)
                 time.sleep(pause)
                 pause = min(2 * pause, _MOST_ROOM_SEC)
             else:
                 if pause > _ROOM_SEC:
-                    say_room(self._folder, lacks=False)
+                    record_space(self._folder, lacks=False)
                 self._is_told = False
                 return written
 
@@ -316,7 +316,7 @@ def _grace_sec(folder: OwnJobFolder) -> float:
     return 0.0
 
 
-def _update(stretch: RunningStretch) -> None:
+def _update(stretch: RunningInterval) -> None:
     with suppress(OSError):  # its time is then known up to the last update
         stretch.update()
 

@@ -18,7 +18,7 @@ class Source(StrEnum):
 
     MEASURED = "measured"
     REPORTED = "reported"
-    TOLD = "told"
+    DECLARED = "told"
     LIST_PRICE = "list price"
     ESTIMATED = "estimated"
 

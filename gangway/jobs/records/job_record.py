@@ -14,7 +14,7 @@ from gangway.jobs.base import JobStatus
 from gangway.jobs.records.figures import Absent, Figure, Maybe, Source, measured, product, ratio, worst
 from gangway.jobs.records.run_reports import REPORTED, Reported
 from gangway.jobs.run_intervals import used_sec
-from gangway.jobs.sites import Nodes, Site, envelope, spent_on
+from gangway.jobs.sites import Nodes, Site, envelope, usage_cost_on_nodes
 from trainer.records.quantity import Frozen
 
 _JOULES_PER_KWH = 3_600_000
@@ -62,39 +62,43 @@ class JobRecord(Frozen):
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What an engine counted. `failures`: starts that failed; `most_restarts`: the job's limit of restarts after
+class StartCounts:
+    """What an engine counted. `failures`: starts that failed; `restart_limit`: the job's limit of restarts after
     failures.
     """
 
     failures: int
-    most_restarts: int
+    restart_limit: int
 
 
 @dataclass(frozen=True)
-class Ran:
+class EngineInfo:
     """What ran a job: an engine's kind and which one, for display, and its nodes."""
 
-    engine: str
+    kind: str
     where: str
     nodes: Nodes | None
 
 
-def job_record(site: Site, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
-    """For an engine's job; `begun` is absent if the engine does not count."""
-    return get_record(Ran(site.engine.kind, site.engine.where, site.nodes), status, begun, reported, now)
+def job_record(
+    site: Site, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
+) -> JobRecord:
+    """For an engine's job; `counts` is absent if the engine does not count."""
+    return get_record(EngineInfo(site.engine.kind, site.engine.where, site.nodes), status, counts, reported, now)
 
 
-def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Reported, now: datetime) -> JobRecord:
+def get_record(
+    engine: EngineInfo, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
+) -> JobRecord:
     """For any job."""
-    used = _measured(ran.nodes, status, begun, now)
-    found = {**used, **_cost(ran.nodes, status, used["node_hours"]), **reported.figures}
-    found |= _energy(ran.nodes, status, found)
+    used = _measured(engine.nodes, status, counts, now)
+    found = {**used, **_cost(engine.nodes, status, used["node_hours"]), **reported.figures}
+    found |= _energy(engine.nodes, status, found)
     found |= _derived(status, found, reported.figures["joules"])
     return JobRecord(
         at=now,
-        engine=ran.engine,
-        where=ran.where,
+        engine=engine.kind,
+        where=engine.where,
         so_far=not status.phase.is_over,
         job=status,
         figures={name: each for name in FIGURES if isinstance(each := found[name], Figure)},
@@ -104,8 +108,8 @@ def get_record(ran: Ran, status: JobStatus, begun: Begun | Absent, reported: Rep
     )
 
 
-def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now: datetime) -> dict[str, Maybe]:
-    hours, stretches = spent_on(nodes, status, now), status.stretches
+def _measured(nodes: Nodes | None, status: JobStatus, counts: StartCounts | Absent, now: datetime) -> dict[str, Maybe]:
+    hours, stretches = usage_cost_on_nodes(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
         on_nodes = measured(used_sec(stretches, now), "s", _here(status, "time on nodes"))
@@ -118,7 +122,7 @@ def _measured(nodes: Nodes | None, status: JobStatus, begun: Begun | Absent, now
         if hours.node_hours is None
         else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
         "starts": measured(status.known_starts, "", _here(status, "number of starts")),
-        **_failures(status, begun),
+        **_failures(status, counts),
         "moves": measured(len(status.moves), "", "from one engine to another"),
         "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from stop to arrival"),
     }
@@ -145,13 +149,13 @@ def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
     return wall if isinstance(wall, Absent) else on_nodes
 
 
-def _failures(status: JobStatus, begun: Begun | Absent) -> dict[str, Maybe]:
+def _failures(status: JobStatus, counts: StartCounts | Absent) -> dict[str, Maybe]:
     """An interruption is a restart that follows no failure; the last failure is followed by none."""
-    if isinstance(begun, Absent):
-        return {"failures": begun, "interruptions": begun}
-    again = max(0, status.known_starts - 1 - min(begun.failures, begun.most_restarts))
+    if isinstance(counts, Absent):
+        return {"failures": counts, "interruptions": counts}
+    again = max(0, status.known_starts - 1 - min(counts.failures, counts.restart_limit))
     return {
-        "failures": measured(begun.failures, "", _here(status, "failed starts")),
+        "failures": measured(counts.failures, "", _here(status, "failed starts")),
         "interruptions": measured(again, "", _here(status, "restarts after no failure")),
     }
 
@@ -172,7 +176,7 @@ def _price(nodes: Nodes | None) -> Maybe:
         return Absent("the price of a node is unknown: the engine is not in engines.yaml")
     if nodes.usd_per_hour is None:
         return Absent(nodes.source)
-    source = Source.TOLD if nodes.is_told else Source.LIST_PRICE
+    source = Source.DECLARED if nodes.is_declared else Source.LIST_PRICE
     return Figure(value=nodes.usd_per_hour, unit="USD/h", source=source, note=nodes.source)
 
 

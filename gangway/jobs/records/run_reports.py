@@ -67,7 +67,7 @@ class Reported:
     problem: str = ""
 
 
-def nothing_reported(why: str, problem: str = "") -> Reported:
+def no_report(why: str, problem: str = "") -> Reported:
     """All figures absent for one reason."""
     return Reported(dict.fromkeys(REPORTED, Absent(why)), {}, problem)
 
@@ -79,10 +79,10 @@ def read_reported(job: JobFile, folder: Path) -> Reported:
 
 def _of_command(folder: Path) -> Reported:
     place = f"{RUN_FOLDER}/{FIGURES_FILE}"
-    return reported_in(lambda: read_regular(folder, place, MOST_BYTES), place)
+    return parse_report(lambda: read_regular(folder, place, MOST_BYTES), place)
 
 
-def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
+def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
     """The figures in a command's figures.json. `read` returns its content or None, or raises FileNotFoundError, if
     there is none.
     """
@@ -90,13 +90,13 @@ def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
         content = read()
         numbers = {} if content is None else _numbers(content)
     except FileNotFoundError:
-        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+        return no_report(f"the job has not written {FIGURES_FILE}")
     except OSError as error:
         return _bad(place, error.strerror or str(error))
     except (ValueError, RecursionError) as error:
         return _bad(place, str(error))
     if content is None:
-        return nothing_reported(f"the job has not written {FIGURES_FILE}")
+        return no_report(f"the job has not written {FIGURES_FILE}")
     note = f"{FIGURES_FILE}: {{}}"
     known: dict[str, Maybe] = {
         name: Figure(value=numbers[name], unit=unit, source=Source.REPORTED, note=note.format(name))
@@ -114,7 +114,7 @@ def reported_in(read: Callable[[], bytes | None], place: str) -> Reported:
 
 def _bad(place: str, problem: str) -> Reported:
     said = visible(f"{place}: {problem}")
-    return nothing_reported(f"the job's report is invalid: {said}", said)
+    return no_report(f"the job's report is invalid: {said}", said)
 
 
 def _numbers(content: bytes) -> dict[str, float]:
@@ -155,7 +155,7 @@ def _of_trainer(folder: Path) -> Reported:
     if run.is_symlink():
         return _bad(RUN_FOLDER, "it is a link, and links are not followed")
     if not os.path.lexists(run / RECORD):
-        return nothing_reported(f"the trainer has not written {RECORD} yet")
+        return no_report(f"the trainer has not written {RECORD} yet")
     try:
         record = read_run(run).record
     except InputError as error:

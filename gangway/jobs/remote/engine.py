@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from components.core.findings import Finding, InputError
 from components.core.visible import one_line_texts
 from components.estimate.regions import Place
-from gangway.jobs.base import EngineAwayError, JobStatus, Room, no_data_source
+from gangway.jobs.base import EngineAwayError, JobStatus, Room, data_source_findings
 from gangway.jobs.remote.wire import ANSWER, ANSWERS, HELLO, PROTOCOL, QUESTION, Answer, Call, Question
 from stacks.config.job_file import JobFile
 
@@ -46,7 +46,7 @@ class RemoteEngine:
     def findings(self, job: JobFile) -> Iterable[Finding]:
         """See `Engine`."""
         found: list[Finding] = self._ask(Call.FINDINGS, job)
-        return [*no_data_source(job), *found]
+        return [*data_source_findings(job), *found]
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`. A command without a workdir starts in the remote home folder. If the answer is lost, the submit

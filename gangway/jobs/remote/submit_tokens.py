@@ -13,7 +13,7 @@ from typing import IO
 
 from components.core.findings import InputError
 from components.core.json_lines import lock
-from gangway.jobs.base import EngineAwayError, PerhapsTakenError
+from gangway.jobs.base import EngineAwayError, SubmitUnansweredError
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from trainer.core.regular_files import read_regular
 
@@ -22,7 +22,7 @@ _FOLDER = Path("~/.gangway/taken")
 _KEPT_SEC, _WAIT_SEC, _POLL_SEC = 86_400.0, 150.0, 0.1
 
 
-def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
+def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
     """The job's id, from this submit or an earlier one with the same token. EngineAwayError: the earlier one is still
     running. InputError: it was killed or got no answer, so the job may have been taken; or what `submit` raises.
     """
@@ -47,7 +47,7 @@ def once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -> str:
             file.flush()
             try:
                 job_id = submit()
-            except PerhapsTakenError:
+            except SubmitUnansweredError:
                 raise  # treated like a kill
             except BaseException:  # refused, so it may be repeated
                 file.truncate(0)  # atomic, in case of a kill before the next line

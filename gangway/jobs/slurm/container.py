@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.core.findings import Finding
-from gangway.jobs.base import no_outputs
+from gangway.jobs.base import lost_output_findings
 from stacks.config.job_file import JobFile
 from stacks.config.own_command import outputs_in_mounts
 
@@ -23,7 +23,7 @@ _PREFIX = "APPTAINERENV_"
 def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
     """What prevents a job from running in its image; nothing for a job without one."""
     if job.image is None:
-        yield from no_outputs(job)
+        yield from lost_output_findings(job)
         return
     if shutil.which(APPTAINER) is None:
         yield Finding.error(
@@ -64,7 +64,7 @@ def container_variables(variables: Mapping[str, str]) -> dict[str, str]:
     return {f"{_PREFIX}{name}": value for name, value in variables.items()}
 
 
-def exec_words(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:
+def exec_args(job: JobFile, folder: Path, run_dir: str) -> Sequence[str]:
     """Apptainer's words after `exec` and the devices, up to the image; the command follows."""
     assert job.image is not None, "asked for it"
     home = f"{folder / HOME_FOLDER}:{job.env.get('HOME', folder / HOME_FOLDER)}"

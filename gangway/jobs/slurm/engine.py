@@ -22,15 +22,15 @@ from gangway.jobs.base import (
     EngineAwayError,
     JobStatus,
     Move,
-    PerhapsTakenError,
     Phase,
     Room,
-    no_resources,
-    open_meeting,
+    SubmitUnansweredError,
+    rendezvous_findings,
+    resource_findings,
 )
 from gangway.jobs.boot_clock import boot_stamp
 from gangway.jobs.data_sets import with_data
-from gangway.jobs.environment import get_environment, unmarked
+from gangway.jobs.environment import get_environment, without_marks
 from gangway.jobs.job_folder import JobFolder, OwnJobFolder, sharing_findings
 from gangway.jobs.job_folders import (
     CANCEL_FILE,
@@ -46,13 +46,13 @@ from gangway.jobs.run_intervals import get_run_intervals
 from gangway.jobs.slurm.container import HOME_FOLDER, image_findings, output_folders
 from gangway.jobs.slurm.job_files import (
     find_end,
-    first,
-    keep_id,
-    kept_id,
-    number_in,
-    own_folder,
+    open_own_folder,
+    parse_ms,
+    read_id,
+    read_line,
+    read_number,
+    save_id,
     sec_since_mark,
-    time_in,
 )
 from gangway.jobs.slurm.script import (
     BATCH_SCRIPT,
@@ -64,11 +64,11 @@ from gangway.jobs.slurm.script import (
     get_max_hours,
     get_minutes,
     get_place,
-    minutes_in,
     node_env,
-    sbatch_words,
+    parse_minutes,
+    sbatch_args,
 )
-from gangway.jobs.slurm.variables import REACH, outside
+from gangway.jobs.slurm.variables import REACH, without_allocation
 from gangway.jobs.working_folder import working_folder_findings
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
@@ -178,8 +178,8 @@ class SlurmEngine(FolderEngine):
                 f"max_hours: {hours:g}" if hours > 0 else "use another partition: --on slurm:FOLDER@PARTITION",
             )
         yield from image_findings(job, self._folder)
-        yield from no_resources(job)
-        yield from open_meeting(job, "anyone on the cluster's network, such as other users' jobs")
+        yield from resource_findings(job)
+        yield from rendezvous_findings(job, "anyone on the cluster's network, such as other users' jobs")
         if job.team and not self._has_accounts():
             yield Finding.warning(
                 "job.team", "team", "ignored: this Slurm has no accounts", "leave it out, or add slurmdbd"
@@ -216,7 +216,7 @@ class SlurmEngine(FolderEngine):
         for job_id in job_ids(self._folder):
             with suppress(InputError, OSError):
                 folder = open_job(self._folder / job_id)
-                if not read_status(folder).phase.is_over and (number := kept_id(folder)):
+                if not read_status(folder).phase.is_over and (number := read_id(folder)):
                     yield number
 
     def _status(self, folder: JobFolder, state_of: Callable[[str], _State]) -> JobStatus:
@@ -225,16 +225,16 @@ class SlurmEngine(FolderEngine):
         if known.phase.is_over:
             return known
         found = self._now(folder, known, state_of)
-        if found.phase.is_over and (own := own_folder(folder)) is not None:
+        if found.phase.is_over and (own := open_own_folder(folder)) is not None:
             with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
         return found
 
     def _failures(self, folder: JobFolder) -> int:
-        return number_in(folder, "failures") or 0
+        return read_number(folder, "failures") or 0
 
     def _interruptions(self, folder: JobFolder) -> int:
-        return number_in(folder, "interruptions") or 0
+        return read_number(folder, "interruptions") or 0
 
     def stop(self, job_id: str) -> None:
         """See `Movable`. InputError, EngineAwayError: Slurm was not signalled, but the job will not start again."""
@@ -270,13 +270,13 @@ class SlurmEngine(FolderEngine):
     def _put(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        return super()._put(job, new, moves, outside(environment))
+        return super()._put(job, new, moves, without_allocation(environment))
 
     def _begun(self, job_id: str) -> None:
         folder = self._known(job_id)
         path, partition = folder.path, self._partition().name
         job = read_job(folder)
-        words = sbatch_words(job, path, partition, has_accounts=self._has_accounts())
+        words = sbatch_args(job, path, partition, has_accounts=self._has_accounts())
         with _writing(path):
             folder.remove(_WORDS)  # of an earlier, refused submit
             for name in (BATCH_SCRIPT, NODE_SCRIPT, OWN_JOB):
@@ -284,7 +284,7 @@ class SlurmEngine(FolderEngine):
             if job.image is not None:
                 for name in (HOME_FOLDER, *output_folders(job, RUN_FOLDER).values()):
                     folder.make_folders(name)
-            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).used_before).encode())
+            folder.write("batch.env", batch_env(job, job_id, partition, read_status(folder).earlier_usage).encode())
             folder.write("node.env", node_env(with_data(job, self._folder), path, sys.executable).encode())
             if (document := train_document(job, get_place(job, path, sys.executable))) is not None:
                 folder.write(TRAIN_FILE, document.encode())
@@ -292,7 +292,7 @@ class SlurmEngine(FolderEngine):
                 _write_member_key(folder)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
-        keep_id(folder, _taken(folder, words))
+        save_id(folder, _taken(folder, words))
 
     def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         """From the files of its script and Slurm's answer."""
@@ -301,17 +301,17 @@ class SlurmEngine(FolderEngine):
             return _being_submitted(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
         # Read after asking Slurm: a job that had ended by then has left its files.
-        end, started = find_end(folder), number_in(folder, "started")
+        end, started = find_end(folder), read_number(folder, "started")
         seen = replace(
             known,
-            starts=number_in(folder, "starts") or 0,
-            nodes=tuple(first(folder, "nodes").split()),
-            started_at=None if started is None else time_in(folder.path / "started", started),
+            starts=read_number(folder, "starts") or 0,
+            nodes=tuple(read_line(folder, "nodes").split()),
+            started_at=None if started is None else parse_ms(folder.path / "started", started),
             stretches=get_run_intervals(folder, runs=state in _RUNS),
         )
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
-        if kept_id(folder) not in ("", slurm_id):  # a script has just taken over
+        if read_id(folder) not in ("", slurm_id):  # a script has just taken over
             return self._now(folder, known, _one_state)
         if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
             # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
@@ -344,7 +344,7 @@ class SlurmEngine(FolderEngine):
                     value=one, allowed=", ".join(names), fix=nearest_hint(one, names),
                 )  # fmt: skip
         own = [(name.rstrip("*"), number, limit) for name, number, limit in rows if name.rstrip("*") in wanted]
-        limits = [minutes_in(limit) for *_, limit in own]
+        limits = [parse_minutes(limit) for *_, limit in own]
         most = None if None in limits else max(limit for limit in limits if limit is not None)
         return _Partition(",".join(wanted), _most_of_one((name, number) for name, number, _ in own), most)
 
@@ -422,17 +422,17 @@ def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
 
 def _slurm_id(folder: JobFolder) -> str:
     """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
-    if kept := kept_id(folder):
+    if kept := read_id(folder):
         return kept
     of_owner = _states(f"--user={','.join(_users(folder))}")
     own = [number for number, state in of_owner.items() if state.comment == get_comment(folder.path)]
-    if own and (mine := own_folder(folder)) is not None:
-        keep_id(mine, max(own, key=int))
-    return kept_id(folder) or max(own, key=int, default="")
+    if own and (mine := open_own_folder(folder)) is not None:
+        save_id(mine, max(own, key=int))
+    return read_id(folder) or max(own, key=int, default="")
 
 
 def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
-    """Submits and returns Slurm's job id. PerhapsTakenError: Slurm may or may not have taken it."""
+    """Submits and returns Slurm's job id. SubmitUnansweredError: Slurm may or may not have taken it."""
     try:
         said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(get_environment(folder)))
         return said.partition(";")[0].strip()
@@ -445,7 +445,7 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
             with suppress(InputError):
                 if number := _slurm_id(folder):
                     return number
-        raise PerhapsTakenError(
+        raise SubmitUnansweredError(
             error.place, f"{error.problem}; the job may still have been submitted, as {folder.name}",
             allowed="one job", fix=f"check {folder.name} before you submit it again",
         ) from None  # fmt: skip
@@ -480,7 +480,7 @@ def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
-    if (own := own_folder(folder)) is not None:
+    if (own := open_own_folder(folder)) is not None:
         with suppress(OSError):
             own.touch(CANCEL_FILE)  # has no effect if it was submitted after all
     return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
@@ -502,7 +502,7 @@ def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None
             errors="replace",  # other users choose names and comments
             timeout=_TIMEOUT_SEC,
             # Slurm passes variables on: with its mark, the end of a submitting local job would end the other.
-            env={**unmarked(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else unmarked(variables),
+            env={**without_marks(os.environ), "LC_ALL": "C.UTF-8"} if variables is None else without_marks(variables),
         )
     except FileNotFoundError:
         raise InputError(

@@ -22,7 +22,7 @@ _ENDS = {
 }
 
 
-def first(folder: JobFolder, name: str) -> str:
+def read_line(folder: JobFolder, name: str) -> str:
     """A file's line; empty if there is no such file yet."""
     try:
         return folder.read(name).decode().strip()
@@ -32,22 +32,22 @@ def first(folder: JobFolder, name: str) -> str:
         raise _damaged(folder.path / name, str(error)) from None
 
 
-def kept_id(folder: JobFolder) -> str:
+def read_id(folder: JobFolder) -> str:
     """Empty if not saved yet."""
-    kept = number_in(folder, _ID_FILE)
+    kept = read_number(folder, _ID_FILE)
     return "" if kept is None else str(kept)
 
 
-def keep_id(folder: OwnJobFolder, slurm_id: str) -> None:
+def save_id(folder: OwnJobFolder, slurm_id: str) -> None:
     """Does not replace the id that the script saved. Without room, the job is found by its comment next time."""
     with suppress(OSError, UnreadableError):
-        if not kept_id(folder):
+        if not read_id(folder):
             folder.write(_ID_FILE, f"{slurm_id}\n".encode())
 
 
-def number_in(folder: JobFolder, name: str) -> int | None:
+def read_number(folder: JobFolder, name: str) -> int | None:
     """The number in a file; None if there is no such file yet."""
-    line = first(folder, name)
+    line = read_line(folder, name)
     if not line:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", line):
@@ -67,13 +67,13 @@ def sec_since_mark(folder: JobFolder, name: str) -> float:
         return 0.0
     if known := [sec for sec in map(sec_since, lines) if sec is not None]:
         return max(known)
-    if (own := own_folder(folder)) is not None:
+    if (own := open_own_folder(folder)) is not None:
         with suppress(OSError), own.append_to(name) as file:
             file.write(f"{boot_stamp()}\n".encode())
     return 0.0
 
 
-def own_folder(folder: JobFolder) -> OwnJobFolder | None:
+def open_own_folder(folder: JobFolder) -> OwnJobFolder | None:
     """None for another user's folder, which is never changed."""
     with suppress(OSError, NotOwnError):
         return folder.own()
@@ -92,15 +92,15 @@ class End:
 
 def find_end(folder: JobFolder) -> End | None:
     """None if its script has recorded no end yet."""
-    if not (line := first(folder, "end")):
+    if not (line := read_line(folder, "end")):
         return None
     match = re.fullmatch(r"(\S+) ([0-9]{1,3}) ([0-9]{1,18})(?: (.*))?", line, re.DOTALL)
     if match is None or (phase := _ENDS.get(match[1])) is None:
         raise _damaged(folder.path / "end", f"{line[:40]!r} is not the end of a job")
-    return End(phase, int(match[2]), time_in(folder.path / "end", int(match[3])), (match[4] or "").strip())
+    return End(phase, int(match[2]), parse_ms(folder.path / "end", int(match[3])), (match[4] or "").strip())
 
 
-def time_in(path: Path, ms: int) -> datetime:
+def parse_ms(path: Path, ms: int) -> datetime:
     """Of a file's number, in ms since 1970."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from gangway.jobs.attempts import most_restarts, too_often
-from gangway.jobs.base import Used
+from gangway.jobs.attempts import restart_limit, restart_limit_reason
+from gangway.jobs.base import Usage
 from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
 from gangway.jobs.node_command import TRAIN_FILE, Meeting, Place, node_argv, node_variables
-from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_words
+from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_args
 from gangway.jobs.slurm.variables import OF_ALLOCATION, REACH
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import ROOT
@@ -25,7 +25,7 @@ _MARGIN_MINUTES = 10
 """By which Slurm's limit exceeds the job's hours, which the batch script enforces over all starts."""
 
 
-def sbatch_words(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
+def sbatch_args(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
     """Arguments for the job in its folder."""
     return [
         f"--job-name={job.name}",
@@ -58,7 +58,7 @@ def get_max_hours(job: JobFile, minutes: int) -> float:
     return ((minutes - _MARGIN_MINUTES) * 60 - job.grace_sec) // 36 / 100
 
 
-def minutes_in(limit: str) -> int | None:
+def parse_minutes(limit: str) -> int | None:
     """Whole minutes of Slurm's `1-02:30:00` or `30:00`; None for `infinite`."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:
@@ -72,7 +72,7 @@ def get_comment(folder: Path) -> str:
     return f"gangway:{folder}"
 
 
-def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
+def batch_env(job: JobFile, job_id: str, partition: str, before: Usage) -> str:
     """For the batch script. `before`: usage on earlier engines."""
     values = {
         "JOB": job_id,
@@ -80,8 +80,8 @@ def batch_env(job: JobFile, job_id: str, partition: str, before: Used) -> str:
         "MIN_NODES": job.nodes.min,
         "MAX_MS": round(job.max_hours * 3_600_000),
         "MAX_RESTARTS": job.max_restarts,
-        "MOST_RESTARTS": most_restarts(job),
-        "TOO_OFTEN": too_often(job),
+        "MOST_RESTARTS": restart_limit(job),
+        "TOO_OFTEN": restart_limit_reason(job),
         "GRACE_SEC": job.grace_sec,
         "OF_ALLOCATION": OF_ALLOCATION,
         "REACH": "|".join(REACH),
@@ -123,7 +123,7 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
         begin += f'export PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}"\n'
     if job.image is not None:
         begin, workdir, variables = "", run_dir, container_variables(variables)
-        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_words(job, folder, run_dir))} {words}'
+        words = f'{APPTAINER} exec "${{GANGWAY_DEVICES[@]}}" {shlex.join(exec_args(job, folder, run_dir))} {words}'
     return "".join(
         [
             begin,  # finds torchrun if there is no other

@@ -13,7 +13,7 @@ or the site's.
 """
 
 
-def outside(variables: Mapping[str, str]) -> dict[str, str]:
+def without_allocation(variables: Mapping[str, str]) -> dict[str, str]:
     """Removes those of the allocation that the submit ran in: sbatch passes them on, and the job's steps would use
     them.
     """

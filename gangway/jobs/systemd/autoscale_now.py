@@ -64,19 +64,17 @@ def autoscale_line(config: StackConfig, images_done: int, now: datetime, unknown
     return f"autoscale{doubt} wants {wanted.reason}{missed} ({way})"
 
 
-def why_unknown(config: StackConfig, told_at: datetime | None, now: datetime) -> str:
-    """Why progress is too uncertain to resize by; empty if it is known or not needed. `told_at`: when its nodes last
-    reported it.
-    """
+def why_unknown(config: StackConfig, reported_at: datetime | None, now: datetime) -> str:
+    """Why progress is too uncertain to resize by; empty if known or not needed. `reported_at`: by its nodes."""
     asked = config.work.autoscale
     if asked is None or (asked.deadline is None and asked.budget_usd is None):
         return ""
-    if told_at is None:
+    if reported_at is None:
         return "progress is unknown: no node has reported any yet"
-    when = f"{told_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    if told_at > now + CLOCKS_APART:
+    when = f"{reported_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    if reported_at > now + CLOCKS_APART:
         return f"its nodes' last report is of {when}, in the future: a clock is wrong"
-    is_stale = now - told_at > STALE_AFTER
+    is_stale = now - reported_at > STALE_AFTER
     return f"progress is unknown: its nodes' last report is of {when}" if is_stale else ""
 
 

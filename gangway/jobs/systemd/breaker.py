@@ -66,7 +66,7 @@ class Breaker:
     group_names: Sequence[str]
     url: str
 
-    def held(self) -> HeldRecord | None:
+    def read_held(self) -> HeldRecord | None:
         """Why launches are held; None if they are not. InputError: the bucket cannot be read, or its content is
         invalid.
         """
@@ -101,7 +101,7 @@ class Breaker:
     def _resume(self) -> list[str]:
         """Resumes launches, and the alarms that fill a rung unless the job has ended: they would add idle nodes."""
         try:
-            held = self.held()
+            held = self.read_held()
         except InputError:  # unreadable, so the time is unknown
             held = None
         run_id, since = (held.run_id, held.time) if held is not None else (None, None)

@@ -9,10 +9,10 @@ from components.catalog.schema import MachinePrice, MachineType
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from gangway.jobs.base import JobStatus, Phase
-from gangway.jobs.records.job_record import Begun, JobRecord, Ran, get_record
-from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, reported_in
+from gangway.jobs.records.job_record import EngineInfo, JobRecord, StartCounts, get_record
+from gangway.jobs.records.run_reports import FIGURES_FILE, MOST_BYTES, parse_report
 from gangway.jobs.sites import Nodes
-from gangway.jobs.systemd.starts import Start, get_run_intervals, read_starts, times_begun, times_failed
+from gangway.jobs.systemd.starts import Start, count_failures, count_starts, get_run_intervals, read_starts
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
@@ -34,7 +34,7 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
     try:
         starts, problems = read_starts(store, job_key(job))
         end = read_end(store)
-        said = reported_in(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
+        said = parse_report(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
     except StoreFailedError as error:
         raise InputError(store.url, str(error), fix=_FIX) from None
     if not starts:
@@ -49,8 +49,8 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
             allowed=f"what its nodes write there {when}",
             fix=f"wait for it, and see its end with `gangway job {config.stack_name}`",
         )
-    ran = Ran("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
-    begun = Begun(times_failed(starts), job.max_restarts)
+    ran = EngineInfo("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
+    begun = StartCounts(count_failures(starts), job.max_restarts)
     record = get_record(ran, get_status(config, job, starts, end), begun, said, now)
     return record.model_copy(update={"problems": (*record.problems, *problems)})
 
@@ -70,7 +70,7 @@ def get_status(config: StackConfig, job: JobSpec, starts: Sequence[Start], end: 
         team=config.tags["team"],
         phase=phase,
         nodes=tuple(sorted({start.node for start in starts})),
-        starts=times_begun(starts),
+        starts=count_starts(starts),
         exit_code=0 if phase is Phase.DONE else last.code if phase.is_over else None,
         reason=reason,
         started_at=starts[0].began,
@@ -106,7 +106,7 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
     if not total:
         return Nodes(None, "no start has run for a second yet", planned.machine, grid=planned.region)
     told = get_provider(config.provider).settings.reads_site
-    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_told=told, grid=planned.region)
+    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_declared=told, grid=planned.region)
 
 
 def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:

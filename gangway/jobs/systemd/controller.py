@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 300
 """Per decision: its text comes from the run."""
 
 
-def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
+def stack_lines(job: object, made: Sequence[DecisionRecord], *, over: bool) -> Iterator[str]:
     """For a stack's job from its outputs, with the decisions of its newest record; empty without a controller. `over`:
     the job has ended.
     """
@@ -45,7 +45,7 @@ def lines_of_stack(job: object, made: Sequence[DecisionRecord], *, over: bool) -
         )
 
 
-def lines_of_folder(folder: Path, *, over: bool) -> Iterator[str]:
+def folder_lines(folder: Path, *, over: bool) -> Iterator[str]:
     """The same for a local run folder, from its log and switch file. InputError: the log cannot be read, or has an
     invalid decision.
     """

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from components.core.visible import visible
-from gangway.jobs.base import Stretch
+from gangway.jobs.base import RunInterval
 from gangway.runs.run_store import RunStore
 
 STARTS = ".starts/"
@@ -76,12 +76,12 @@ def _start(node: str, began: int, match: re.Match[str]) -> Start:
     )
 
 
-def times_begun(starts: Iterable[Start]) -> int:
+def count_starts(starts: Iterable[Start]) -> int:
     """How often the job was started; a round of several nodes counts once."""
     return len(_times(starts))
 
 
-def times_failed(starts: Iterable[Start]) -> int:
+def count_failures(starts: Iterable[Start]) -> int:
     """How often it failed, likewise."""
     return len(_times(start for start in starts if start.failed))
 
@@ -90,7 +90,7 @@ def _times(starts: Iterable[Start]) -> set[tuple[object, ...]]:
     return {(start.round,) if start.round else (start.node, start.began) for start in starts}
 
 
-def get_run_intervals(starts: Sequence[Start]) -> tuple[Stretch, ...]:
+def get_run_intervals(starts: Sequence[Start]) -> tuple[RunInterval, ...]:
     """When it was on nodes, and on how many at once."""
     changes: dict[datetime, int] = {}
     for start in starts:
@@ -101,5 +101,5 @@ def get_run_intervals(starts: Sequence[Start]) -> tuple[Stretch, ...]:
     for moment, until in pairwise(moments):
         nodes += changes[moment]
         if nodes:
-            found.append(Stretch(moment, until, nodes))
+            found.append(RunInterval(moment, until, nodes))
     return tuple(found)

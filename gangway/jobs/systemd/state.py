@@ -87,7 +87,7 @@ class JobState:
         return 0 if self.record is None else self.record.images
 
     @property
-    def told_at(self) -> datetime | None:
+    def reported_at(self) -> datetime | None:
         """When this number was reported; None if unknown."""
         return _recorded_at(self.record) if self.progress is None else self.progress.time
 

@@ -17,7 +17,7 @@ import pytest
 
 from components.core.findings import InputError
 from gangway.cli import main as cli
-from gangway.jobs.base import PerhapsTakenError, waited
+from gangway.jobs.base import SubmitUnansweredError, wait_until_over
 from gangway.jobs.copying import copy_run
 from gangway.jobs.engines.registry import VARIABLE
 from gangway.jobs.hybrid import moves
@@ -81,7 +81,7 @@ def test_a_warning_has_its_code_and_its_fix(
     assert first.endswith(" (job.rendezvous-without-key)")
     assert second == "  fix:     submit it where no one else can reach its nodes' ports"
     if kind == "local":
-        waited(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
+        wait_until_over(LocalQueue(tmp_path / "queue"), "mine-1", lambda _: time.sleep(0.05))
 
 
 FREEZES = {
@@ -131,7 +131,7 @@ def submitted_by_hand(tmp_path: Path) -> Path:
     """The folder of a job that is over."""
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(JobFile(name="mine", command=("true",), max_hours=1))
-    waited(queue, job_id, lambda _: time.sleep(0.05))
+    wait_until_over(queue, job_id, lambda _: time.sleep(0.05))
     folder = tmp_path / "queue" / job_id
     while is_alive(JobFolder(folder)):  # it leaves
         time.sleep(0.05)
@@ -546,7 +546,7 @@ def test_a_burst_that_fails_leaves_the_job_in_its_queue(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [InputError, PerhapsTakenError])
+@pytest.mark.parametrize("kind", [InputError, SubmitUnansweredError])
 def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type[InputError]
 ) -> None:

@@ -15,7 +15,7 @@ from gangway.jobs.base import Phase
 from gangway.jobs.boot_clock import boot_stamp, sec_since
 from gangway.jobs.job_folder import OwnJobFolder
 from gangway.jobs.job_folders import read_status, write_status
-from gangway.jobs.remote.submit_tokens import once
+from gangway.jobs.remote.submit_tokens import submit_once
 from gangway.jobs.slurm.engine import SlurmEngine
 from tests.gangway.jobs.slurm.conftest import pretended as pretended
 from tests.gangway.jobs.test_contract import job
@@ -102,16 +102,16 @@ def test_a_submit_is_given_up_after_its_time(engine: SlurmEngine, tmp_path: Path
 
 
 def test_a_submit_that_is_asked_for_again_is_known(tmp_path: Path, clocks: Clocks) -> None:
-    assert once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
+    assert submit_once(TOKEN, lambda: "a-1", tmp_path) == "a-1"
     set_by(clocks, 2 * DAY, tmp_path / TOKEN)
-    assert once(TOKEN[::-1], lambda: "a-2", tmp_path) == "a-2"
-    assert once(TOKEN, lambda: "twice", tmp_path) == "a-1"
+    assert submit_once(TOKEN[::-1], lambda: "a-2", tmp_path) == "a-2"
+    assert submit_once(TOKEN, lambda: "twice", tmp_path) == "a-1"
     clocks.later = DAY + 1
-    assert once(TOKEN, lambda: "a-3", tmp_path) == "a-3", "it is forgotten"
+    assert submit_once(TOKEN, lambda: "a-3", tmp_path) == "a-3", "it is forgotten"
 
 
 def test_of_one_that_was_cut_off_before_a_reboot_nobody_knows(tmp_path: Path, clocks: Clocks) -> None:
     (tmp_path / TOKEN).write_text(f"{boot_stamp()}\n")
     clocks.boot = "after-a-reboot"
     with pytest.raises(InputError, match="cut off"):
-        once(TOKEN, lambda: "twice", tmp_path)
+        submit_once(TOKEN, lambda: "twice", tmp_path)

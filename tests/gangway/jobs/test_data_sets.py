@@ -18,7 +18,7 @@ from obstore.store import S3Store
 from components.core.findings import InputError
 from components.estimate.regions import Place, read_place
 from gangway.jobs import copying
-from gangway.jobs.base import Phase, no_data_source, refusals
+from gangway.jobs.base import Phase, data_source_findings, refusals
 from gangway.jobs.data_sets import has_data, with_data
 from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
@@ -363,7 +363,7 @@ def test_engines_out_of_reach_refuse_it(source: Path, monkeypatch: pytest.Monkey
     assert [finding.code for finding in refusals(RemoteEngine("login", "local"), reading(source))] == [
         "job.data-source"
     ]
-    assert not list(no_data_source(job("true")))
+    assert not list(data_source_findings(job("true")))
 
 
 @pytest.mark.parametrize("source", ["s3://", "ftp://a/b", "file://host/a", "set", "s3://a b", "s3://a?b"])

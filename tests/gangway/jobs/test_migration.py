@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.base import EngineAwayError, PerhapsTakenError, Phase
+from gangway.jobs.base import EngineAwayError, Phase, SubmitUnansweredError
 from gangway.jobs.hybrid import moves
 from gangway.jobs.hybrid.moves import move_job
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.migration import Leave
+from gangway.jobs.migration import MoveRecord
 from tests.gangway.jobs.test_contract import job, limited, over, until
 
 GOES_ON = "test -e made && exit 0; echo x >made; trap 'EXIT' TERM; echo begun; while :; do sleep 0.1; done"
@@ -49,7 +49,7 @@ def refuses(job_id: str) -> None:
 
 
 def perhaps(job_id: str) -> None:
-    raise PerhapsTakenError("--on slurm", "no answer")
+    raise SubmitUnansweredError("--on slurm", "no answer")
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     job_id = begun(source)
     with monkeypatch.context() as away:
         away.setattr(target, "_begun", perhaps)
-        with pytest.raises(PerhapsTakenError):
+        with pytest.raises(SubmitUnansweredError):
             move_job(source, job_id, target, limited(), quiet)
     for elsewhere in (source, LocalQueue(tmp_path / "c")):
         with pytest.raises(InputError, match="has gone to"):
@@ -299,15 +299,15 @@ def test_a_second_cancel_takes_nothing_from_the_first(
     two: tuple[LocalQueue, LocalQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = two
-    job_id, gone = begun(source), Leave.gone
+    job_id, gone = begun(source), MoveRecord.record_copied
 
-    def cancelled(way: Leave) -> None:
+    def cancelled(way: MoveRecord) -> None:
         source.cancel(job_id)
         gone(way)
         with pytest.raises(InputError, match="on its way"):
             source.cancel(job_id)
 
-    monkeypatch.setattr(Leave, "gone", cancelled)
+    monkeypatch.setattr(MoveRecord, "record_copied", cancelled)
     with pytest.raises(InputError, match="nothing of it goes on"):
         move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []

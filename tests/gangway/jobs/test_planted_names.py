@@ -27,7 +27,7 @@ from tests.gangway.jobs.test_shared_folders import planted, shared, tree
 from tests.other_users import MALLORY
 
 SECRET = "of-root-alone"
-METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "number_in", "sec_since_mark"}
+METHODS = {name for name in dir(OwnJobFolder) if not name.startswith("_")} | {"first", "read_number", "sec_since_mark"}
 pytestmark = [
     pytest.mark.attack("a user of a shared queue", "plants links and FIFOs where others read and write"),
     pytest.mark.skipif(os.geteuid() != 0, reason="wants root, to give files to other users"),
@@ -133,7 +133,7 @@ def test_in_somebody_elses_job(place: Path, private: Path, pretended: Callable[[
             for ask in (engine.status, engine.cancel, engine.ensure_begun, engine.stop, engine.used, engine.run_url):
                 with pytest.raises(InputError):
                     ask("case-1")
-            assert engine.moved("x") is None
+            assert engine.find_moved("x") is None
         assert (tree(private), sorted(map(str, (place / "queue").rglob("*")))) == before, name
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from stacks.config.stack_config import StackConfig
 
 SUSPENDS_LAUNCHES = True
@@ -76,7 +76,7 @@ class AwsScaler:
 
 
 def _get_state(group: Any) -> GroupState:
-    changed_at, changed_why = told_by({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
+    changed_at, changed_why = read_change_tags({tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])})
     return GroupState(
         name=group["AutoScalingGroupName"],
         most=group["MaxSize"],

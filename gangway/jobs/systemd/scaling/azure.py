@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, told_by
+from gangway.jobs.systemd.scaling.base import Change, GroupState, Scaler, get_tags, read_change_tags
 from gangway.jobs.systemd.scaling.rest import Rest, Session
 from images.node.azure.api import COMPUTE_VERSION
 from images.node.azure.fallback import MOST_TAG, WANTED_TAG, nodes_wanted
@@ -74,7 +74,7 @@ class AzureScaler:
         first = sets[0]
         # The scale set that would shrink: if one at a time is filled, that one.
         filled = first if self._together else max(sets, key=lambda one: one.size)
-        changed_at, changed_why = told_by(first.tags)
+        changed_at, changed_why = read_change_tags(first.tags)
         state = GroupState(
             name=names[0],
             most=first.most,

@@ -114,7 +114,7 @@ def get_tags(change: Change, now: datetime) -> dict[str, str]:
     return {key: " ".join(_NOT_IN_A_TAG.sub(" ", value).split())[:_TAG_CHARACTERS] for key, value in said.items()}
 
 
-def told_by(tags: Mapping[str, str]) -> tuple[datetime | None, str]:
+def read_change_tags(tags: Mapping[str, str]) -> tuple[datetime | None, str]:
     """Time and reason of a group's last change, from its tags."""
     return find_time(tags.get(AT_TAG, "")), tags.get(WHY_TAG, "")
 

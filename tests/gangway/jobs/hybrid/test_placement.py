@@ -16,11 +16,11 @@ from components.core.findings import Finding, InputError
 from components.estimate.energy import estimate_carbon, estimate_energy
 from components.estimate.regions import Place, read_place
 from components.estimate.traffic import traffic_price
-from gangway.jobs.base import JobStatus, Phase, Room, Stretch
+from gangway.jobs.base import JobStatus, Phase, Room, RunInterval
 from gangway.jobs.engines.registry import get_engine, get_site, get_sites
 from gangway.jobs.hybrid.placement import place
 from gangway.jobs.local.engine import LocalQueue
-from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, spent
+from gangway.jobs.sites import By, Nodes, Site, charge, find_nodes, usage_cost
 from stacks.config import engines_file
 from stacks.config.engines_file import NamedEngine
 from stacks.config.job_file import JobFile
@@ -219,11 +219,11 @@ def test_a_name_that_nobody_gave_is_refused() -> None:
 
 def test_what_a_job_has_cost_is_its_time_on_nodes() -> None:
     noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
-    whole, open_end = Stretch(noon, noon + timedelta(hours=2), 3), Stretch(noon + timedelta(hours=4), None, 1)
+    whole, open_end = RunInterval(noon, noon + timedelta(hours=2), 3), RunInterval(noon + timedelta(hours=4), None, 1)
     status = JobStatus("a-1", "a", "ann", "", Phase.RUNNING, (), 2, None, "", stretches=(whole, open_end))
-    found = spent(site("x", 10), status, noon + timedelta(hours=4.5))
+    found = usage_cost(site("x", 10), status, noon + timedelta(hours=4.5))
     assert (found.node_hours, found.usd, found.source) == (6.5, 65.0, "a list")
-    assert spent(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
-    assert spent(site("x", None), status, noon + timedelta(hours=5)).usd is None
-    forgotten = spent(site("x", 10), replace(status, stretches=None), noon)
+    assert usage_cost(Site(_Pretended("x", True)), status, noon + timedelta(hours=5)).usd is None
+    assert usage_cost(site("x", None), status, noon + timedelta(hours=5)).usd is None
+    forgotten = usage_cost(site("x", 10), replace(status, stretches=None), noon)
     assert (forgotten.node_hours, forgotten.usd) == (None, None)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from components.core.findings import InputError
 from components.core.visible import leaves
 from gangway.cli.main import app
-from gangway.jobs.base import EngineAwayError, Phase, follow, written
+from gangway.jobs.base import EngineAwayError, Phase, follow, read_log
 from gangway.jobs.engines.registry import get_engine
 from gangway.jobs.local.engine import LocalQueue
 from gangway.jobs.remote.engine import RemoteEngine
@@ -124,7 +124,7 @@ def test_a_log_of_several_parts_comes_whole(engine: RemoteEngine, tmp_path: Path
     over(engine, job_id)
     text = "x" + "ä" * 1_250_000
     (tmp_path / "jobs" / job_id / "log").write_text(text)
-    assert "".join(written(engine, job_id)) == text
+    assert "".join(read_log(engine, job_id)) == text
 
 
 def test_one_is_cancelled_there(engine: RemoteEngine) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, get_max_hours, get_minutes, minutes_in, node_env
+from gangway.jobs.slurm.script import NODE_SCRIPT, OWN_JOB, get_max_hours, get_minutes, node_env, parse_minutes
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile
 
@@ -27,7 +27,7 @@ from stacks.config.job_file import JobFile
     ],
 )
 def test_a_limit_is_read_as_slurm_writes_it(limit: str, minutes: int | None) -> None:
-    assert minutes_in(limit) == minutes
+    assert parse_minutes(limit) == minutes
 
 
 @given(st.integers(1, 60 * 24 * 28), st.integers(1, 3600))

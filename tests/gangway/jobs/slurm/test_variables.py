@@ -1,6 +1,6 @@
 """Which variables a submit inside of an allocation hands on."""
 
-from gangway.jobs.slurm.variables import outside
+from gangway.jobs.slurm.variables import without_allocation
 
 OWN = {
     "HOME": "/root", "MY_SLURM_NOTES": "a", "SBATCH_ACCOUNT": "vision", "SBATCH_PARTITION": "gpu", "SALLOC_QOS": "low",
@@ -13,9 +13,9 @@ GIVEN = {
 
 
 def test_what_an_allocation_has_given_stays_there() -> None:
-    assert outside({**OWN, **GIVEN}) == OWN
+    assert without_allocation({**OWN, **GIVEN}) == OWN
 
 
 def test_outside_of_one_all_are_somebodys_own() -> None:
     own = {**OWN, "SLURM_MPI_TYPE": "pmix", "CUDA_VISIBLE_DEVICES": "0"}
-    assert outside(own) == own
+    assert without_allocation(own) == own

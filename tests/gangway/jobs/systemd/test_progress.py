@@ -24,12 +24,12 @@ def state(folder: Path, **files: object) -> JobState:
 def test_nothing_was_put_yet(tmp_path: Path) -> None:
     assert JobProgress.read(RunStore(tmp_path.as_uri())) is None
     found = state(tmp_path)
-    assert (found.images, found.told_at, found.is_over) == (0, None, False)
+    assert (found.images, found.reported_at, found.is_over) == (0, None, False)
 
 
 def test_of_a_session_that_never_stopped_its_progress_counts(tmp_path: Path) -> None:
     found = state(tmp_path, progress=PROGRESS)
-    assert (found.images, found.told_at) == (1_500_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
+    assert (found.images, found.reported_at) == (1_500_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
     assert not found.is_over
     assert any("1,500,000 images" in line for line in found.lines())
 
@@ -37,9 +37,9 @@ def test_of_a_session_that_never_stopped_its_progress_counts(tmp_path: Path) -> 
 def test_the_newer_of_record_and_progress_counts(tmp_path: Path) -> None:
     """After a restart from a checkpoint there are fewer images again."""
     later = state(tmp_path, run=RECORD, progress={**PROGRESS, "images": 900_000})
-    assert (later.images, later.told_at) == (900_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
+    assert (later.images, later.reported_at) == (900_000, datetime(2026, 1, 3, 12, tzinfo=UTC))
     before = state(tmp_path, progress={**PROGRESS, "time": 1_767_355_200})
-    assert (before.images, before.told_at) == (1_000_000, datetime(2026, 1, 2, 12, 0, 0, 500_000, tzinfo=UTC))
+    assert (before.images, before.reported_at) == (1_000_000, datetime(2026, 1, 2, 12, 0, 0, 500_000, tzinfo=UTC))
     assert before.progress is None
 
 
