@@ -387,7 +387,7 @@ def follow(engine: Engine, job_id: str, pause: Callable[[], None]) -> Iterator[s
     offset, is_over = 0, engine.status(job_id).phase.is_over
     while True:
         with suppress(EngineAwayError):
-            is_over = _seen_to(engine, job_id).phase.is_over
+            is_over = _ensure_running(engine, job_id).phase.is_over
         try:
             text, offset = engine.log(job_id, offset)
         except EngineAwayError:
@@ -417,11 +417,11 @@ def wait_until_over(engine: Engine, job_id: str, pause: Callable[[JobStatus], No
     while not status.phase.is_over:
         pause(status)
         with suppress(EngineAwayError):  # it may come back
-            status = _seen_to(engine, job_id)
+            status = _ensure_running(engine, job_id)
     return status
 
 
-def _seen_to(engine: Engine, job_id: str) -> JobStatus:
+def _ensure_running(engine: Engine, job_id: str) -> JobStatus:
     """The status; a job that waits without a process is restarted."""
     status = engine.status(job_id)
     if status.phase is Phase.WAITING:

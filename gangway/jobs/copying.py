@@ -60,12 +60,12 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, tell: OnProgress,
     copy may have left them. InputError: a store cannot be read or written, or the source is empty now and was not at an
     earlier copy; CopyDamagedError as in `copy_folder`.
     """
-    with _opened(source_place, target_place) as (source, target):
+    with _open_stores(source_place, target_place) as (source, target):
         here, there = _folder(source), _folder(target)
-        found, not_copied = _listed(source)
-        files, damaged = _needed(source, found, tell, whole=whole)
+        found, not_copied = _list_files(source)
+        files, damaged = _select_files(source, found, tell, whole=whole)
         if not files:
-            _check_never_had(source_place, target_place)
+            _check_not_emptied(source_place, target_place)
         odd = [name for name in files if (here is None or there is None) and is_odd(name)]
         _remove_others(target, files.keys())  # before the copy: a file may block a new folder's name
         copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
@@ -78,14 +78,14 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, tell: OnProgress,
     return replace(copied, left_out=tuple(left_out), unmarked=unmarked)
 
 
-def _check_never_had(source_place: CopyPlace, target_place: CopyPlace) -> None:
+def _check_not_emptied(source_place: CopyPlace, target_place: CopyPlace) -> None:
     """InputError: the source is empty but an earlier copy found files. A folder that is not mounted looks empty too,
     and the target may be all that is left.
     """
     if any(name != MANIFEST for name in files_at(target_place)):
-        there = _named(target_place)
+        there = _display_name(target_place)
         raise InputError(
-            _named(source_place), f"is empty now, but {there} has the files of an earlier copy",
+            _display_name(source_place), f"is empty now, but {there} has the files of an earlier copy",
             allowed="a mounted, complete folder",
             fix=f"restore its files, or move the content of {there} elsewhere; then try again",
         )  # fmt: skip
@@ -93,13 +93,13 @@ def _check_never_had(source_place: CopyPlace, target_place: CopyPlace) -> None:
 
 def files_at(place: CopyPlace) -> dict[str, int]:
     """Name -> bytes of all files that a copy would have. InputError: it cannot be read."""
-    with _opened(place) as (store,):
+    with _open_stores(place) as (store,):
         found = files_of_run(store, whole=True)
     return {name: size for name, size in found.items() if isinstance(store, FolderStore) or not is_odd(name)}
 
 
 @contextmanager
-def _opened(*places: CopyPlace) -> Iterator[list["Store"]]:
+def _open_stores(*places: CopyPlace) -> Iterator[list["Store"]]:
     """Opens source and target, and turns their errors into InputError."""
     from obstore.exceptions import BaseError
 
@@ -112,14 +112,14 @@ def _opened(*places: CopyPlace) -> Iterator[list["Store"]]:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         for each in stores:
             first = first.replace(f"{each.path}/", f"{each.folder.path}/") if isinstance(each, FolderStore) else first
-        there = _named(places[1]) if len(places) > 1 else "anywhere"
+        there = _display_name(places[1]) if len(places) > 1 else "anywhere"
         raise InputError(
-            _named(places[0]), f"cannot be copied to {there}: {first}",
+            _display_name(places[0]), f"cannot be copied to {there}: {first}",
             allowed="a readable source, and a target with space", fix="fix that, then repeat the move to resume it",
         ) from error  # fmt: skip
 
 
-def _named(place: CopyPlace) -> str:
+def _display_name(place: CopyPlace) -> str:
     return place if isinstance(place, str) else str(place.path)
 
 
@@ -147,7 +147,7 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
         stamp = _stamp(source, name)
         is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
         entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
-        marks = _said_marks(said, name, entry) if here is None else FileMetadata.of(here / name)
+        marks = _read_metadata(said, name, entry) if here is None else FileMetadata.of(here / name)
         if there is not None and (problem := marks.apply_to(there / name)):
             unmarked.append(problem)
         known[name] = {**entry, **marks.entry()}
@@ -171,7 +171,7 @@ def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
     return _size(target, name) == size and (_folder(target) is None or get_sha256(target, name) == sha256)
 
 
-def _said_marks(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> FileMetadata:
+def _read_metadata(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> FileMetadata:
     """For an object in a bucket, from its manifest and the target's new entry."""
     return FileMetadata.from_entry(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
@@ -180,18 +180,18 @@ def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:
     """The files that a run needs to resume elsewhere, name -> bytes. Unless `whole`, only the checkpoint of
     `find_newest_intact`.
     """
-    return _needed(source, _listed(source)[0], lambda done, total: None, whole=whole)[0]
+    return _select_files(source, _list_files(source)[0], lambda done, total: None, whole=whole)[0]
 
 
-def _listed(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
+def _list_files(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
     """All files, name -> bytes, and a line for each thing that cannot be copied."""
     if isinstance(source, FolderStore):
-        found = RunFolder.look(source.folder)
+        found = RunFolder.scan(source.folder)
         return found.files, found.left_out
     return {each["path"]: each["size"] for page in source.list() for each in page}, ()
 
 
-def _needed(
+def _select_files(
     source: "Store", found: Mapping[str, int], tell: OnProgress, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Like `files_of_run`; and a line for each newer checkpoint that is damaged."""

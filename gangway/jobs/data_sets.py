@@ -63,15 +63,15 @@ def bring_data(
 
     if job.data is None or (source := job.data.source) is None:
         return None
-    files = _listed(source)
+    files = _list_files(source)
     place = _place(jobs_folder, source)
     try:
         make_shared(jobs_folder)
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
         copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:
-            if _has_waited(held, source, say):
-                files = _listed(source)  # hours may have passed
+            if _wait_for_lock(held, source, say):
+                files = _list_files(source)  # hours may have passed
             if folder.has(_WHOLE):
                 _check_same(source, files, folder)
                 return None
@@ -87,7 +87,7 @@ def bring_data(
     return copied
 
 
-def _listed(source: str) -> dict[str, int]:
+def _list_files(source: str) -> dict[str, int]:
     """InputError: empty or unreadable."""
     from gangway.jobs.copying import files_at
 
@@ -96,7 +96,7 @@ def _listed(source: str) -> dict[str, int]:
     return files
 
 
-def _has_waited(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
+def _wait_for_lock(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
     """Takes the lock, waiting as long as necessary: the copy may be large, and the lock dies with its holder. Whether
     it had to wait.
     """

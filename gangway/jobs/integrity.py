@@ -47,13 +47,13 @@ def find_newest_intact(
     states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
     passed_over = list[str]()
     for state in states if len(states) > 1 else ():
-        if not (damage := _damage(store, sizes, state, tell)):
+        if not (damage := _find_damage(store, sizes, state, tell)):
             return f"{state}.", tuple(passed_over)
         passed_over.append(f"{state}.pt (damaged: {damage})")
     return f"{states[0]}." if states else "checkpoints/", ()
 
 
-def _damage(
+def _find_damage(
     store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
 ) -> str:
     """What is wrong with a checkpoint; empty if intact."""

@@ -152,7 +152,7 @@ class OwnJobFolder(JobFolder):
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise NotOwnError(str(path), "is a link or a file, not a folder", fix=_removal(path)) from None
+            raise NotOwnError(str(path), "is a link or a file, not a folder", fix=_removal_fix(path)) from None
         if same_as is not None and not os.path.samestat(same_as._opened, self._opened):
             raise FileNotFoundError(errno.ENOENT, "it was just replaced", str(path))
         if self.uid != os.geteuid():
@@ -289,7 +289,7 @@ def open_regular(path: str | Path, flags: int, dir_fd: int | None = None) -> int
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def _removal(path: Path) -> str:
+def _removal_fix(path: Path) -> str:
     """How to remove the path; in a folder with the sticky bit only its owner can."""
     with suppress(OSError):
         uid = path.lstat().st_uid

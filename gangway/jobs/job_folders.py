@@ -110,7 +110,7 @@ class FolderEngine(ABC):
         """See `Movable`. InputError: it cannot be stopped."""
 
     @abstractmethod
-    def _begun(self, job_id: str) -> None:
+    def _begin(self, job_id: str) -> None:
         """Starts a job whose folder is complete. InputError: it cannot. SubmitUnansweredError: it may have started."""
 
     def submit(self, job: JobFile) -> str:
@@ -124,14 +124,14 @@ class FolderEngine(ABC):
         if job.command and (begins_in := working_folder(job)) is not None:
             job = job.model_copy(update={"workdir": begins_in})
         self._remove_stale()
-        new = self._made_folder(f"{_NEW}{secrets.token_hex(8)}")
+        new = self._make_folder(f"{_NEW}{secrets.token_hex(8)}")
         back = new.path
         try:
             with new.append_to(_SUBMITTING) as held:
                 lock(held)
-                return self._put_and_begin(job, new, (), os.environ)
+                return self._store_and_start(job, new, (), os.environ)
         except OSError as error:
-            raise self._no_room(error, "the job cannot be stored") from None
+            raise self._write_error(error, "the job cannot be stored") from None
         finally:
             if new.path == back:
                 with suppress(OSError):
@@ -159,10 +159,10 @@ class FolderEngine(ABC):
     def submit_staged(self, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None) -> str:
         """See `Movable`."""
         self._check(job)
-        staged = self._made_folder(_staged(moves[-1].source))
-        return self._put_and_begin(job, staged, moves, os.environ if environment is None else environment)
+        staged = self._make_folder(_staging_name(moves[-1].source))
+        return self._store_and_start(job, staged, moves, os.environ if environment is None else environment)
 
-    def _put_and_begin(
+    def _store_and_start(
         self, job: JobFile, folder: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> str:
         """Starts the job of a new folder and returns its id. After an error or a signal the folder has its old name
@@ -170,17 +170,17 @@ class FolderEngine(ABC):
         """
         back = folder.path
         try:
-            self._put(job, folder, moves, environment)
-            self._begun(folder.name)
+            self._store(job, folder, moves, environment)
+            self._begin(folder.name)
         except SubmitUnansweredError:
             raise  # it may run there
         except (InputError, OSError) as error:
             self._take_back(folder, back)
             if isinstance(error, OSError):
-                raise self._no_room(error, "the job cannot be stored") from None
+                raise self._write_error(error, "the job cannot be stored") from None
             raise
         except BaseException:  # a signal
-            if folder.path == back or not self._may_have_begun(folder):
+            if folder.path == back or not self._may_have_started(folder):
                 self._take_back(folder, back)
             elif not read_status(folder).moves:
                 # The submitter never learns the id, while a move would find the job again.
@@ -196,35 +196,35 @@ class FolderEngine(ABC):
         with suppress(FileNotFoundError):  # it was removed or replaced meanwhile
             folder.move_to(back)
 
-    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
+    def _may_have_started(self, folder: OwnJobFolder) -> bool:
         """Whether the job may run after an interrupted start."""
-        if self._has_begun(folder):
+        if self._has_started(folder):
             return True
         found = read_status(folder)
         return found.phase is not Phase.WAITING or found.known_starts > 0
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         try:
             cancel_move(folder)  # first: a move may finish while the job stops, or stopping may fail
         except (UnreadableError, OSError) as error:
             self.stop(job_id)  # still possible
             if isinstance(error, UnreadableError):
                 raise
-            raise self._no_room(error, f"{job_id} cannot be cancelled") from None
+            raise self._write_error(error, f"{job_id} cannot be cancelled") from None
         self.stop(job_id)
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`."""
         check_open(self._folder)
-        return self._listed(lambda folder: self.status(folder.name) if folder.is_own else self._seen(folder))
+        return self._list(lambda folder: self.status(folder.name) if folder.is_own else self._read_any(folder))
 
     @abstractmethod
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         """The status of any user's job, without side effects. UnreadableError."""
 
-    def _listed(self, ask: Callable[[JobFolder], JobStatus]) -> list[JobStatus]:
+    def _list(self, ask: Callable[[JobFolder], JobStatus]) -> list[JobStatus]:
         """An unreadable job hides no other; one that is removed meanwhile is left out."""
         found = list[JobStatus]()
         for job_id in job_ids(self._folder):
@@ -251,7 +251,7 @@ class FolderEngine(ABC):
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         try:
             with folder.open_file(LOG_FILE) as file:
                 file.seek(offset)
@@ -269,11 +269,11 @@ class FolderEngine(ABC):
 
     def job(self, job_id: str) -> JobFile:
         """See `Movable`."""
-        return read_job(self._known(job_id))
+        return read_job(self._open_job(job_id))
 
     def get_stored_job(self, job_id: str) -> StoredJob:
         """Raises as `status`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         return StoredJob(folder, read_job(folder), self._failures(folder))
 
     @abstractmethod
@@ -286,7 +286,7 @@ class FolderEngine(ABC):
 
     def get_usage(self, job_id: str) -> Usage:
         """See `Movable`."""
-        status, folder = self.status(job_id), self._known(job_id)
+        status, folder = self.status(job_id), self._open_job(job_id)
         before = status.earlier_usage
         return Usage(
             before.sec + used_sec(status.stretches or (), datetime.now(UTC)),
@@ -296,16 +296,16 @@ class FolderEngine(ABC):
 
     def environment(self, job_id: str) -> Mapping[str, str] | None:
         """See `Movable`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         return get_environment(folder) if has_environment(folder) else None
 
     def run_url(self, job_id: str) -> str:
         """See `Movable`."""
-        return (self._known(job_id).path / RUN_FOLDER).as_uri()
+        return (self._open_job(job_id).path / RUN_FOLDER).as_uri()
 
     def run_folder(self, job_id: str) -> JobFolder:
         """See `Movable`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         try:
             return folder.folder(RUN_FOLDER)
         except OSError as error:
@@ -313,12 +313,12 @@ class FolderEngine(ABC):
 
     def stage(self, source: str) -> OwnJobFolder:
         """See `Movable`."""
-        return self._made_folder(_staged(source)).own_subfolder(RUN_FOLDER)
+        return self._make_folder(_staging_name(source)).own_subfolder(RUN_FOLDER)
 
     def unstage(self, source: str) -> None:
         """See `Movable`."""
         with suppress(FileNotFoundError):
-            OwnJobFolder(self._folder / _staged(source)).remove_tree()
+            OwnJobFolder(self._folder / _staging_name(source)).remove_tree()
 
     def find_moved(self, source: str) -> str | None:
         """See `Movable`."""
@@ -330,23 +330,23 @@ class FolderEngine(ABC):
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
-        if not self.status(job_id).phase.is_over and not self._has_begun(self._known(job_id)):
-            _refuse(sharing_findings(self._folder))
-            self._begun(job_id)
+        if not self.status(job_id).phase.is_over and not self._has_started(self._open_job(job_id)):
+            _raise_errors(sharing_findings(self._folder))
+            self._begin(job_id)
 
     @abstractmethod
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         """Whether a process or Slurm is responsible for a job that is not over."""
 
     def open_move(self, job_id: str, target: str) -> AbstractContextManager[MoveLog]:
         """See `Movable`."""
-        return open_move(self._known(job_id), target)
+        return open_move(self._open_job(job_id), target)
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or its region."""
-        _refuse((*region_findings(job, self.region), *self.findings(job)))
+        _raise_errors((*region_findings(job, self.region), *self.findings(job)))
 
-    def _made_folder(self, name: str) -> OwnJobFolder:
+    def _make_folder(self, name: str) -> OwnJobFolder:
         """A folder for a new job, under a name that is no job id. InputError: it cannot be made, or another user's is
         there.
         """
@@ -356,10 +356,10 @@ class FolderEngine(ABC):
                 folder = OwnJobFolder.make(self._folder / name)
                 folder.subfolder(RUN_FOLDER)
         except OSError as error:
-            raise self._no_room(error, "the job's folder cannot be made") from None
+            raise self._write_error(error, "the job's folder cannot be made") from None
         return folder
 
-    def _no_room(self, error: OSError, said: str) -> InputError:
+    def _write_error(self, error: OSError, said: str) -> InputError:
         """For a folder that cannot be written."""
         if isinstance(error, PermissionError):
             try:
@@ -372,7 +372,7 @@ class FolderEngine(ABC):
             fix=f"free some space there, or {other}" if error.errno in FULL else other,
         )  # fmt: skip
 
-    def _put(
+    def _store(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
         """Fills the new folder and gives it the next free number."""
@@ -391,11 +391,11 @@ class FolderEngine(ABC):
                 new.move_to(self._folder / job_id)
             except OSError as error:
                 if not os.path.lexists(self._folder / job_id):
-                    raise self._no_room(error, "the job cannot be stored") from None
+                    raise self._write_error(error, "the job cannot be stored") from None
                 continue  # another submit took the number
             return new
 
-    def _known(self, job_id: str) -> OwnJobFolder:
+    def _open_job(self, job_id: str) -> OwnJobFolder:
         """InputError: unknown job. UnreadableError: another user's, or closed."""
         path = self._folder / job_id
         check_open(self._folder)
@@ -411,14 +411,14 @@ class FolderEngine(ABC):
             raise InputError("job", f"{self.where} has no such job", value=job_id, fix="it was just removed") from None
 
 
-def _refuse(findings: Iterable[Finding]) -> None:
+def _raise_errors(findings: Iterable[Finding]) -> None:
     """InputError: one of them is an error."""
     for finding in findings:
         if finding.severity is Severity.ERROR:
             raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
-def _staged(source: str) -> str:
+def _staging_name(source: str) -> str:
     """Separate for each user."""
     return f".staged-{os.geteuid()}-{hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
@@ -459,11 +459,11 @@ def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | Valida
     if isinstance(error, ValidationError):
         said, fix = f"{said}: {first_wrong(error)}", f"use the release that wrote it, or {aside}"
     else:
-        said, fix = f"{said}: {error.strerror}", f"{_correction(path, error)}, or {aside}"
+        said, fix = f"{said}: {error.strerror}", f"{_file_fix(path, error)}, or {aside}"
     return UnreadableError(str(path), said, fix=fix)
 
 
-def _correction(path: Path, error: OSError) -> str:
+def _file_fix(path: Path, error: OSError) -> str:
     """How to fix a job's file that cannot be read."""
     if isinstance(error, PermissionError):
         return f"chmod u+r {path}"

@@ -18,7 +18,7 @@ _LOCK, _WAY, _UNWANTED = "moving", "moved.json", "unwanted"
 
 
 @dataclass(frozen=True)
-class _Way:
+class _MoveState:
     """`is_stopped`: stopped for a move; `is_gone`: no other target may take it; `job_id`: at the target, after arrival;
     `earlier_targets`: targets of interrupted moves, which may hold copies; `data_bytes`: of its data set, by target.
     """
@@ -34,20 +34,20 @@ class _Way:
 class MoveRecord:
     """Implements `gangway.jobs.base.MoveLog`."""
 
-    def __init__(self, folder: OwnJobFolder, target: str, before: _Way | None) -> None:
-        tried = () if before is None else tuple(dict.fromkeys([*before.earlier_targets, before.to]))
+    def __init__(self, folder: OwnJobFolder, target: str, before: _MoveState | None) -> None:
+        tried = () if before is None else tuple(dict.fromkeys([*before.tried, before.to]))
         self._folder = folder
-        self._is_noted = target in tried
-        was = before or _Way(target)
+        self._may_have_copy = target in tried
+        was = before or _MoveState(target)
         job_id = was.job_id if was.to == target else ""
-        self._way = _Way(
+        self._state = _MoveState(
             target, was.is_stopped, was.is_gone, job_id, tuple(each for each in tried if each != target), was.data_bytes
         )  # fmt: skip
 
     @property
     def is_stopped(self) -> bool:
         """See `MoveLog`."""
-        return self._way.is_stopped
+        return self._state.is_stopped
 
     @property
     def is_cancelled(self) -> bool:
@@ -57,61 +57,61 @@ class MoveRecord:
     @property
     def may_have_copy(self) -> bool:
         """See `MoveLog`."""
-        return self._is_noted
+        return self._may_have_copy
 
     @property
     def earlier_targets(self) -> tuple[str, ...]:
         """See `MoveLog`."""
-        return self._way.earlier_targets
+        return self._state.tried
 
     @property
     def data_bytes(self) -> int:
         """See `MoveLog`."""
-        return self._way.data_bytes.get(self._way.to, 0)
+        return self._state.data_bytes.get(self._state.to, 0)
 
     def record_copy(self, data_bytes: int) -> None:
         """See `MoveLog`."""
-        sent = {**self._way.data_bytes, self._way.to: self.data_bytes + data_bytes}
-        self._write(replace(self._way, data_bytes=sent))
-        self._is_noted = True
+        sent = {**self._state.data_bytes, self._state.to: self.data_bytes + data_bytes}
+        self._write(replace(self._state, data_bytes=sent))
+        self._may_have_copy = True
 
     def record_stopping(self) -> None:
         """See `MoveLog`."""
-        self._write(replace(self._way, is_stopped=True))
+        self._write(replace(self._state, is_stopped=True))
 
     def record_absence(self) -> None:
         """See `MoveLog`."""
-        if self._way.job_id:
-            arrived = f"it arrived at {self._way.to} as {self._way.job_id}"
+        if self._state.job_id:
+            arrived = f"it arrived at {self._state.to} as {self._state.job_id}"
             raise InputError(
                 "job", f"{arrived}, which is gone or cannot be read",
                 value=self._folder.name, fix="if it no longer runs there, submit it again",
             )  # fmt: skip
-        if self._way.is_gone:
-            self._write(replace(self._way, is_gone=False))
+        if self._state.is_gone:
+            self._write(replace(self._state, is_gone=False))
 
     def record_end_here(self, *, is_left: bool) -> None:
         """See `MoveLog`."""
         if self.earlier_targets or is_left:  # copies still have to be removed
-            self._write(replace(self._way, is_stopped=False, is_gone=False))
+            self._write(replace(self._state, is_stopped=False, is_gone=False))
         else:
             self._folder.remove(_WAY)
 
     def record_copied(self) -> None:
         """See `MoveLog`."""
-        self._write(replace(self._way, is_gone=True))
+        self._write(replace(self._state, is_gone=True))
 
     def record_arrival(self, job_id: str) -> None:
         """See `MoveLog`."""
-        self._write(replace(self._way, is_stopped=True, is_gone=True, job_id=job_id))
+        self._write(replace(self._state, is_stopped=True, is_gone=True, job_id=job_id))
 
     def forget_copy(self, place: str) -> None:
         """See `MoveLog`."""
-        self._write(replace(self._way, tried=tuple(each for each in self.earlier_targets if each != place)))
+        self._write(replace(self._state, tried=tuple(each for each in self.earlier_targets if each != place)))
 
-    def _write(self, way: _Way) -> None:
-        self._folder.save(_WAY, json.dumps(asdict(way)).encode())
-        self._way = way
+    def _write(self, state: _MoveState) -> None:
+        self._folder.save(_WAY, json.dumps(asdict(state)).encode())
+        self._state = state
 
 
 @contextmanager
@@ -171,11 +171,11 @@ def describe_move(folder: JobFolder) -> str:
     return f"its move to {way.to} was interrupted: repeat it to {then}"
 
 
-def _read(folder: JobFolder) -> _Way | None:
+def _read(folder: JobFolder) -> _MoveState | None:
     path = folder.path / _WAY
     try:
         found = json.loads(folder.read(_WAY))
-        return _Way(
+        return _MoveState(
             str(found["to"]), bool(found["is_stopped"]), bool(found["is_gone"]), str(found["job_id"]),
             tuple(map(str, found["tried"])), {str(to): int(size) for to, size in found.get("data_bytes", {}).items()},
         )  # fmt: skip

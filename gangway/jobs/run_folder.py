@@ -42,11 +42,11 @@ class RunFolder:
     left_out: tuple[str, ...]
 
     @classmethod
-    def look(cls, folder: JobFolder) -> "RunFolder":
+    def scan(cls, folder: JobFolder) -> "RunFolder":
         """InputError: it cannot be read."""
         files, left_out, place = dict[str, int](), list[str](), folder.by_descriptor
         try:
-            for name, size in _found(place, "", (place.resolve(),)):
+            for name, size in _scan(place, "", (place.resolve(),)):
                 if isinstance(size, str):
                     left_out.append(f"{name} ({size})")
                 else:
@@ -144,7 +144,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[str, int | str]]:
+def _scan(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple[str, int | str]]:
     """Names with bytes, or why they cannot be copied. `around`: the folders on the way, resolved."""
     try:
         with os.scandir(folder) as entries:
@@ -166,7 +166,7 @@ def _found(folder: Path, below: str, around: tuple[Path, ...]) -> Iterator[tuple
             if any(real == one or real in one.parents for one in around):
                 yield name, "a link to a parent folder"
             else:
-                yield from _found(path, f"{name}/", (*around, real))
+                yield from _scan(path, f"{name}/", (*around, real))
         elif not stat.S_ISREG(mode):
             yield name, "not a regular file"
         elif not os.access(path, os.R_OK):

@@ -103,10 +103,10 @@ def find_nodes(name: str, engine: NamedEngine) -> Nodes:
         )  # fmt: skip
     if own is not None:
         return Nodes(own, f"engines.{name}.usd_per_node_hour", machine, place, is_declared=True)
-    return _listed(catalog, engine, machine, place)
+    return _list_price(catalog, engine, machine, place)
 
 
-def _listed(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
+def _list_price(catalog: Catalog, engine: NamedEngine, machine: MachineType, place: Place) -> Nodes:
     """From the price list, for this region only."""
     quote = catalog.price(machine.name, place.region, "on-demand" if engine.capacity == "on-demand" else "spot")
     if quote is None or not quote.is_bounded:
@@ -126,7 +126,7 @@ def charge(site: Site, job: JobFile) -> Charge:
     usd = None if nodes.usd_per_hour is None else nodes.usd_per_hour * hours * num
     why = [nodes.source if usd is None else f"{num} x {hours:g} h at {nodes.usd_per_hour:g} USD: {nodes.source}"]
     if job.data is not None:
-        carried, said = _carried(job, site.engine)
+        carried, said = _data_cost(job, site.engine)
         usd = None if usd is None or carried is None else usd + carried
         why.append(said)
     return Charge(usd, _gco2e(nodes, hours, num), "; ".join(why))
@@ -158,7 +158,7 @@ def usage_cost_on_nodes(nodes: Nodes | None, status: JobStatus, now: datetime) -
     return Spent(hours, hours * nodes.usd_per_hour, nodes.source)
 
 
-def _carried(job: JobFile, engine: Engine) -> tuple[float | None, str]:
+def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
     """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if (movable := as_movable(engine)) is not None and movable.has_data(job):

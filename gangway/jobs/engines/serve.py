@@ -42,7 +42,7 @@ def _answer(line: str, engines: dict[str, Engine]) -> Answer:
         question = QUESTION.validate_json(line)
         if question.on not in engines:
             engines[question.on] = get_engine(question.on)
-        result = _called(engines[question.on], question)
+        result = _call(engines[question.on], question)
         return Answer(result=ANSWERS[question.call].dump_json(result).decode())
     except ValidationError as error:
         return Answer(refusal=Refusal("gangway job serve", f"invalid request: {error}", line, "", "", is_away=False))
@@ -50,7 +50,7 @@ def _answer(line: str, engines: dict[str, Engine]) -> Answer:
         return Answer(refusal=Refusal.of(error))
 
 
-def _called(engine: Engine, question: Question) -> Any:
+def _call(engine: Engine, question: Question) -> Any:
     match question.call:
         case Call.FINDINGS:
             return list(engine.findings(JobFile.model_validate_json(question.job)))

@@ -71,14 +71,14 @@ def move_job(
             target.ensure_begun(known)
             way.record_arrival(known)
             is_as_of_submit = source.environment(job_id) is not None
-            return MoveResult(known, left_at=_forgotten(way, origin), is_as_of_submit=is_as_of_submit)
+            return MoveResult(known, left_at=_remove_copies(way, origin), is_as_of_submit=is_as_of_submit)
         way.record_absence()
-        _unless_over(before, way, target, origin)
+        _check_not_over(before, way, target, origin)
         job, environment = source.job(job_id), source.environment(job_id)
-        _used(source, job_id, job, way, target, origin)
+        _check_hours(source, job_id, job, way, target, origin)
         for refusal in refusals(target, job):
             raise InputError(f"--to {get_place(target)}: {refusal.path}", refusal.message, fix=refusal.fix)
-        RunFolder.look(source.run_folder(job_id))  # before the job is stopped in case this fails
+        RunFolder.scan(source.run_folder(job_id))  # before the job is stopped in case this fails
         if source.has_data(
             job
         ):  # copies nothing, but fails if the source has changed: the job would read other data there
@@ -90,23 +90,25 @@ def move_job(
         if before.phase is Phase.WAITING:
             # It keeps its place in the queue if this fails.
             copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
-        _unless_over(source.status(job_id), way, target, origin)  # the copies took time
+        _check_not_over(source.status(job_id), way, target, origin)  # the copies took time
         way.record_stopping()
         source.stop(job_id)
         ended = wait_until_over(source, job_id, pause)
-        _unless_over(ended, way, target, origin)
-        used = _used(source, job_id, job, way, target, origin)
+        _check_not_over(ended, way, target, origin)
+        used = _check_hours(source, job_id, job, way, target, origin)
         copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
         sec = time.monotonic() - started
-        move = Move(origin, get_place(target), began, sec, *_carried(source, target, job, copied, way.data_bytes), used)
+        move = Move(
+            origin, get_place(target), began, sec, *_price_transfer(source, target, job, copied, way.data_bytes), used
+        )
         way.record_copied()
-        _unless_over(ended, way, target, origin)  # it was cancelled while it was copied
-        new_id = _submitted(target, job, (*before.moves, move), environment, way)
+        _check_not_over(ended, way, target, origin)  # it was cancelled while it was copied
+        new_id = _submit(target, job, (*before.moves, move), environment, way)
         way.record_arrival(new_id)
-        return MoveResult(new_id, copied, move, _forgotten(way, origin), environment is not None)
+        return MoveResult(new_id, copied, move, _remove_copies(way, origin), environment is not None)
 
 
-def _unless_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) -> None:
+def _check_not_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) -> None:
     """InputError: the job is over, except by this move's stop; its copies are removed."""
     if way.is_cancelled:
         why = "it was cancelled"
@@ -114,24 +116,24 @@ def _unless_over(status: JobStatus, way: MoveLog, target: Movable, origin: str) 
         why = f"it is over, {status.phase}"
     else:
         return
-    more = _stayed(way, target, origin)
+    more = _abandon(way, target, origin)
     raise InputError("job", f"{why}: it is not resumed{more}", value=status.id, fix="submit it again")
 
 
-def _stayed(way: MoveLog, target: Movable, origin: str) -> str:
+def _abandon(way: MoveLog, target: Movable, origin: str) -> str:
     """Records that the job moves nowhere; names the copies that are left."""
     is_left = way.may_have_copy and not _is_unstaged(target, origin)
-    left = [*([get_place(target)] if is_left else []), *_forgotten(way, origin)]
+    left = [*([get_place(target)] if is_left else []), *_remove_copies(way, origin)]
     way.record_end_here(is_left=is_left)
     return f"; a copy remains in {', '.join(left)}, in a .staged- folder" if left else ""
 
 
-def _used(source: Movable, job_id: str, job: JobFile, way: MoveLog, target: Movable, origin: str) -> Usage:
+def _check_hours(source: Movable, job_id: str, job: JobFile, way: MoveLog, target: Movable, origin: str) -> Usage:
     """The job's usage so far. InputError: all its hours are used; a job that a move has stopped then ends."""
     used = source.get_usage(job_id)
     if used.sec < job.max_hours * 3600:
         return used
-    more = f": {job_id} is not resumed{_stayed(way, target, origin)}" if way.is_stopped else ""
+    more = f": {job_id} is not resumed{_abandon(way, target, origin)}" if way.is_stopped else ""
     raise InputError(
         "max_hours", f"{used.sec / 3600:.3g} hours are used, none is left for {get_place(target)}{more}",
         value=f"{job.max_hours:g}", allowed=f"more than {used.sec / 3600:.3g}, on all engines together",
@@ -148,7 +150,7 @@ def _is_unstaged(target: Movable, origin: str) -> bool:
     return True
 
 
-def _submitted(
+def _submit(
     target: Movable, job: JobFile, moves: tuple[Move, ...], environment: Mapping[str, str] | None, way: MoveLog
 ) -> str:
     """Its id at the target. InputError: the target refuses it after all."""
@@ -161,7 +163,7 @@ def _submitted(
         raise
 
 
-def _forgotten(way: MoveLog, origin: str) -> tuple[str, ...]:
+def _remove_copies(way: MoveLog, origin: str) -> tuple[str, ...]:
     """Removes copies of interrupted moves from other places; returns the places where that failed."""
     left = []
     for place in way.earlier_targets:
@@ -181,29 +183,31 @@ def traffic_cost(source: Movable, target: Movable, size: int) -> tuple[float | N
     if here is None or there is None:
         unknown = source if here is None else target
         return None, f"the region of {get_place(unknown)} is not declared"
-    return _way(here, there, size)
+    return _price_route(here, there, size)
 
 
-def _carried(
+def _price_transfer(
     source: Movable, target: Movable, job: JobFile, copied: Copied, data_bytes: int
 ) -> tuple[int, float | None, str]:
     """Bytes of the run folder and the data set that were sent, their cost in dollars, and the price used."""
     usd, why = traffic_cost(source, target, copied.bytes)
     if not data_bytes:
         return copied.bytes, usd, why
-    return copied.bytes + data_bytes, *_with_data(usd, why, job, target, data_bytes)
+    return copied.bytes + data_bytes, *_add_data_price(usd, why, job, target, data_bytes)
 
 
-def _with_data(usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int) -> tuple[float | None, str]:
+def _add_data_price(
+    usd: float | None, why: str, job: JobFile, target: Movable, data_bytes: int
+) -> tuple[float | None, str]:
     """The same with the transfer of its data set."""
     assert job.data is not None, "it was copied"
     if target.region is None:
         return None, f"{why}; the region of {get_place(target)} is not declared, so its data set has no transfer price"
-    more, how = _way(read_place(job.data.region, "data.region"), target.region, data_bytes)
+    more, how = _price_route(read_place(job.data.region, "data.region"), target.region, data_bytes)
     return None if usd is None or more is None else usd + more, f"{why}; data set: {how}"
 
 
-def _way(here: Place, there: Place, size: int) -> tuple[float | None, str]:
+def _price_route(here: Place, there: Place, size: int) -> tuple[float | None, str]:
     price = traffic_price(here, there)
     way = f"{here.name} to {there.name}: {price.source}, {price.dated}, {price.confidence}"
     if price.value is None:

@@ -30,7 +30,7 @@ class _Candidate:
     charge: Charge
 
     @property
-    def engine_label(self) -> str:
+    def label(self) -> str:
         return engine_label(self.site.engine)
 
 
@@ -69,7 +69,7 @@ def place(sites: Sequence[Site], job: JobFile, by: By | None = None) -> Placemen
     best = _best(found, chosen_by)
     lines += [_line(each, is_best=each is best, by=chosen_by) for each in found]
     if not best.room.now:
-        lines.append(f"{best.named}: the job waits there, {_WAITS[chosen_by]}")
+        lines.append(f"{best.label}: the job waits there, {_WAITS[chosen_by]}")
     return Placement(best.site.engine, best.room.now, tuple(lines))
 
 
@@ -93,10 +93,10 @@ def _line(each: _Candidate, *, is_best: bool, by: By) -> str:
         word = "also free"
     else:
         word = "busy"
-    return f"{each.named}: {word}: {each.room.reason}{_figures(each.charge, by)}"
+    return f"{each.label}: {word}: {each.room.reason}{_cost_text(each.charge, by)}"
 
 
-def _figures(charged: Charge, by: By) -> str:
+def _cost_text(charged: Charge, by: By) -> str:
     """What decides; empty if the order does."""
     if by is By.ORDER:
         return ""

@@ -115,8 +115,8 @@ class KubernetesEngine:
         yield from output_findings(job)
         yield from data_source_findings(job)
         yield from rendezvous_findings(job, "the job's own pods if the cluster enforces NetworkPolicies, else all pods")
-        yield from self._missing(job)
-        yield from self._team(job, queue["spec"]["clusterQueue"])
+        yield from self._missing_objects(job)
+        yield from self._team_findings(job, queue["spec"]["clusterQueue"])
         quota = self._quota(queue)
         yield from fabric_findings(self._kubectl, job, quota)
         if quota is None:
@@ -129,7 +129,7 @@ class KubernetesEngine:
         for name, why in over_quota(job, quota):
             yield Finding.error("job.quota", f"resources.{name}", why, "ask for less, or use another queue")
 
-    def _missing(self, job: JobFile) -> Iterable[Finding]:
+    def _missing_objects(self, job: JobFile) -> Iterable[Finding]:
         if not self._has("persistentvolumeclaim", CLAIM):
             yield Finding.error(
                 "job.claim", "--on", f"the namespace has no volume claim {CLAIM} for run folders",
@@ -147,7 +147,7 @@ class KubernetesEngine:
                 "priority: normal, or apply the one in docs/kubernetes.md",
             )  # fmt: skip
 
-    def _team(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
+    def _team_findings(self, job: JobFile, cluster_queue: str) -> Iterable[Finding]:
         """For a team that is not the queue's: it does not change the job's quota."""
         if job.team is None or job.team in (self._kubectl.namespace, self._queue, cluster_queue):
             return
@@ -164,7 +164,7 @@ class KubernetesEngine:
             if finding.severity is Severity.ERROR:
                 raise InputError(finding.path, finding.message, fix=finding.fix)
         sets = self._kubectl.get(SETS, OURS)
-        self._sweep(sets)
+        self._remove_old_jobs(sets)
         taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_job_set(each)]
         number = max(taken, default=0) + 1
         block, fabric = self._block(job, self._queue), find_fabric(self._kubectl, job)
@@ -181,41 +181,41 @@ class KubernetesEngine:
             else:
                 return job_id
 
-    def _sweep(self, sets: Sequence[Any]) -> None:
+    def _remove_old_jobs(self, sets: Sequence[Any]) -> None:
         """Removes jobs without an end that JobSet knows, which would stay forever, with their variables."""
         now = datetime.now(UTC)
         with suppress(ForbiddenError):
             if any(may_be_old(each, now) for each in sets):
-                for seen in self._all(OURS):
-                    clear_old(self._kubectl, seen, self._listed(seen), now)
+                for seen in self._read_jobs(OURS):
+                    clear_old(self._kubectl, seen, self._read_status(seen), now)
             clear_orphans(self._kubectl, sets, now)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`. Also deactivates a job that runs although it was cancelled."""
-        seen = self._seen(job_id)
+        seen = self._read_job(job_id)
         found = self._status(seen)
         if found.phase is Phase.RUNNING:
             with suppress(ForbiddenError):  # for users with read access
-                self._is_taken_back(seen)
+                self._cancel_late_start(seen)
         return found
 
     def jobs(self) -> Sequence[JobStatus]:
         """See `Engine`: jobs of all queues of the namespace. InputError: there is no such queue."""
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)
-        return [self._listed(each) for each in self._all(OURS)]
+        return [self._read_status(each) for each in self._read_jobs(OURS)]
 
     def log(self, job_id: str, offset: int = 0) -> tuple[str, int]:
         """See `Engine`. Logs of deleted pods, those of earlier starts, are lost; the first call says so. `offset`: ns
         since 1970. EngineAwayError: the log of a running job could not be read completely.
         """
-        seen = self._seen(job_id)
-        if not offset and (gone := self._log_gone(seen)):
+        seen = self._read_job(job_id)
+        if not offset and (gone := self._lost_log_note(seen)):
             text, end = self._log(seen, job_id, _BEGINNING)
             return f"{gone}\n{text}", end
         return self._log(seen, job_id, offset)
 
-    def _log_gone(self, seen: JobObjects) -> str:
+    def _lost_log_note(self, seen: JobObjects) -> str:
         """What is lost, and where it may be found; empty if nothing is."""
         gone, starts = lost_starts(seen)
         if not gone:
@@ -242,13 +242,13 @@ class KubernetesEngine:
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""
         for _ in range(_LOOKS):
-            seen = self._seen(job_id)
+            seen = self._read_job(job_id)
             if self._status(seen).phase.is_over:
                 return
             if CANCELLED_ANNOTATION not in get_annotations(seen.last):
                 self._mark_cancelled(seen.last)
                 continue  # look again for starts made meanwhile; later ones see the annotation
-            if self._take_off(seen):
+            if self._deactivate(seen):
                 return
             time.sleep(_LOOK_SEC)
         raise InputError("job", "Kueue has made no workload for it", value=job_id, fix="check Kueue's log")
@@ -259,7 +259,7 @@ class KubernetesEngine:
             SETS, job_set["metadata"]["name"], {"metadata": {"annotations": {CANCELLED_ANNOTATION: now}}}
         )
 
-    def _take_off(self, seen: JobObjects) -> bool:
+    def _deactivate(self, seen: JobObjects) -> bool:
         """False if Kueue has made no workload for it yet."""
         if seen.workload is None:
             return False
@@ -267,7 +267,7 @@ class KubernetesEngine:
             self._kubectl.patch(_WORKLOADS, seen.workload["metadata"]["name"], {"spec": {"active": False}})
         return True
 
-    def _is_taken_back(self, seen: JobObjects) -> bool:
+    def _cancel_late_start(self, seen: JobObjects) -> bool:
         """Deactivates a job that was cancelled but started anyway, because its starter was cut off before it saw that.
         Whether there was such a cancel.
         """
@@ -275,7 +275,7 @@ class KubernetesEngine:
             return False
         if CANCELLED_ANNOTATION not in get_annotations(seen.last):
             self._mark_cancelled(seen.last)
-        self._take_off(seen)
+        self._deactivate(seen)
         return True
 
     def room(self, job: JobFile) -> Room:
@@ -297,9 +297,9 @@ class KubernetesEngine:
 
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`: after an unfit node, restarts the job without that node, unless it was cancelled."""
-        seen = self._seen(job_id)
+        seen = self._read_job(job_id)
         nodes, status = unfit_nodes(seen), self._status(seen)
-        if status.phase.is_over or self._is_taken_back(seen) or status.phase is not Phase.WAITING or not nodes:
+        if status.phase.is_over or self._cancel_late_start(seen) or status.phase is not Phase.WAITING or not nodes:
             return
         last, job, queue = seen.last, get_file(seen.last), self._get_queue(seen.last)
         meta = last["metadata"]
@@ -315,7 +315,7 @@ class KubernetesEngine:
             create_start(self._kubectl, job, following, variables)
         except TakenError:  # another process started it, or was interrupted doing so
             clear_stale(self._kubectl, following.name)
-        if cancelled_at(self._seen(job_id)) is not None:
+        if cancelled_at(self._read_job(job_id)) is not None:
             self.cancel(job_id)
 
     def _get_queue(self, job_set: Found) -> str:
@@ -323,7 +323,7 @@ class KubernetesEngine:
         name: str = job_set["metadata"]["labels"].get(QUEUE_LABEL, self._queue)
         return name
 
-    def _all(self, *words: str) -> list[JobObjects]:
+    def _read_jobs(self, *words: str) -> list[JobObjects]:
         sets = [each for each in self._kubectl.get(SETS, *words) if is_job_set(each)]
         if not sets:
             return []
@@ -332,8 +332,8 @@ class KubernetesEngine:
         ))  # fmt: skip
         return group_by_job(sets, workloads, jobs, pods)
 
-    def _seen(self, job_id: str) -> JobObjects:
-        if found := self._all(f"--selector={JOB_LABEL}={job_id}"):
+    def _read_job(self, job_id: str) -> JobObjects:
+        if found := self._read_jobs(f"--selector={JOB_LABEL}={job_id}"):
             return found[0]
         with suppress(ForbiddenError):
             local_queue(self._kubectl, self._queue)  # no such queue explains it better
@@ -343,7 +343,7 @@ class KubernetesEngine:
             fix=nearest_hint(job_id, ids) if ids else "submit one: gangway job submit FILE",
         )  # fmt: skip
 
-    def _listed(self, seen: JobObjects) -> JobStatus:
+    def _read_status(self, seen: JobObjects) -> JobStatus:
         try:
             return self._status(seen)
         except UnreadableError as error:

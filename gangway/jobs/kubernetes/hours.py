@@ -37,7 +37,7 @@ def get_run_intervals(seen: JobObjects) -> tuple[RunInterval, ...] | None:
         return None
     nodes, found = get_file(seen.last).nodes.max, list[RunInterval]()
     for each, workload in zip(seen.sets, (*seen.earlier, seen.workload), strict=True):
-        known = _stretch(each, workload, nodes, seen.pods if each is seen.last else ())
+        known = _set_intervals(each, workload, nodes, seen.pods if each is seen.last else ())
         if known is None:
             return None
         found += known
@@ -51,13 +51,13 @@ def remaining_sec(seen: JobObjects) -> int:
     last, given = seen.last, get_hours_sec(seen.last)
     ended_at = _ended_at(last)
     assert ended_at is not None, "asked of one that has failed"
-    known = _stretch(last, seen.workload, 1, seen.pods)
+    known = _set_intervals(last, seen.workload, 1, seen.pods)
     if known is None:
         return given - round((ended_at - find_time(last["metadata"]["creationTimestamp"])).total_seconds())
     return given - round(sum(((each.end or ended_at) - each.start).total_seconds() for each in known))
 
 
-def _stretch(
+def _set_intervals(
     job_set: Found, workload: Found | None, nodes: int, pods: Sequence[Found] = ()
 ) -> list[RunInterval] | None:
     """An empty list or one interval; None if unknown."""
@@ -69,13 +69,13 @@ def _stretch(
     if admitted is None:
         return []
     at, sec = find_time(admitted["lastTransitionTime"]), _earlier_sec(job_set, workload)
-    begun = _begun(job_set, workload, pods, at) if admitted["status"] == "True" else None
+    begun = _pods_began_at(job_set, workload, pods, at) if admitted["status"] == "True" else None
     if begun is not None:
         return [RunInterval(begun - sec, None if ended_at is None else max(begun, ended_at), nodes)]
     return [RunInterval(at - sec, at, nodes)] if sec else []
 
 
-def _begun(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: datetime) -> datetime | None:
+def _pods_began_at(job_set: Found, workload: Found, pods: Sequence[Found], admitted_at: datetime) -> datetime | None:
     """When the pods of an admitted workload started; None before that. Once some have ended Kueue does not say it any
     more, but the pods do, unless JobSet has restarted them: then it is the time of admission.
     """

@@ -77,15 +77,15 @@ _HOLD_BACK_SEC = 20
 _RESTARTS = "GANGWAY_RESTARTS"
 """Variable of a pod: restarts of its JobSet, for any reason."""
 _RESTARTS_LABEL = "jobset.sigs.k8s.io/restart-attempt"
-_GOES_ON = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
+_RESTART_CHECK = """if [ "${%(name)s:-0}" -gt %(most)d ]; then
     echo "gangway: restarted %(most)d times, the limit: something keeps interrupting it" >&2
     exit %(code)d
 fi
 """
-_MEETS = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
+_RANK_EXPORT = 'export PET_NODE_RANK="$JOB_COMPLETION_INDEX"\n'
 """For a pod's shell: torchrun's argument by which the first pod serves the store."""
-_WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
-_APART: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_REACH_LABELS: Mapping[str, str] = MappingProxyType({INFINIBAND: RUNG_LABEL, TPU: "cloud.google.com/gke-nodepool"})
 """By resource, the node label that must be equal for nodes to reach each other with it."""
 _JOINS = """gangway_looks=0
 trap 'exit %(code)d' TERM
@@ -359,15 +359,15 @@ def _pod(job: JobFile, placing: Placing) -> Manifest:
     if job.data_dir is not None:
         read = {"claimName": DATA_CLAIM, "readOnly": True}
         spec["volumes"].append({"name": "data", "persistentVolumeClaim": read})
-    _give_secrets(spec, job, placing)
+    _add_secrets(spec, job, placing)
     if placing.fabric is not None:
-        _join(spec, placing.fabric)
+        _mount_fabric(spec, placing.fabric)
     if affinity := _affinity(job, placing):
         spec["affinity"] = affinity
     return spec
 
 
-def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
+def _add_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
     """Adds the job's variables; its key only as a file."""
     (container,) = pod["containers"]
     if not needs_member_key(job):
@@ -382,7 +382,7 @@ def _give_secrets(pod: Manifest, job: JobFile, placing: Placing) -> None:
     pod["volumes"].append({"name": "member", "secret": file})
 
 
-def _join(pod: Manifest, fabric: Fabric) -> None:
+def _mount_fabric(pod: Manifest, fabric: Fabric) -> None:
     """Mounts the plug-in for the network between GPUs."""
     if fabric.mount is None:
         return
@@ -400,11 +400,11 @@ def _affinity(job: JobFile, placing: Placing) -> Manifest:
     if placing.excluded:
         away = {"key": HOST, "operator": "NotIn", "values": list(placing.excluded)}
         needed = {"nodeSelectorTerms": [{"matchExpressions": [away]}]}
-        found["nodeAffinity"] = {_WHEN: needed}
-    alike = [label for resource, label in _APART.items() if resource in resources_of(job)]
+        found["nodeAffinity"] = {_REQUIRED: needed}
+    alike = [label for resource, label in _REACH_LABELS.items() if resource in resources_of(job)]
     if job.nodes.max > 1 and alike:
         own = {"matchLabels": {JOB_LABEL: placing.job_id}}
-        found["podAffinity"] = {_WHEN: [{"labelSelector": own, "topologyKey": label} for label in alike]}
+        found["podAffinity"] = {_REQUIRED: [{"labelSelector": own, "topologyKey": label} for label in alike]}
     return found
 
 
@@ -420,7 +420,7 @@ def _outputs(job: JobFile, placing: Placing) -> Iterable[Manifest]:
 
 
 def _words(job: JobFile, placing: Placing) -> list[str]:
-    goes_on = _GOES_ON % {"name": _RESTARTS, "most": restart_limit(job), "code": EXIT_ENDED_FOR_ALL}
+    goes_on = _RESTART_CHECK % {"name": _RESTARTS, "most": restart_limit(job), "code": EXIT_ENDED_FOR_ALL}
     hours = ["/bin/sh", f"{_SCRIPTS_DIR}/{_HOURS}", str(_max_sec(job)), str(job.grace_sec), _USED]
     if job.nodes.max == 1:
         return ["/bin/sh", "-c", f'{goes_on}exec "$@"', "node", *hours, *node_argv(job, _PLACE)]
@@ -430,7 +430,7 @@ def _words(job: JobFile, placing: Placing) -> list[str]:
     )
     first = f"{placing.name}-{GROUP}-0-0.{placing.name}"
     meeting = Meeting(first, _PORT, placing.name, job.nodes.max, f"{_MEMBER_DIR}/{MEMBER_KEY}")
-    meets = _MEETS if job.preset is not None or job.processes_per_node is not None else ""
+    meets = _RANK_EXPORT if job.preset is not None or job.processes_per_node is not None else ""
     return [shell, "-c", f'{goes_on}{meets}{joins}exec "$@"', "node", *hours, *node_argv(job, _PLACE, meeting)]
 
 

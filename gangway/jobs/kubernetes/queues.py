@@ -77,10 +77,10 @@ def quantity(text: str) -> Decimal:
 
 def total_resources(job: JobFile) -> Mapping[str, Decimal]:
     """For all of its nodes."""
-    return {name: number * job.nodes.max for name, number in _on_a_node(job).items()}
+    return {name: number * job.nodes.max for name, number in _node_resources(job).items()}
 
 
-def _on_a_node(job: JobFile) -> Mapping[str, Decimal]:
+def _node_resources(job: JobFile) -> Mapping[str, Decimal]:
     return {name: quantity(text) for name, text in resources_of(job).items()}
 
 
@@ -166,7 +166,7 @@ def over_quota(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
     known = {name for group in quota.groups for flavor in group for name in flavor.nominal}
     asked = [name for name in total_resources(job) if not name.startswith(quota.uncounted)]
     found = [(name, "the queue has no quota for it") for name in asked if name not in known]
-    for name, number in _on_a_node(job).items():
+    for name, number in _node_resources(job).items():
         if number > quota.node.get(name, number):
             found.append((name, f"{number:f} on one node, but a node has only {quota.node[name]:f} for a job's pods"))
     for group, wanted in quota.wanted(job):

@@ -47,7 +47,7 @@ def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Ma
             job_set(job, placing),
         ):
             tried = each["kind"]
-            stored = kubectl.create(_signed(each, token))
+            stored = kubectl.create(_add_token(each, token))
             made.append(tried)
         meta = stored["metadata"]
         owner = {"apiVersion": JOB_SET_VERSION, "kind": "JobSet", "name": placing.name, "uid": meta["uid"]}
@@ -76,26 +76,26 @@ def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: st
     start.
     """
     for kind, resource in _RESOURCES.items():
-        if kind in made or (kind == lost and _has(kubectl, resource, name, token)):
+        if kind in made or (kind == lost and _is_from_submit(kubectl, resource, name, token)):
             delete(kubectl, resource, name)
 
 
-def _signed(manifest: Mapping[str, Any], token: str) -> Manifest:
+def _add_token(manifest: Mapping[str, Any], token: str) -> Manifest:
     """Adds the token of this submit, since another may use the same name."""
     meta = manifest["metadata"]
     return {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}}}
 
 
-def _has(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
+def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
     """Whether the object exists and belongs to this submit."""
     try:
         meta = kubectl.get(resource, name)["metadata"]
     except MissingError:
         return False
-    return _token(meta) == token
+    return _get_token(meta) == token
 
 
-def _token(meta: Mapping[str, Any]) -> str | None:
+def _get_token(meta: Mapping[str, Any]) -> str | None:
     """The token of the submit that made it; None if there is none."""
     found: str | None = meta.get("annotations", {}).get(_SUBMIT_ANNOTATION)
     return found
@@ -119,10 +119,10 @@ def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
     effect if no start made that.
     """
     meta = first["metadata"]
-    if (token := _token(meta)) is None:
+    if (token := _get_token(meta)) is None:
         return
     for resource in SUPPORTS.values():
-        if _has(kubectl, resource, meta["name"], token):
+        if _is_from_submit(kubectl, resource, meta["name"], token):
             delete(kubectl, resource, meta["name"])
 
 

@@ -27,7 +27,7 @@ _CODE = re.compile(r"pod [^ /]*/([^ ]+) failed with exit code ([0-9]+) ")
 
 def unfit_nodes(seen: JobObjects) -> list[str]:
     """Nodes that a command reported as unfit."""
-    failed = {name for name, code in _ends(seen) if code == EXIT_UNFIT}
+    failed = {name for name, code in _pod_exits(seen) if code == EXIT_UNFIT}
     return [each["spec"]["nodeName"] for each in seen.pods if each["metadata"]["name"] in failed]
 
 
@@ -42,7 +42,7 @@ def get_status(seen: JobObjects, other_places: int | None) -> JobStatus:
     `get_file`.
     """
     last, job = seen.last, get_file(seen.last)
-    phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_now(seen), None)
+    phase, code, reason, ended_at = _find_end(seen, job, other_places) or (*_current_phase(seen), None)
     stretches = get_run_intervals(seen)
     return JobStatus(
         id=get_job_id(last),
@@ -51,7 +51,7 @@ def get_status(seen: JobObjects, other_places: int | None) -> JobStatus:
         team=job.team or "",
         phase=phase,
         nodes=tuple(each["spec"]["nodeName"] for each in seen.pods if each["spec"].get("nodeName")),
-        starts=_starts(seen),
+        starts=_count_starts(seen),
         exit_code=code,
         reason=reason,
         submitted_at=find_time(seen.sets[0]["metadata"]["creationTimestamp"]),
@@ -86,7 +86,7 @@ def _find_end(seen: JobObjects, job: JobFile, other_places: int | None) -> _End 
 
 def _failed(seen: JobObjects, job: JobFile, other_places: int | None, failed: Found) -> _End | None:
     at = find_time(failed["lastTransitionTime"])
-    codes = [code for _, code in _ends(seen)]
+    codes = [code for _, code in _pod_exits(seen)]
     if not codes:
         return Phase.FAILED, None, failed.get("message", ""), at
     if codes[0] == EXIT_ENDED_FOR_ALL and get_restarts(seen.last) > restart_limit(job):
@@ -99,7 +99,7 @@ def _failed(seen: JobObjects, job: JobFile, other_places: int | None, failed: Fo
     return then.phase, codes[0], then.reason, at
 
 
-def _now(seen: JobObjects) -> tuple[Phase, int | None, str]:
+def _current_phase(seen: JobObjects) -> tuple[Phase, int | None, str]:
     if nodes := unfit_nodes(seen):
         return Phase.WAITING, None, f"{', '.join(nodes)} is unfit; `gangway job wait` restarts the job without it"
     workload = seen.workload
@@ -119,11 +119,11 @@ def lost_starts(seen: JobObjects) -> tuple[int, int]:
     over = any(condition(seen.last, kind) is not None for kind in ("Completed", "Failed"))
     last_is_there = any(each["status"].get("containerStatuses") for each in seen.pods)
     kept = len(seen.sets) - 1 + (last_is_there or (not over and _is_at_work(seen)))
-    starts = _starts(seen)
+    starts = _count_starts(seen)
     return max(0, starts - kept), starts
 
 
-def _starts(seen: JobObjects) -> int:
+def _count_starts(seen: JobObjects) -> int:
     """Over all JobSets; each requeue by Kueue counts as another start."""
     restarts = sum(map(get_restarts, seen.sets))
     workloads = [each for each in (*seen.earlier, seen.workload) if each is not None]
@@ -141,7 +141,7 @@ def _started_at(seen: JobObjects) -> datetime | None:
     return min(map(find_time, times), default=None)
 
 
-def _ends(seen: JobObjects) -> list[tuple[str, int]]:
+def _pod_exits(seen: JobObjects) -> list[tuple[str, int]]:
     """Pod and exit code named by the failed Jobs; the first is the cause."""
     messages = [each.get("message", "") for job in seen.jobs for each in job["status"].get("conditions", ())]
     named = [(found[1], int(found[2])) for message in messages if (found := _CODE.search(message))]

@@ -90,30 +90,30 @@ class LocalQueue(FolderEngine):
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
-        before = self._before((RANK[job.priority], math.inf))
+        before = self._jobs_ahead((RANK[job.priority], math.inf))
         return Room(not before, f"{', '.join(before)} before it" if before else "no jobs run or wait")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         return is_alive(folder)
 
-    def _begun(self, job_id: str) -> None:
+    def _begin(self, job_id: str) -> None:
         """Also restarts other jobs whose process is gone, because the machine was rebooted."""
-        begin_runner(self._known(job_id))
+        begin_runner(self._open_job(job_id))
         for each in list_own_jobs(self._folder):
             with suppress(InputError, OSError):  # not this job's problem; its own status reports it
-                if each.name != job_id and not self._seen(each).phase.is_over and not is_alive(each):
+                if each.name != job_id and not self._read_any(each).phase.is_over and not is_alive(each):
                     begin_runner(each)
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        folder = self._known(job_id)
-        found = self._seen(folder)
+        folder = self._open_job(job_id)
+        found = self._read_any(folder)
         if found.phase is not Phase.WAITING or found.reason:
             return found
-        before = self._before(queue_position(folder))
+        before = self._jobs_ahead(queue_position(folder))
         return replace(found, reason=f"{', '.join(before)} before it" if before else "")
 
-    def _before(self, place: tuple[float, float]) -> list[str]:
+    def _jobs_ahead(self, place: tuple[float, float]) -> list[str]:
         """Own jobs that run or come before this place in the queue; else who holds the turn."""
         if found := [each.name for each in list_own_jobs(self._folder) if _is_before(each, place)]:
             return found
@@ -121,7 +121,7 @@ class LocalQueue(FolderEngine):
             return [cause] if (cause := turn.cause()) else []
         return []
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         found, runs = read_status(folder), is_alive(folder)
         if not runs:
             found = read_status(folder)  # it may have ended meanwhile
@@ -129,7 +129,7 @@ class LocalQueue(FolderEngine):
         if found.phase.is_over:
             return found
         if runs:
-            return replace(found, reason=_now(folder, found))
+            return replace(found, reason=_current_reason(folder, found))
         if folder.is_own:
             read_job(folder), Spent.read(folder), get_environment(folder)  # unreadable jobs are not restarted
         return replace(
@@ -146,16 +146,16 @@ class LocalQueue(FolderEngine):
 
     def stop(self, job_id: str) -> None:
         """See `Movable`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         try:
             folder.touch(CANCEL_FILE)
             if not self.status(job_id).phase.is_over and not is_alive(folder):
                 begin_runner(folder)  # only records the cancel
         except OSError as error:
-            raise self._no_room(error, f"{job_id} cannot be cancelled") from None
+            raise self._write_error(error, f"{job_id} cannot be cancelled") from None
 
 
-def _now(folder: JobFolder, found: JobStatus) -> str:
+def _current_reason(folder: JobFolder, found: JobStatus) -> str:
     """Why a job with a process is where it is; its own reason if nothing else is known."""
     code = find_end(folder, found.known_starts) if found.phase is Phase.RUNNING else None
     if code is not None and lacks_space(folder):

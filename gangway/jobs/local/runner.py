@@ -41,7 +41,7 @@ _POLL_SEC, _MOST_WAIT_SEC = 0.1, 1.0
 """Pause between looks; while waiting for a turn it grows to the maximum."""
 _ROOM_SEC, _MOST_ROOM_SEC = 0.2, 5.0
 """Pause between writes on a full disk, growing to the maximum."""
-_SAY_SEC = 5.0
+_UPDATE_SEC = 5.0
 _PAUSE_SEC = 1.0
 _NOTICES = "notices.jsonl"
 
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
             runner.run()
         except (_StoppedError, UnreadableError) as error:
             end_processes(folder, 0.0)
-            _tell(str(error))
+            _write_log(str(error))
     return 0
 
 
@@ -82,7 +82,7 @@ class _Runner:
     def __init__(self, folder: OwnJobFolder) -> None:
         self._folder, self._queue = folder, folder.path.parent
         self._job, self._status = read_job(folder), read_status(folder)
-        self._leaves = self._is_told = False
+        self._leaves = self._is_reported = False
         self._over = set[str]()
 
     def leave(self, number: int, frame: FrameType | None) -> None:
@@ -93,41 +93,41 @@ class _Runner:
         """Returns when the job is over or this process has to leave. _StoppedError, UnreadableError."""
         if self._status.phase is Phase.RUNNING:  # its previous process was killed
             code = find_end(self._folder, self._status.known_starts)
-            if code is not None and self._is_settled(code):
+            if code is not None and self._settle(code):
                 return
             # End its leftovers before waiting: other jobs start meanwhile, and only one may run.
             end_processes(self._folder, self._job.grace_sec)
-            self._say(phase=Phase.WAITING, reason="restarted after its process was killed")
-        with self._kept(lambda: Turn(self._queue)) as turn:
-            if not self._waited_for(turn):
+            self._update_status(phase=Phase.WAITING, reason="restarted after its process was killed")
+        with self._write(lambda: Turn(self._queue)) as turn:
+            if not self._wait_for_turn(turn):
                 return
             self._end_lost()
             # Two starts must not write into one folder.
             end_processes(self._folder, self._job.grace_sec)
-            self._kept(lambda: end_interval(self._folder))
-            while not self._is_off():
+            self._write(lambda: end_interval(self._folder))
+            while not self._is_not_to_start():
                 code = self._start(self._job.max_hours * 3600 - self._used_sec())
                 # First, since this needs no disk space: an ended start must not be repeated.
-                self._kept(lambda code=code: record_end(self._folder, self._status.known_starts, code))  # type: ignore[misc]
-                if self._is_settled(code):
+                self._write(lambda code=code: record_end(self._folder, self._status.known_starts, code))  # type: ignore[misc]
+                if self._settle(code):
                     return
                 time.sleep(_PAUSE_SEC)
 
-    def _waited_for(self, turn: Turn) -> bool:
+    def _wait_for_turn(self, turn: Turn) -> bool:
         """Whether it is this job's turn; False if it is over or this process has to leave."""
         pause = _POLL_SEC
         while not self._has_turn(turn):
-            if self._is_off():
+            if self._is_not_to_start():
                 return False
             time.sleep(pause)  # leaves the CPUs to the running job
             pause = min(1.5 * pause, _MOST_WAIT_SEC)
         return True
 
-    def _is_off(self) -> bool:
+    def _is_not_to_start(self) -> bool:
         """Whether this process must not start it (again): cancelled, or the process has to leave."""
         if self._is_cancelled:
             end_processes(self._folder, self._job.grace_sec)
-            self._say(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
+            self._update_status(phase=Phase.CANCELLED, reason="cancelled while it waited", ended_at=datetime.now(UTC))
             return True
         return self._leaves
 
@@ -143,29 +143,29 @@ class _Runner:
                     end_processes(other, _grace_sec(other))
                     break
 
-    def _is_settled(self, code: int) -> bool:
+    def _settle(self, code: int) -> bool:
         """Records an ended start; whether this process is done with the job."""
         end_processes(self._folder, 0.0)
-        self._kept(lambda: end_interval(self._folder))
+        self._write(lambda: end_interval(self._folder))
         if self._leaves and code:
-            self._say(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
+            self._update_status(phase=Phase.WAITING, reason="its process was asked to stop", exit_code=code)
             return True
-        phase, reason = self._ended(code)
+        phase, reason = self._find_own_end(code)
         if phase is None:
-            phase, reason, code = self._counted(code)
+            phase, reason, code = self._count_end(code)
         if phase is not None:
-            self._say(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
+            self._update_status(phase=phase, reason=reason, exit_code=code, ended_at=datetime.now(UTC))
             return True
-        self._say(reason=reason)
+        self._update_status(reason=reason)
         return False
 
-    def _counted(self, code: int) -> tuple[Phase | None, str, int]:
+    def _count_end(self, code: int) -> tuple[Phase | None, str, int]:
         """Phase (None to restart), reason and exit code after a start that ended by itself."""
         spent, start, before = Spent.read(self._folder), self._status.known_starts, self._status.earlier_usage
         failures, interruptions = spent.without(start)
         step = after(code, before.failures + failures, self._job.max_restarts, other_nodes=False)
         here, now = step.failures - before.failures, interruptions + (code == EXIT_INTERRUPTED)
-        self._kept(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
+        self._write(lambda: Spent(here, start, failures, now, interruptions).write(self._folder))
         if step.phase is None and step.failures + before.interruptions + now > restart_limit(self._job):
             return Phase.FAILED, restart_limit_reason(self._job), EXIT_ENDED_FOR_ALL
         return step.phase, step.reason, code
@@ -174,7 +174,7 @@ class _Runner:
         here = used_sec(get_run_intervals(self._folder, runs=False), datetime.now(UTC))
         return self._status.earlier_usage.sec + here
 
-    def _ended(self, code: int) -> tuple[Phase | None, str]:
+    def _find_own_end(self, code: int) -> tuple[Phase | None, str]:
         """Phase and reason if this process ended it; else None."""
         if self._is_cancelled and code:
             return Phase.CANCELLED, "cancelled while it ran"
@@ -197,7 +197,7 @@ class _Runner:
             return False  # checked first, since reading many jobs takes long
         own = queue_position(self._folder)
         for other in list_own_jobs(self._queue):
-            if other.name != self._folder.name and other.name not in self._over and self._waits(other, before=own):
+            if other.name != self._folder.name and other.name not in self._over and self._is_ahead(other, before=own):
                 return False
         if self._is_stopping:
             return False
@@ -207,7 +207,7 @@ class _Runner:
             return False
         return True
 
-    def _waits(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
+    def _is_ahead(self, other: OwnJobFolder, before: tuple[int, int]) -> bool:
         """Whether that job waits and comes first; False if it is unreadable or was just removed."""
         try:
             phase = read_status(other).phase
@@ -220,21 +220,21 @@ class _Runner:
     def _start(self, left_sec: float) -> int:
         """Runs it once; its exit code, 128 + number for a signal. UnreadableError."""
         of_submit = get_environment(self._folder)
-        self._say(
+        self._update_status(
             phase=Phase.RUNNING,
             starts=self._status.known_starts + 1,
             nodes=(socket.gethostname(),),
             reason="",
             started_at=self._status.started_at or datetime.now(UTC),
         )
-        self._kept(lambda: reserve_space(self._folder, self._status.known_starts))
-        stretch = self._kept(lambda: RunningInterval(self._folder, nodes=1))
+        self._write(lambda: reserve_space(self._folder, self._status.known_starts))
+        stretch = self._write(lambda: RunningInterval(self._folder, nodes=1))
         job = with_data(self._job, self._queue)
         folder = self._folder.path
         place = Place(str(folder / RUN_FOLDER), str(folder / TRAIN_FILE), str(own_job_script()), sys.executable)
         if (document := train_document(job, place)) is not None:
-            self._kept(lambda: self._folder.write(TRAIN_FILE, document.encode()))
-        self._kept(lambda: self._folder.write(_NOTICES, b""))
+            self._write(lambda: self._folder.write(TRAIN_FILE, document.encode()))
+        self._write(lambda: self._folder.write(_NOTICES, b""))
         of_submit = of_submit if job.preset is None else for_modules(of_submit)
         variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}
         with self._folder.append_to(LOG_FILE) as output:
@@ -249,35 +249,35 @@ class _Runner:
                     start_new_session=True,
                 )
             except OSError as error:
-                _tell(f"gangway: cannot start: {error}")
+                _write_log(f"gangway: cannot start: {error}")
                 return EXIT_BAD_INPUT
-        code = self._attended(process, stretch, time.monotonic() + left_sec)
+        code = self._wait_for_end(process, stretch, time.monotonic() + left_sec)
         _update(stretch)
         return 128 - code if code < 0 else code
 
-    def _attended(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
+    def _wait_for_end(self, process: subprocess.Popen[bytes], stretch: RunningInterval, deadline: float) -> int:
         """Waits for its end, or ends it; its exit code."""
-        say_at = time.monotonic() + _SAY_SEC
+        say_at = time.monotonic() + _UPDATE_SEC
         while process.poll() is None and time.monotonic() < deadline and not self._is_stopping:
             time.sleep(_POLL_SEC)
             reap_orphans(but=process.pid)
             if time.monotonic() > say_at:
                 _update(stretch)
-                say_at += _SAY_SEC
+                say_at += _UPDATE_SEC
         if process.poll() is not None:
             return process.returncode
         try:
             with self._folder.append_to(_NOTICES) as file:  # before the signal, whose handler reads it
                 file.write(json.dumps({"kind": "stop", "seen_at": time.time(), "deadline": ""}).encode() + b"\n")
         except OSError as error:  # the signal must not wait for disk space
-            _tell(f"gangway: {_NOTICES}: {error.strerror}")
+            _write_log(f"gangway: {_NOTICES}: {error.strerror}")
         return terminate_job(process, self._job)
 
-    def _say(self, **changes: object) -> None:
+    def _update_status(self, **changes: object) -> None:
         self._status = replace(self._status, **changes)  # type: ignore[arg-type]  # of JobStatus, each
-        self._kept(lambda: write_status(self._folder, self._status))
+        self._write(lambda: write_status(self._folder, self._status))
 
-    def _kept(self, write: Callable[[], _Written]) -> _Written:
+    def _write(self, write: Callable[[], _Written]) -> _Written:
         """Writes, waiting for room on a full disk and saying so once: another process must not repeat a start whose end
         is not recorded. _StoppedError.
         """
@@ -290,15 +290,15 @@ class _Runner:
             except (OSError, InputError) as error:
                 if self._leaves or not self._folder.is_in_place:
                     raise _StoppedError(f"gangway: {error}") from None
-                if not self._is_told:
-                    self._is_told = _tell(f"gangway: waiting for disk space: {error}")
+                if not self._is_reported:
+                    self._is_reported = _write_log(f"gangway: waiting for disk space: {error}")
                 record_space(self._folder, lacks=True)
                 time.sleep(pause)
                 pause = min(2 * pause, _MOST_ROOM_SEC)
             else:
                 if pause > _ROOM_SEC:
                     record_space(self._folder, lacks=False)
-                self._is_told = False
+                self._is_reported = False
                 return written
 
 
@@ -321,7 +321,7 @@ def _update(stretch: RunningInterval) -> None:
         stretch.update()
 
 
-def _tell(line: str) -> bool:
+def _write_log(line: str) -> bool:
     """Writes to the job's log; False if that fails."""
     try:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0

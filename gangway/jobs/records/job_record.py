@@ -91,7 +91,7 @@ def get_record(
     engine: EngineInfo, status: JobStatus, counts: StartCounts | Absent, reported: Reported, now: datetime
 ) -> JobRecord:
     """For any job."""
-    used = _measured(engine.nodes, status, counts, now)
+    used = _engine_figures(engine.nodes, status, counts, now)
     found = {**used, **_cost(engine.nodes, status, used["node_hours"]), **reported.figures}
     found |= _energy(engine.nodes, status, found)
     found |= _derived(status, found, reported.figures["joules"])
@@ -108,11 +108,13 @@ def get_record(
     )
 
 
-def _measured(nodes: Nodes | None, status: JobStatus, counts: StartCounts | Absent, now: datetime) -> dict[str, Maybe]:
+def _engine_figures(
+    nodes: Nodes | None, status: JobStatus, counts: StartCounts | Absent, now: datetime
+) -> dict[str, Maybe]:
     hours, stretches = usage_cost_on_nodes(nodes, status, now), status.stretches
     on_nodes: Maybe = Absent(hours.source)
     if stretches is not None:
-        on_nodes = measured(used_sec(stretches, now), "s", _here(status, "time on nodes"))
+        on_nodes = measured(used_sec(stretches, now), "s", _limit_note(status, "time on nodes"))
     wall = _wall(status, now)
     return {
         "wall_sec": wall,
@@ -120,15 +122,15 @@ def _measured(nodes: Nodes | None, status: JobStatus, counts: StartCounts | Abse
         "on_nodes_sec": on_nodes,
         "node_hours": Absent(hours.source)
         if hours.node_hours is None
-        else measured(hours.node_hours, "h", _here(status, "time on nodes x nodes")),
-        "starts": measured(status.known_starts, "", _here(status, "number of starts")),
+        else measured(hours.node_hours, "h", _limit_note(status, "time on nodes x nodes")),
+        "starts": measured(status.known_starts, "", _limit_note(status, "number of starts")),
         **_failures(status, counts),
         "moves": measured(len(status.moves), "", "from one engine to another"),
         "moves_sec": measured(sum(each.sec for each in status.moves), "s", "from stop to arrival"),
     }
 
 
-def _here(status: JobStatus, said: str) -> str:
+def _limit_note(status: JobStatus, said: str) -> str:
     """For a figure without earlier engines' share."""
     return f"{said}; on this engine only, to which it was moved" if status.moves else said
 
@@ -139,7 +141,7 @@ def _wall(status: JobStatus, now: datetime) -> Maybe:
     if status.phase.is_over and status.ended_at is None:
         return Absent("its engine does not know when it ended")
     until = status.ended_at or now
-    return measured((until - status.submitted_at).total_seconds(), "s", _here(status, "from submit to end"))
+    return measured((until - status.submitted_at).total_seconds(), "s", _limit_note(status, "from submit to end"))
 
 
 def _waiting(wall: Maybe, on_nodes: Maybe) -> Maybe:
@@ -155,8 +157,8 @@ def _failures(status: JobStatus, counts: StartCounts | Absent) -> dict[str, Mayb
         return {"failures": counts, "interruptions": counts}
     again = max(0, status.known_starts - 1 - min(counts.failures, counts.restart_limit))
     return {
-        "failures": measured(counts.failures, "", _here(status, "failed starts")),
-        "interruptions": measured(again, "", _here(status, "restarts after no failure")),
+        "failures": measured(counts.failures, "", _limit_note(status, "failed starts")),
+        "interruptions": measured(again, "", _limit_note(status, "restarts after no failure")),
     }
 
 
@@ -166,7 +168,7 @@ def _cost(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> dict[str
         "moves_usd": _moves_usd(status),
         "usd_per_node_hour": price,
         "usd": product(
-            {"node_hours": node_hours, "usd_per_node_hour": price}, "USD", _here(status, "node_hours x price")
+            {"node_hours": node_hours, "usd_per_node_hour": price}, "USD", _limit_note(status, "node_hours x price")
         ),
     }
 
@@ -194,21 +196,21 @@ def _moves_usd(status: JobStatus) -> Maybe:
 
 def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
     """As reported by the job, else from the catalogue."""
-    joules, gco2e = _estimated(nodes, status, found["node_hours"])
+    joules, gco2e = _estimate(nodes, status, found["node_hours"])
     said = found["joules"]
     # After a move the joules include other regions' grids.
-    if isinstance(said, Figure) and not status.moves and (of_joules := _of_joules(nodes, said)) is not None:
+    if isinstance(said, Figure) and not status.moves and (of_joules := _grid_emissions(nodes, said)) is not None:
         gco2e = of_joules
-    return {"joules": _first(said, joules), "gco2e": _first(found["gco2e"], gco2e)}
+    return {"joules": _prefer_reported(said, joules), "gco2e": _prefer_reported(found["gco2e"], gco2e)}
 
 
-def _first(said: Maybe, estimate: Maybe) -> Maybe:
+def _prefer_reported(said: Maybe, estimate: Maybe) -> Maybe:
     if isinstance(said, Figure) or isinstance(estimate, Figure):
         return said if isinstance(said, Figure) else estimate
     return Absent(f"{said.why}; {estimate.why}")
 
 
-def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
+def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
     """Joules and gCO2e of that many node hours."""
     if isinstance(node_hours, Absent):
         why = Absent(f"no estimate either: {node_hours.why}")
@@ -221,7 +223,7 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
     if energy.it_kwh is None or carbon.gco2e is None:
         why = Absent(f"no estimate either: {energy.source if energy.it_kwh is None else carbon.source}")
         return why, why
-    band = _here(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
+    band = _limit_note(status, f"{energy.source}; may be {ERROR_BAND:.0%} off")
     grid = f"{carbon.intensity_g_per_kwh:g} g/kWh, {carbon.source}, {carbon.as_of}"
     return (
         Figure(value=energy.it_kwh * _JOULES_PER_KWH, unit="J", source=Source.ESTIMATED, note=f"{band}; without PUE"),
@@ -229,7 +231,7 @@ def _estimated(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tup
     )
 
 
-def _of_joules(nodes: Nodes | None, joules: Figure) -> Figure | None:
+def _grid_emissions(nodes: Nodes | None, joules: Figure) -> Figure | None:
     """gCO2e of the reported joules at the region's grid; None if no catalogue has that."""
     if nodes is None or (found := envelope(nodes, 0, 1)) is None:
         return None

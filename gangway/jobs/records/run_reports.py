@@ -74,10 +74,10 @@ def no_report(why: str, problem: str = "") -> Reported:
 
 def read_reported(job: JobFile, folder: Path) -> Reported:
     """Reads the report in the job's folder."""
-    return _of_command(folder) if job.preset is None else _of_trainer(folder)
+    return _read_command(folder) if job.preset is None else _read_trainer(folder)
 
 
-def _of_command(folder: Path) -> Reported:
+def _read_command(folder: Path) -> Reported:
     place = f"{RUN_FOLDER}/{FIGURES_FILE}"
     return parse_report(lambda: read_regular(folder, place, MOST_BYTES), place)
 
@@ -92,9 +92,9 @@ def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
     except FileNotFoundError:
         return no_report(f"the job has not written {FIGURES_FILE}")
     except OSError as error:
-        return _bad(place, error.strerror or str(error))
+        return _invalid_report(place, error.strerror or str(error))
     except (ValueError, RecursionError) as error:
-        return _bad(place, str(error))
+        return _invalid_report(place, str(error))
     if content is None:
         return no_report(f"the job has not written {FIGURES_FILE}")
     note = f"{FIGURES_FILE}: {{}}"
@@ -112,14 +112,14 @@ def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
     return Reported(known, own)
 
 
-def _bad(place: str, problem: str) -> Reported:
+def _invalid_report(place: str, problem: str) -> Reported:
     said = visible(f"{place}: {problem}")
     return no_report(f"the job's report is invalid: {said}", said)
 
 
 def _numbers(content: bytes) -> dict[str, float]:
     """ValueError: not a flat object of numbers, or an impossible one."""
-    found = json.loads(content, parse_constant=_no_number, object_pairs_hook=_once)
+    found = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
     if len(found) > _MOST_NAMES:
@@ -139,27 +139,27 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _no_number(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("duplicate name")
     return found
 
 
-def _of_trainer(folder: Path) -> Reported:
+def _read_trainer(folder: Path) -> Reported:
     run = folder / RUN_FOLDER
     if run.is_symlink():
-        return _bad(RUN_FOLDER, "it is a link, and links are not followed")
+        return _invalid_report(RUN_FOLDER, "it is a link, and links are not followed")
     if not os.path.lexists(run / RECORD):
         return no_report(f"the trainer has not written {RECORD} yet")
     try:
         record = read_run(run).record
     except InputError as error:
-        return _bad(f"{RUN_FOLDER}/{RECORD}", error.problem)
+        return _invalid_report(f"{RUN_FOLDER}/{RECORD}", error.problem)
     images = Figure(value=record.images, unit="images", source=Source.REPORTED, note=f"{RECORD}: {record.status}")
     of_images = f"{RECORD} has none: the trainer counts images"
     return Reported(

@@ -55,10 +55,10 @@ class RemoteEngine:
         text = job.model_dump_json(exclude_unset=True)
         question = Question(Call.SUBMIT, self._on, text, token=secrets.token_hex(16))
         try:
-            answer = self._answered(question)
+            answer = self._send(question)
         except _UnansweredError:
             try:
-                answer = self._answered(question)
+                answer = self._send(question)
             except (_UnansweredError, InputError) as again:
                 why = again.why if isinstance(again, _UnansweredError) else again
                 raise EngineAwayError(
@@ -99,7 +99,7 @@ class RemoteEngine:
         """EngineAwayError: no answer; the next call reconnects. InputError: as raised remotely."""
         text = "" if job is None else job.model_dump_json(exclude_unset=True)
         try:
-            return self._result(call, self._answered(Question(call, self._on, text, job_id, offset)))
+            return self._result(call, self._send(Question(call, self._on, text, job_id, offset)))
         except _UnansweredError as error:
             raise error.why from None
 
@@ -110,17 +110,17 @@ class RemoteEngine:
         try:
             found = ANSWERS[call].validate_json(answer.result)
         except ValidationError:
-            raise self._no_answer() from None
+            raise self._bad_answer() from None
         if call is Call.FINDINGS:  # statuses and rooms are visible by themselves, and a log is the job's own metrics
             return [Finding(each.severity, *one_line_texts(astuple(each)[1:])) for each in found]
         return one_line_texts(found) if call is Call.SUBMIT else found
 
-    def _answered(self, question: Question) -> Answer:
+    def _send(self, question: Question) -> Answer:
         """InputError: the connection failed. _UnansweredError."""
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
-            said = self._pipe.asked(QUESTION.dump_json(question))
+            said = self._pipe.ask(QUESTION.dump_json(question))
         except BaseException:
             self._pipe.close()
             self._pipe = None
@@ -128,9 +128,9 @@ class RemoteEngine:
         try:
             return ANSWER.validate_json(said)
         except ValidationError:
-            raise _UnansweredError(self._no_answer()) from None
+            raise _UnansweredError(self._bad_answer()) from None
 
-    def _no_answer(self) -> InputError:
+    def _bad_answer(self) -> InputError:
         return InputError(f"via {self._via}", "the answer is not from Gangway", fix="ask its administrator")
 
 
@@ -148,35 +148,35 @@ class _Pipe:
     def __init__(self, via: str, program: str) -> None:
         self._via, self._program, self._rest = via, program, b""
         # An unread pipe could fill up. It is closed with the connection.
-        self._said = TemporaryFile()  # noqa: SIM115
+        self._errors = TemporaryFile()  # noqa: SIM115
         words = ["ssh", "-T", "-o", f"ConnectTimeout={_CONNECT_SEC:.0f}", "--", via]
         try:
             self._process = subprocess.Popen(
                 [*words, f"exec {shlex.quote(program)} job serve"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._errors,
             )
         except FileNotFoundError:
             raise InputError("via", "ssh is not on PATH", fix="install OpenSSH's client") from None
         # The other end exits when our end of the pipe closes.
-        self.close = weakref.finalize(self, _close, self._process, self._said)
-        self._greeted()
+        self.close = weakref.finalize(self, _close, self._process, self._errors)
+        self._read_greeting()
 
-    def asked(self, question: bytes) -> bytes:
+    def ask(self, question: bytes) -> bytes:
         """The answer's line. _UnansweredError."""
         assert self._process.stdin is not None, "a pipe"
         try:
             self._process.stdin.write(question + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise _UnansweredError(self._gone()) from None
+            raise _UnansweredError(self._exit_error()) from None
         try:
             return self._line(_ANSWER_SEC)
         except InputError as error:
             raise _UnansweredError(error) from None
 
-    def _greeted(self) -> None:
+    def _read_greeting(self) -> None:
         for _ in range(_MOST_GREETINGS):
             try:
                 hello = HELLO.validate_json(self._line(_ANSWER_SEC))
@@ -198,18 +198,18 @@ class _Pipe:
                 raise EngineAwayError(f"via {self._via}", f"no answer within {limit_sec:g} s", fix="try again")
             part = os.read(number, 1 << 16)
             if not part:
-                raise self._gone()
+                raise self._exit_error()
             self._rest += part
             if len(self._rest) > _MOST_ANSWER_BYTES:
                 raise InputError(f"via {self._via}", "the answer does not end", fix="ask its administrator")
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _gone(self) -> InputError:
+    def _exit_error(self) -> InputError:
         """Why the other end has gone."""
         code = self._process.wait()
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         said = lines[-1] if lines else f"exit code {code}"
         place, words = f"via {self._via}", shlex.join(["ssh", self._via, self._program, "--version"])
         if code == _NO_PROGRAM:

@@ -33,7 +33,7 @@ def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -
         folder.mkdir(parents=True, exist_ok=True)
         _forget_old(folder)
         path = folder / token
-        with _held(path) as file:
+        with _lock_token(path) as file:
             file.seek(0)
             before = file.read().splitlines()
             if len(before) == 1:
@@ -60,19 +60,19 @@ def submit_once(token: str, submit: Callable[[], str], folder: Path = _FOLDER) -
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[IO[str]]:
+def _lock_token(path: Path) -> Iterator[IO[str]]:
     """The locked token file. A refused submit removes the file that others wait for; they continue with a new one and
     get their own refusal.
     """
     while True:
         with path.open("a+") as file:
-            _wait_for(file)
+            _wait_for_lock(file)
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield file
                 return
 
 
-def _wait_for(file: IO[str]) -> None:
+def _wait_for_lock(file: IO[str]) -> None:
     until = time.monotonic() + _WAIT_SEC
     while True:
         try:

@@ -14,7 +14,7 @@ from stacks.config.own_command import outputs_in_mounts
 APPTAINER = "apptainer"
 HOME_FOLDER = "home"
 """The command's home, in the job's folder: the user's own may hold Python packages that do not fit the image."""
-_BETWEEN = ":,"
+_SEPARATORS = ":,"
 """Separators inside and between Apptainer's mounts."""
 _PREFIX = "APPTAINERENV_"
 """Variables with this prefix reach the container without it; `--cleanenv` keeps others out."""
@@ -36,7 +36,7 @@ def image_findings(job: JobFile, folder: Path) -> Iterator[Finding]:
         )
     home = job.env.get("HOME")
     for place, named in (("--on slurm", str(folder)), ("env.HOME", home or "")):
-        if set(_BETWEEN) & set(named):
+        if set(_SEPARATORS) & set(named):
             yield Finding.error(
                 "job.folder",
                 place,

@@ -87,7 +87,7 @@ _NOT_SENT = re.compile(r"[Cc]onnect failure|[Cc]onnection refused")
 """Errors after which Slurm has certainly not taken the job."""
 _LOOKED_SEC, _LOOK_SEC = 20.0, 2.0
 """For a job whose submit got no answer: how long to look for it, and how often."""
-_TELLS, _TELL_SEC = 5, 0.5
+_SIGNALS, _SIGNAL_SEC = 5, 0.5
 """How often to signal a job, and the pause between."""
 _BEING_CANCELLED = "being cancelled: it was asked to stop, and is killed after its grace period"
 _SUBMITTED_SEC, _SEEN_SEC = 6 * _TIMEOUT_SEC, 90.0
@@ -99,7 +99,7 @@ _NO_NODES = (
     "nodes that are powered down"
 )
 _IS_OVER = re.compile(r"Invalid job id|already complet")
-_LEFT = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
+_LOST_ENDS = {"CANCELLED": Phase.CANCELLED, "TIMEOUT": Phase.OVER_HOURS, "DEADLINE": Phase.OVER_HOURS}
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ class SlurmEngine(FolderEngine):
 
     def status(self, job_id: str) -> JobStatus:
         """See `Engine`."""
-        return self._status(self._known(job_id), _one_state)
+        return self._status(self._open_job(job_id), _one_state)
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         return self._status(folder, _one_state)
 
     def jobs(self) -> Sequence[JobStatus]:
@@ -209,7 +209,7 @@ class SlurmEngine(FolderEngine):
         def state(slurm_id: str) -> _State:
             return listed().get(slurm_id) or _one_state(slurm_id)
 
-        return self._listed(lambda folder: self._status(folder, state))
+        return self._list(lambda folder: self._status(folder, state))
 
     def _numbers(self) -> Iterator[str]:
         """Slurm's job ids of the jobs that are not over."""
@@ -224,7 +224,7 @@ class SlurmEngine(FolderEngine):
         known = read_status(folder)
         if known.phase.is_over:
             return known
-        found = self._now(folder, known, state_of)
+        found = self._current_status(folder, known, state_of)
         if found.phase.is_over and (own := open_own_folder(folder)) is not None:
             with suppress(InputError):  # without space it is determined again next time
                 write_status(own, found)
@@ -238,17 +238,17 @@ class SlurmEngine(FolderEngine):
 
     def stop(self, job_id: str) -> None:
         """See `Movable`. InputError, EngineAwayError: Slurm was not signalled, but the job will not start again."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         if self.status(job_id).phase.is_over:
             return
         with _writing(folder.path):
             folder.touch(CANCEL_FILE)
         # After writing the file: a batch script that starts later finds it.
-        if not (slurm_id := _slurm_id(folder)):
+        if not (slurm_id := _find_id(folder)):
             with suppress(InputError):  # without space, the file alone records it
                 write_status(folder, replace(read_status(folder), phase=Phase.CANCELLED, reason="cancelled"))
             return
-        _end_own(folder, slurm_id)
+        _cancel_in_slurm(folder, slurm_id)
 
     def room(self, job: JobFile) -> Room:
         """See `Engine`."""
@@ -257,23 +257,23 @@ class SlurmEngine(FolderEngine):
             _slurm("squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%i").split()
         )
         lines = _slurm("sinfo", "--noheader", "--states=idle", f"--partition={partition}", "--format=%R|%D").split()
-        idle = _most_of_one(line.split("|") for line in lines)
+        idle = _largest_total(line.split("|") for line in lines)
         return Room(not waiting and idle >= job.nodes.min, f"{idle} nodes idle in {partition}, {waiting} jobs waiting")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         return True  # Slurm, or a running submit; an interrupted one shows as failed
 
-    def _may_have_begun(self, folder: OwnJobFolder) -> bool:
+    def _may_have_started(self, folder: OwnJobFolder) -> bool:
         """Checks for the last file that is written before sbatch runs."""
         return folder.has(_WORDS)
 
-    def _put(
+    def _store(
         self, job: JobFile, new: OwnJobFolder, moves: tuple[Move, ...], environment: Mapping[str, str]
     ) -> OwnJobFolder:
-        return super()._put(job, new, moves, without_allocation(environment))
+        return super()._store(job, new, moves, without_allocation(environment))
 
-    def _begun(self, job_id: str) -> None:
-        folder = self._known(job_id)
+    def _begin(self, job_id: str) -> None:
+        folder = self._open_job(job_id)
         path, partition = folder.path, self._partition().name
         job = read_job(folder)
         words = sbatch_args(job, path, partition, has_accounts=self._has_accounts())
@@ -292,13 +292,13 @@ class SlurmEngine(FolderEngine):
                 _write_member_key(folder)
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
-        save_id(folder, _taken(folder, words))
+        save_id(folder, _sbatch(folder, words))
 
-    def _now(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
+    def _current_status(self, folder: JobFolder, known: JobStatus, state_of: Callable[[str], _State]) -> JobStatus:
         """From the files of its script and Slurm's answer."""
-        slurm_id = _slurm_id(folder)
+        slurm_id = _find_id(folder)
         if not slurm_id:
-            return _being_submitted(folder, known)
+            return _submit_status(folder, known)
         state, reason = _own_state(folder, state_of(slurm_id))
         # Read after asking Slurm: a job that had ended by then has left its files.
         end, started = find_end(folder), read_number(folder, "started")
@@ -312,20 +312,22 @@ class SlurmEngine(FolderEngine):
         if end is not None:
             return replace(seen, phase=end.phase, exit_code=end.code, reason=end.why, ended_at=end.at)
         if read_id(folder) not in ("", slurm_id):  # a script has just taken over
-            return self._now(folder, known, _one_state)
-        if folder.is_own and state in _NO_SCRIPT and _cancel_asked(folder):
+            return self._current_status(folder, known, _one_state)
+        if folder.is_own and state in _NO_SCRIPT and _is_cancel_requested(folder):
             # Signalled while it ran, but requeued since: it would start again. Others may not cancel it.
             with suppress(InputError):
-                _end_own(folder, slurm_id, tries=1)
+                _cancel_in_slurm(folder, slurm_id, tries=1)
         if state in _WAITS:
-            return replace(seen, phase=Phase.WAITING, reason="being cancelled" if _cancel_asked(folder) else reason)
+            return replace(
+                seen, phase=Phase.WAITING, reason="being cancelled" if _is_cancel_requested(folder) else reason
+            )
         if state in _RUNS:
-            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _cancel_asked(folder) else "")
+            return replace(seen, phase=Phase.RUNNING, reason=_BEING_CANCELLED if _is_cancel_requested(folder) else "")
         # Its script's result may take a while to appear in a shared folder.
-        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _cancel_asked(folder):
+        if sec_since_mark(folder, _GONE) < _SEEN_SEC and state != "CANCELLED" and not _is_cancel_requested(folder):
             return replace(seen, phase=Phase.RUNNING, reason=f"Slurm reports {state}; waiting for its script's result")
-        is_cancelled = _cancel_asked(folder) or state == "CANCELLED"
-        phase = Phase.CANCELLED if is_cancelled else _LEFT.get(state, Phase.FAILED)
+        is_cancelled = _is_cancel_requested(folder) or state == "CANCELLED"
+        phase = Phase.CANCELLED if is_cancelled else _LOST_ENDS.get(state, Phase.FAILED)
         unknown = "Slurm no longer knows it" if state == "UNKNOWN" else f"Slurm reports {state}"
         look = f"check scontrol show job {slurm_id}, and the free space in {folder.path}"
         why = "cancelled" if is_cancelled else f"{unknown}, and its script left no result: {look}"
@@ -346,7 +348,7 @@ class SlurmEngine(FolderEngine):
         own = [(name.rstrip("*"), number, limit) for name, number, limit in rows if name.rstrip("*") in wanted]
         limits = [parse_minutes(limit) for *_, limit in own]
         most = None if None in limits else max(limit for limit in limits if limit is not None)
-        return _Partition(",".join(wanted), _most_of_one((name, number) for name, number, _ in own), most)
+        return _Partition(",".join(wanted), _largest_total((name, number) for name, number, _ in own), most)
 
     def _has_accounts(self) -> bool:
         lines = _slurm("scontrol", "show", "config").splitlines()
@@ -356,7 +358,7 @@ class SlurmEngine(FolderEngine):
         return bool(found) and found[0] not in ("accounting_storage/none", "(null)", "")
 
 
-def _most_of_one(counts: Iterable[Sequence[str]]) -> int:
+def _largest_total(counts: Iterable[Sequence[str]]) -> int:
     """The largest sum of one partition: a job cannot span partitions."""
     found: dict[str, int] = {}
     for name, number in counts:
@@ -368,7 +370,7 @@ def _one_state(slurm_id: str) -> _State:
     return _states(f"--jobs={slurm_id}").get(slurm_id, _State("", "", "", ""))
 
 
-def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
+def _cancel_in_slurm(folder: JobFolder, slurm_id: str, tries: int = _SIGNALS) -> None:
     """Ends the folder's job in Slurm, and never any other: a killed controller may reuse a number, but then user or
     comment differ.
     """
@@ -387,7 +389,7 @@ def _end_own(folder: JobFolder, slurm_id: str, tries: int = _TELLS) -> None:
             # Just after its start a script cannot be signalled yet, and scancel fails without a message.
             if error.problem != "scancel: " or not left:
                 raise
-        time.sleep(_TELL_SEC)
+        time.sleep(_SIGNAL_SEC)
 
 
 def _users(folder: JobFolder) -> tuple[str, str]:
@@ -420,7 +422,7 @@ def _own_state(folder: JobFolder, found: _State) -> tuple[str, str]:
     return found.word, "" if found.reason == "None" else found.reason
 
 
-def _slurm_id(folder: JobFolder) -> str:
+def _find_id(folder: JobFolder) -> str:
     """The folder's job id in Slurm; empty if Slurm has not taken it. An interrupted submit did not save it."""
     if kept := read_id(folder):
         return kept
@@ -431,10 +433,10 @@ def _slurm_id(folder: JobFolder) -> str:
     return read_id(folder) or max(own, key=int, default="")
 
 
-def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
+def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
     """Submits and returns Slurm's job id. SubmitUnansweredError: Slurm may or may not have taken it."""
     try:
-        said = _slurm("sbatch", "--parsable", *words, variables=_for_sbatch(get_environment(folder)))
+        said = _slurm("sbatch", "--parsable", *words, variables=_sbatch_environment(get_environment(folder)))
         return said.partition(";")[0].strip()
     except EngineAwayError as error:
         if _NOT_SENT.search(error.problem):
@@ -443,7 +445,7 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
         while time.monotonic() < until:
             time.sleep(_LOOK_SEC)
             with suppress(InputError):
-                if number := _slurm_id(folder):
+                if number := _find_id(folder):
                     return number
         raise SubmitUnansweredError(
             error.place, f"{error.problem}; the job may still have been submitted, as {folder.name}",
@@ -451,7 +453,7 @@ def _taken(folder: OwnJobFolder, words: Sequence[str]) -> str:
         ) from None  # fmt: skip
 
 
-def _for_sbatch(of_submit: Mapping[str, str]) -> dict[str, str]:
+def _sbatch_environment(of_submit: Mapping[str, str]) -> dict[str, str]:
     """The environment for sbatch, which passes it to the job: that of the submit, with this process's variables for
     reaching Slurm. The directory of sbatch comes last on PATH, so the job's programs are those of its submit.
     """
@@ -475,8 +477,8 @@ def _writing(folder: Path) -> Iterator[None]:
         raise InputError(str(folder), f"cannot be written: {error.strerror}", fix="free some space there") from None
 
 
-def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
-    if _cancel_asked(folder):
+def _submit_status(folder: JobFolder, known: JobStatus) -> JobStatus:
+    if _is_cancel_requested(folder):
         return replace(known, phase=Phase.CANCELLED, reason="cancelled")
     if sec_since_mark(folder, _SUBMITTED) < _SUBMITTED_SEC:
         return replace(known, reason="being submitted")
@@ -486,7 +488,7 @@ def _being_submitted(folder: JobFolder, known: JobStatus) -> JobStatus:
     return replace(known, phase=Phase.FAILED, reason="its submit was interrupted: submit it again")
 
 
-def _cancel_asked(folder: JobFolder) -> bool:
+def _is_cancel_requested(folder: JobFolder) -> bool:
     return folder.has(CANCEL_FILE)
 
 

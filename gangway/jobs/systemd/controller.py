@@ -21,7 +21,7 @@ from trainer.core.program import MODULE, program
 from trainer.core.regular_files import MOST_BYTES_OF_STATS, read_regular
 from trainer.records.decisions import CONTROLLER, OF_DECISIONS, DecisionRecord, decisions
 
-_SHOWN = 3
+_MOST_SHOWN = 3
 """The newest decisions."""
 _MOST_CHARACTERS = 300
 """Per decision: its text comes from the run."""
@@ -99,7 +99,7 @@ def _last(made: Sequence[DecisionRecord], source: str) -> Iterator[str]:
         yield f"  no decisions, {source}"
         return
     yield f"  the last of {len(made)} decision{'' if len(made) == 1 else 's'}, {source}:"
-    for one in made[-_SHOWN:]:
+    for one in made[-_MOST_SHOWN:]:
         words = textwrap.shorten(visible(one.sentence), _MOST_CHARACTERS, placeholder=" ...")
         yield f"    {_when(one.at)}, {one.images:,} images: {words}"
 

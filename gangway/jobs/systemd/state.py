@@ -19,7 +19,7 @@ _MAX_BYTES = 64_000_000
 _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
-def _known(decision: Any) -> Any:
+def _known_fields(decision: Any) -> Any:
     """Drops fields that other versions add."""
     if not isinstance(decision, dict):
         return decision
@@ -41,7 +41,7 @@ class _Record(BaseModel):
     status: Literal["running", "interrupted", "done"]
     images: int = Field(ge=0)
     sessions: tuple[_Session, ...] = ()
-    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known)], ...] = ()
+    decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known_fields)], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def test_a_move_takes_it_along_before_the_job_is_stopped(
     job_id = here.submit(reading(source, script))
     until(here, job_id, lambda found, log: "the first" in log)
     with monkeypatch.context() as broken:
-        broken.setattr(there, "bring_data", _no_room)
+        broken.setattr(there, "bring_data", _write_error)
         with pytest.raises(InputError, match="No space"):
             move_job(here, job_id, there, limited(), quiet)
     assert here.status(job_id).phase is Phase.RUNNING
@@ -309,7 +309,7 @@ def test_what_was_sent_of_it_is_counted_once_where_the_move_was_cut_off(
     over(here, first)
 
 
-def _no_room(*_: object) -> None:
+def _write_error(*_: object) -> None:
     raise InputError("the target", "No space left on device")
 
 

@@ -130,7 +130,7 @@ def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there
     source, target = two
     job_id = begun(source)
     with monkeypatch.context() as full:
-        full.setattr(target, "_begun", refuses)
+        full.setattr(target, "_begin", refuses)
         with pytest.raises(InputError, match="QOSMax"):
             move_job(source, job_id, target, limited(), quiet)
     assert target.jobs() == []
@@ -176,7 +176,7 @@ def test_one_that_may_be_at_work_at_the_target_goes_nowhere_else(
     source, target = two
     job_id = begun(source)
     with monkeypatch.context() as away:
-        away.setattr(target, "_begun", perhaps)
+        away.setattr(target, "_begin", perhaps)
         with pytest.raises(SubmitUnansweredError):
             move_job(source, job_id, target, limited(), quiet)
     for elsewhere in (source, LocalQueue(tmp_path / "c")):

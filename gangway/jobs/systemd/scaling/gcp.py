@@ -93,7 +93,7 @@ class GcpScaler:
         changed_at, changed_why = self._last_change(names[0], first.base_name)
         running = len(first.nodes) - first.leaving
         state = GroupState(names[0], self._most, first.asked, running, self._is_held, changed_at, changed_why)
-        return [state, *map(self._below, names[1:])]
+        return [state, *map(self._read_lower, names[1:])]
 
     def carry_out(self, change: Change, now: datetime) -> str:
         """Grows by size; shrinks by tagging the nodes that have to leave."""
@@ -114,7 +114,7 @@ class GcpScaler:
         names = ", ".join(node.name for node in going)
         return f"{names} save and then leave, within minutes" if going else ""
 
-    def _below(self, name: str) -> GroupState:
+    def _read_lower(self, name: str) -> GroupState:
         """A lower rung's group, whose size the head sets."""
         size = int(self._of_group("the size of", name, "GET")["targetSize"])
         running = sum(one.get("instanceStatus") == "RUNNING" for one in self._managed(name))

@@ -8,7 +8,7 @@ from components.core.http_reply import Reply
 
 TIMEOUT_SEC = 60.0
 _GONE = "`pulumi up --refresh`; check that the account is the stack's"
-_SHOWN = 300
+_MOST_SHOWN = 300
 """Characters of a refusal to quote."""
 
 
@@ -51,6 +51,6 @@ class Rest:
         except ValueError:
             answer = None
         if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
-            said = " ".join(reply.text[:_SHOWN].split())
+            said = " ".join(reply.text[:_MOST_SHOWN].split())
             raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {said}", fix=self._fix)
         return answer

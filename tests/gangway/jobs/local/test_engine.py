@@ -283,8 +283,8 @@ class Cut(BaseException):
 class CutQueue(LocalQueue):
     """One that is cut off where its runner has begun."""
 
-    def _begun(self, job_id: str) -> None:
-        super()._begun(job_id)
+    def _begin(self, job_id: str) -> None:
+        super()._begin(job_id)
         raise Cut
 
 
