@@ -58,11 +58,10 @@ def _of_stack(stack: str, *, scale: bool, dry_run: bool, images: int | None) -> 
 
     from gangway.cli.common import stacks_dir
     from gangway.finops.audit.state import stack_outputs
-    from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, why_unknown
+    from gangway.jobs.systemd.autoscale_now import autoscale_line, check_scaled, get_scaler, group_names, why_unknown
     from gangway.jobs.systemd.autoscale_now import scale as ask_for_nodes
     from gangway.jobs.systemd.breaker import get_breaker, replaces_nodes
     from gangway.jobs.systemd.controller import stack_lines
-    from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
     from gangway.jobs.systemd.state import JobState
     from gangway.runs.run_store import RunStore, bucket_region
     from stacks.config.paths import project_folder

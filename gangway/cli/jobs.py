@@ -420,7 +420,7 @@ def logs(
             for text in base.follow(engine, job_id, _pause):
                 typer.echo(text, nl=False)
         return
-    for text in base.written(engine, job_id):
+    for text in base.read_log(engine, job_id):
         typer.echo(text, nl=False)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from components.core.findings import InputError
-from gangway.jobs.file_hashes import FileMetadata, copy_folder_metadata, missing_metadata_line
+from gangway.jobs.file_metadata import FileMetadata, copy_folder_metadata, missing_metadata_line
 from gangway.jobs.integrity import find_newest_intact, get_sha256
 from gangway.jobs.job_folder import JobFolder
 from gangway.jobs.run_folder import CopyDamagedError, FolderStore, RunFolder, is_odd, remove_others
@@ -146,8 +146,12 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
     for name, size in sorted(names.items()):
         stamp = _stamp(source, name)
         is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
-        entry = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
-        marks = _read_metadata(said, name, entry) if here is None else FileMetadata.of(here / name)
+        entry: Mapping[str, Any] = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
+        if here is None:
+            stored_at = datetime.fromisoformat(entry["source"][-1])
+            marks = FileMetadata.from_entry(said.get(name, {}), entry["sha256"], stored_at)
+        else:
+            marks = FileMetadata.of(here / name)
         if there is not None and (problem := marks.apply_to(there / name)):
             unmarked.append(problem)
         known[name] = {**entry, **marks.entry()}
@@ -169,11 +173,6 @@ def _folder(store: "Store") -> Path | None:
 def _has(target: "Store", name: str, size: int, sha256: str) -> bool:
     """Whether a copied file is still intact."""
     return _size(target, name) == size and (_folder(target) is None or get_sha256(target, name) == sha256)
-
-
-def _read_metadata(said: Mapping[str, Mapping[str, Any]], name: str, entry: Mapping[str, Any]) -> FileMetadata:
-    """For an object in a bucket, from its manifest and the target's new entry."""
-    return FileMetadata.from_entry(said.get(name, {}), entry["sha256"], datetime.fromisoformat(entry["source"][-1]))
 
 
 def files_of_run(source: "Store", *, whole: bool) -> dict[str, int]:

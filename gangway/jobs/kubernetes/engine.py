@@ -26,7 +26,6 @@ from gangway.jobs.base import (
 )
 from gangway.jobs.job_folder import UnreadableError
 from gangway.jobs.kubernetes import logs
-from gangway.jobs.kubernetes.cleanup import clear_old, clear_orphans, may_be_old
 from gangway.jobs.kubernetes.fabric import find_fabric
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
 from gangway.jobs.kubernetes.hours import remaining_sec
@@ -69,7 +68,14 @@ from gangway.jobs.kubernetes.queues import (
     narrowest_block,
     over_quota,
 )
-from gangway.jobs.kubernetes.start_objects import SETS, clear_stale, create_start
+from gangway.jobs.kubernetes.start_objects import (
+    SETS,
+    clear_old,
+    clear_orphans,
+    clear_stale,
+    create_start,
+    may_be_old,
+)
 from gangway.jobs.kubernetes.status import cancelled_at, get_status, lost_starts, unfit_nodes
 from gangway.jobs.users import own_name
 from stacks.config.job_file import JobFile

@@ -59,6 +59,7 @@ from gangway.jobs.slurm.script import (
     MEMBER_KEY,
     NODE_SCRIPT,
     OWN_JOB,
+    REACH,
     batch_env,
     get_comment,
     get_max_hours,
@@ -67,8 +68,8 @@ from gangway.jobs.slurm.script import (
     node_env,
     parse_minutes,
     sbatch_args,
+    without_allocation,
 )
-from gangway.jobs.slurm.variables import REACH, without_allocation
 from gangway.jobs.working_folder import working_folder_findings
 from images.render import TEMPLATES
 from stacks.config.job_file import JobFile

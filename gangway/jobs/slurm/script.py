@@ -12,7 +12,6 @@ from gangway.jobs.base import Usage
 from gangway.jobs.job_folders import LOG_FILE, RUN_FOLDER
 from gangway.jobs.node_command import TRAIN_FILE, Meeting, Place, node_argv, node_variables
 from gangway.jobs.slurm.container import APPTAINER, container_variables, exec_args
-from gangway.jobs.slurm.variables import OF_ALLOCATION, REACH
 from stacks.config.job_file import JobFile, Priority
 from stacks.config.paths import ROOT
 
@@ -23,6 +22,23 @@ NICE = {Priority.HIGH: 0, Priority.NORMAL: 1000, Priority.LOW: 100_000}
 """Users can only lower their priority. Jobs submitted without --nice run before normal ones."""
 _MARGIN_MINUTES = 10
 """By which Slurm's limit exceeds the job's hours, which the batch script enforces over all starts."""
+REACH = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS")
+"""For reaching and authenticating with Slurm; always the caller's."""
+OF_ALLOCATION = (
+    "(SLURMD?_.*|SBATCH_MEM_BIND.*|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK)"
+)
+"""Besides `REACH`, what salloc, sbatch and srun set, as a pattern for Python and grep. SBATCH_ variables are the user's
+or the site's.
+"""
+
+
+def without_allocation(variables: Mapping[str, str]) -> dict[str, str]:
+    """Removes those of the allocation that the submit ran in: sbatch passes them on, and the job's steps would use
+    them.
+    """
+    if "SLURM_JOB_ID" not in variables:
+        return dict(variables)
+    return {name: value for name, value in variables.items() if name in REACH or not re.fullmatch(OF_ALLOCATION, name)}
 
 
 def sbatch_args(job: JobFile, folder: Path, partition: str, *, has_accounts: bool) -> list[str]:
@@ -106,7 +122,10 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
     """For the node script: variables, folder and command; addresses and devices are known only on the node."""
     place, run_dir = get_place(job, folder, python), str(folder / RUN_FOLDER)
     # Placeholders for values known only on the node; random, so that no job can contain them.
-    (host, meeting_id, rank), (port, nodes) = (secrets.token_hex(16) for _ in range(3)), _two_numbers()
+    (host, meeting_id, rank), (port, nodes) = (
+        (secrets.token_hex(16) for _ in range(3)),
+        (secrets.randbits(96), secrets.randbits(96)),
+    )
     key = str(folder / MEMBER_KEY)
     meeting = Meeting(host, port, meeting_id, nodes, key, rank) if job.nodes.max > 1 else None
     at_run_time = {
@@ -132,10 +151,6 @@ def node_env(job: JobFile, folder: Path, python: str) -> str:
             f"GANGWAY_WORDS=({words})\n",
         ]
     )
-
-
-def _two_numbers() -> tuple[int, int]:
-    return secrets.randbits(96), secrets.randbits(96)
 
 
 def _word(text: str, at_run_time: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from components.core.findings import InputError
 from components.estimate.autoscale import Decision
 from gangway.jobs.systemd.scaling.base import GroupState, Scaler, find_nodes, get_change, since_change_sec
-from stacks.base.registry import with_adapter
+from stacks.base.registry import load_adapter, with_adapter
 from stacks.config.stack_config import StackConfig
 from stacks.estimates.autoscale import find_curve, wanted_nodes, why_not_scaled
 from stacks.plan.plan import make_plan
@@ -119,3 +119,21 @@ def check_scaled(config: StackConfig) -> None:
             allowed=", ".join(with_adapter("scaling")),
             fix="change cluster.nodes.max and run `pulumi up`",
         )
+
+
+def group_names(config: StackConfig, outputs: Mapping[str, Any]) -> list[str]:
+    """The ladder's groups, in order. InputError: the stack is not up."""
+    names = outputs.get("group_names")
+    if not names:
+        raise InputError(
+            f"pulumi stack output --stack {config.stack_name}", "no group_names: the stack is not up", fix="pulumi up"
+        )
+    return [str(name) for name in names]
+
+
+def get_scaler(config: StackConfig, outputs: Mapping[str, Any], names: Sequence[str], *, is_held: bool) -> Scaler:
+    """`outputs`: of the stack; `is_held`: whether the run's bucket says that launches are held. InputError: not logged
+    in.
+    """
+    scaler: Scaler = load_adapter(config.provider, "scaling").open_scaler(config, outputs, names, is_held=is_held)
+    return scaler

@@ -8,14 +8,15 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from components.core.findings import InputError
 from components.core.first_error import first_wrong
-from gangway.jobs.systemd.progress import JobProgress
 from gangway.runs.end_record import EndedRecord, read_end
 from gangway.runs.errors import StoreFailedError
 from gangway.runs.run_store import RunStore
 from trainer.records.decisions import DecisionRecord
 
-RECORD_FILE = "run.json"
+RECORD_FILE, PROGRESS_FILE = "run.json", "progress.json"
 _MAX_BYTES = 64_000_000
+_MAX_PROGRESS_BYTES = 4096
+"""Many times what a node writes."""
 _FIX = "run it as the account that runs `up`, which may read the run bucket"
 
 
@@ -42,6 +43,35 @@ class _Record(BaseModel):
     images: int = Field(ge=0)
     sessions: tuple[_Session, ...] = ()
     decisions: tuple[Annotated[DecisionRecord, BeforeValidator(_known_fields)], ...] = ()
+
+
+class JobProgress(BaseModel):
+    """Progress of a running trainer, which its nodes put next to the record every ten minutes
+    (`images/templates/node/upload-record.sh`). Only a record, put when the trainer stops, says that it ended.
+
+    Attributes:
+        images: number done.
+        time: in seconds since 1970, by the clock of the node that wrote the statistics.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: Literal[1]
+    images: int = Field(ge=0, le=10**15)
+    time: AwareDatetime
+
+    @classmethod
+    def read(cls, store: RunStore) -> Self | None:
+        """None if there is none. InputError: not written by a node. StoreFailedError: as RunStore's."""
+        content = store.read(PROGRESS_FILE, _MAX_PROGRESS_BYTES)
+        try:
+            return None if content is None else cls.model_validate_json(content)
+        except ValidationError as error:
+            raise InputError(
+                f"{store.url}/{PROGRESS_FILE}",
+                f"not a job's progress: {first_wrong(error)}",
+                fix="check who else writes there",
+            ) from None
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from components.catalog.loader import load_provider
 from components.catalog.schema import GcpMachineType
 from components.gcp.gke_fabric import team_fabric
 from gangway.jobs.base import Phase
-from gangway.jobs.kubernetes.cleanup import clear_old, clear_orphans, may_be_old
 from gangway.jobs.kubernetes.objects import JobObjects
-from gangway.jobs.kubernetes.start_objects import create_start
+from gangway.jobs.kubernetes.start_objects import clear_old, clear_orphans, create_start, may_be_old
 from gangway.jobs.kubernetes.status import get_status
 from tests.gangway.jobs.kubernetes.test_manifests import PLACING, job
 from tests.gangway.jobs.kubernetes.test_start_objects import Cluster

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.findings import InputError
-from gangway.jobs.systemd.progress import JobProgress
-from gangway.jobs.systemd.state import JobState
+from gangway.jobs.systemd.state import JobProgress, JobState
 from gangway.runs.run_store import RunStore
 
 RECORD = {"id": "r-1", "status": "interrupted", "images": 1_000_000, "sessions": [{"end": "2026-01-02T12:00:00.500Z"}]}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from components.core.findings import InputError
+from gangway.jobs.systemd.autoscale_now import get_scaler, group_names
 from gangway.jobs.systemd.scaling.aws import AwsScaler
-from gangway.jobs.systemd.scaling.registry import get_scaler, group_names
 from stacks.config.stack_config import StackConfig
 from stacks.program import get_program
 
