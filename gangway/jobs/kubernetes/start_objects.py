@@ -1,5 +1,5 @@
-"""Creates the objects of one start of a job: its script, variables, policy and JobSet; all or none. Removes those of old
-jobs: JobSet itself removes only what it considers ended; to it a job that was cancelled or used up its hours is
+"""Creates the objects of one start of a job: its script, variables, policy and JobSet; all or none. Removes old
+ones: JobSet itself removes only what it considers ended; to it a job that was cancelled or used up its hours is
 suspended.
 """
 
