@@ -125,7 +125,7 @@ def _bring_data(engine: "Engine", job: "JobFile") -> None:
     with _bar() as bar:
         copied = target.bring_data(job, bar, _say)
     if copied is None:
-        typer.echo(f"{job.data.source} is there already", err=True)
+        typer.echo(f"{job.data.source} has already been copied", err=True)
     else:
         typer.echo(_copied(copied, "of the data set"), err=True)
 

@@ -378,7 +378,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def _has_private_group(seen: os.stat_result) -> bool:
-    """A folder made with umask 002, where each user has a group of their own name."""
+    """A folder made with umask 002, where each user has a group with their name."""
     if seen.st_mode & stat.S_IWOTH or seen.st_uid != os.geteuid():
         return False
     try:

@@ -162,7 +162,7 @@ def _data_cost(job: JobFile, engine: Engine) -> tuple[float | None, str]:
     """The cost of transferring the job's data once, in dollars."""
     assert job.data is not None, "asked of a job with data"
     if (movable := as_movable(engine)) is not None and movable.has_data(job):
-        return 0.0, f"{job.data.source} is there already"
+        return 0.0, f"{job.data.source} has already been copied"
     target = engine.region
     if target is None:
         return None, "its region is not declared, so the transfer of its data has no price"

@@ -36,7 +36,7 @@ class Flavor:
         return all(most is None or number <= most for number, most in limits)
 
     def lacks(self, wanted: Mapping[str, Decimal]) -> list[str]:
-        """What of its own quota is not free now, for display."""
+        """What of its nominal quota is not free now, for display."""
         free = {name: self.nominal[name] - self.used.get(name, Decimal(0)) for name in wanted}
         return [
             f"{name}: {free[name]:f} of {self.nominal[name]:f} free, {number:f} wanted"
@@ -181,6 +181,6 @@ def over_quota(job: JobFile, quota: Quota) -> list[tuple[str, str]]:
 
 
 def missing_quota(job: JobFile, quota: Quota) -> list[str]:
-    """What of its own quota is not free now, for display: per group, for the flavor that lacks least."""
+    """What of the nominal quota is not free now, for display: per group, for the flavor that lacks least."""
     least = (min((flavor.lacks(wanted) for flavor in group), key=len) for group, wanted in quota.wanted(job))
     return [each for some in least for each in some]

@@ -38,7 +38,7 @@ def reap_orphans(but: int) -> None:
 
 
 def end_processes(folder: OwnJobFolder, grace_sec: float) -> None:
-    """Ends every process of the job, including workers in sessions of their own and background processes, with SIGTERM
+    """Ends every process of the job, including workers in other sessions and background processes, with SIGTERM
     first if there is a grace period. Not while another call waits for a child.
     """
     until = time.monotonic() + grace_sec

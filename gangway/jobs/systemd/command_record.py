@@ -105,8 +105,8 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
         sources[f"{kind or start.capacity}: {quantity.source}"] = None
     if not total:
         return Nodes(None, "no start has run for a second yet", planned.machine, grid=planned.region)
-    told = get_provider(config.provider).settings.reads_site
-    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_declared=told, grid=planned.region)
+    is_declared = get_provider(config.provider).settings.reads_site
+    return Nodes(weighed / total, "; ".join(sources), planned.machine, is_declared=is_declared, grid=planned.region)
 
 
 def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
