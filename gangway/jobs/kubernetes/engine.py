@@ -107,7 +107,7 @@ class KubernetesEngine:
         if job.image is None:
             fix = "image: NAME@sha256:..."
             if job.preset is not None:
-                fix += ", built and pushed as the output of gangway dockerfile cuda describes"
+                fix += ", of the trainer: gangway dockerfile cuda > Dockerfile has the commands to build and push it"
             yield Finding.error("job.image", "image", "a pod needs an image", fix)
         if job.nodes.min < job.nodes.max:
             yield Finding.warning(

@@ -109,7 +109,7 @@ def check_scaled(config: StackConfig) -> None:
     if config.work.autoscale is None:
         raise InputError(
             SCALE_FLAG, "the stack file has no autoscale section", allowed="stacks with gangway:job.autoscale",
-            fix="add it, such as autoscale: {images_per_sec: 400}, or leave {SCALE_FLAG} out",
+            fix=f"add it, such as autoscale: {{images_per_sec: 400}}, or leave {SCALE_FLAG} out",
         )  # fmt: skip
     if why_not := why_not_scaled(config, get_program(config.provider).plan(config).machine):
         raise InputError(

@@ -222,7 +222,7 @@ def test_a_move_says_what_did_not_travel(tmp_path: Path, capsys: pytest.CaptureF
     assert "a#1" not in shown.err
     new_id = shown.out.strip()
     assert gangway(["job", "status", job_id]) == 0
-    assert f"gone to {target}, as {new_id}" in capsys.readouterr().out
+    assert f"moved to {target} as {new_id}" in capsys.readouterr().out
     assert gangway(["job", "cancel", new_id, "--on", target]) == 0
     assert gangway(["job", "wait", new_id, "--on", target]) == 1
 
@@ -249,7 +249,7 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     path.write_text(FILE.format(script=json.dumps(script)))
     assert gangway(["job", "submit", str(path), "--on", both]) == 0
     first = capsys.readouterr()
-    assert "begins at once" in first.err
+    assert "starts immediately" in first.err
     assert gangway(["job", "submit", str(path), "--on", both]) == 0
     second = capsys.readouterr()
     assert f"no room now: {first.out.strip()} before it" in second.err
@@ -263,12 +263,12 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert gangway(words) == 0
     told = capsys.readouterr()
     moved = told.out.strip()
-    assert "0.02 USD a GiB, aws:eu-west-1 to aws:eu-west-3: " in told.err
+    assert "0.02 USD/GiB, aws:eu-west-1 to aws:eu-west-3: " in told.err
     assert gangway(["job", "wait", moved, "--on", words[-1]]) == 0
     assert gangway(["job", "status", moved, "--on", words[-1]]) == 0
     said = capsys.readouterr().out
     assert f"came from file://{tmp_path}/other/" in said
-    assert "0.02 USD a GiB" in said
+    assert "0.02 USD/GiB" in said
     assert gangway(words) == 0
     assert capsys.readouterr().out.strip() == moved
     assert gangway(["job", "cancel", first.out.strip()]) == 0
@@ -494,7 +494,7 @@ def test_of_no_job_there_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixt
     out = tmp_path / "record.json"
     assert gangway(["job", "record", "mine-7", "--out", str(out)]) == 2
     told = capsys.readouterr().err
-    assert "knows no such job" in told
+    assert "has no such job" in told
     assert "fix:" in told
     assert not out.exists()
     job_id = submitted(tmp_path, "true", capsys)
@@ -552,14 +552,14 @@ def test_a_burst_that_is_refused_at_the_last_says_where_the_job_is(
 ) -> None:
     """Back in its queue; or, where the other may have taken it all the same, as what its move is made again."""
     queues, ids = full_queues(tmp_path, capsys)
-    begin = LocalQueue._begun
+    begin = LocalQueue._begin
 
     def begun(self: LocalQueue, job_id: str) -> None:
         if self.where == str(tmp_path / "two"):
             raise kind("--on slurm", "sbatch: QOSMaxSubmitJobPerUserLimit")
         begin(self, job_id)
 
-    monkeypatch.setattr(LocalQueue, "_begun", begun)
+    monkeypatch.setattr(LocalQueue, "_begin", begun)
     told, left = burst(tmp_path, queues, ids, capsys)
     assert "QOSMax" in told
     if kind is InputError:

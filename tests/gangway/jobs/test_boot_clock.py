@@ -75,14 +75,14 @@ def test_the_last_word_of_a_job_is_awaited_for_its_time(
     engine: SlurmEngine, tmp_path: Path, clocks: Clocks, sec: float
 ) -> None:
     job_id = engine.submit(job("true"))
-    assert "awaited" in engine.status(job_id).reason, "Slurm knows it no more"
+    assert "waiting for its script" in engine.status(job_id).reason, "Slurm knows it no more"
     set_by(clocks, sec, tmp_path / "queue" / job_id / ".gone")
     clocks.later = 80.0
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.boot = "after-a-reboot"
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.later = 80.0 + 89.0
-    assert "awaited" in engine.status(job_id).reason
+    assert "waiting for its script" in engine.status(job_id).reason
     clocks.later = 80.0 + 91.0
     assert engine.status(job_id).phase is Phase.FAILED
 

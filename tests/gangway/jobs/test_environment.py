@@ -66,7 +66,7 @@ def test_one_that_cannot_be_read_is_told_before_the_job_is_stopped(
     job_id = here.submit(job(MOVES))
     until(here, job_id, lambda found, log: "begun" in log)
     (tmp_path / "here" / job_id / "environment").write_text("HOME")
-    with pytest.raises(InputError, match="no environment of a job"):
+    with pytest.raises(InputError, match="not a job's environment"):
         moved(here, job_id, there)
     assert here.status(job_id).phase is Phase.RUNNING
     assert there.jobs() == []

@@ -118,5 +118,5 @@ def test_a_full_disk_leaves_what_was_there(folder: OwnJobFolder, monkeypatch: py
 @pytest.mark.parametrize("text", ["1 2\n", "a b c\n", "1 2 3 4\n", "1 99999999999999999999 1\n"])
 def test_what_somebody_else_wrote_is_told(folder: OwnJobFolder, text: str) -> None:
     (folder.path / "stretches").write_text(text)
-    with pytest.raises(InputError, match="no stretches of a job"):
+    with pytest.raises(InputError, match="not the run intervals of a job"):
         get_run_intervals(folder, runs=False)

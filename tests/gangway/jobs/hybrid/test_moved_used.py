@@ -87,7 +87,7 @@ def test_without_hours_left_it_stays(queues: list[LocalQueue]) -> None:
     job_id = first.submit(job(STAYS))
     begun(first, job_id)
     on_nodes(first, job_id, 3600)
-    with pytest.raises(InputError, match=r"hours are used, and none is left for local:") as refused:
+    with pytest.raises(InputError, match=r"hours are used, none is left for local:") as refused:
         move_job(first, job_id, second, limited(), quiet)
     said = refused.value
     assert (said.place, said.value, "max_hours" in said.fix, first.run_url(job_id) in said.fix) == (

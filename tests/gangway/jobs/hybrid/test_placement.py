@@ -95,7 +95,7 @@ def test_what_is_asked_for_decides() -> None:
 def test_where_none_has_room_it_waits_for_the_fewest_dollars() -> None:
     placed = place([site("dear", 9, room=False), site("cheap", 3, room=False)], job())
     assert (placed.engine.where, placed.now) == ("cheap", False)
-    assert placed.lines[-1] == "local, cheap: it waits there, for the fewest dollars"
+    assert placed.lines[-1] == "local, cheap: the job waits there, at the lowest cost"
 
 
 def test_who_refuses_it_is_not_counted() -> None:
@@ -108,7 +108,7 @@ def test_outputs_go_past_an_engine_without_containers(tmp_path: Path) -> None:
     here, containers = Site(LocalQueue(tmp_path / "here")), site("containers", None, room=False)
     placed = place([here, containers], job(outputs=["/work/results"]))
     assert placed.engine.where == "containers"
-    assert any("not for it: outputs" in line for line in placed.lines)
+    assert any("cannot run it: outputs" in line for line in placed.lines)
     with pytest.raises(InputError, match="no engine accepts this job") as refused:
         place([here], job(outputs=["/work/results"]))
     assert "$GANGWAY_RUN_DIR" in refused.value.fix
@@ -213,7 +213,7 @@ def test_a_name_that_nobody_gave_is_refused() -> None:
     with pytest.raises(InputError, match="no engine") as refused:
         get_engine("mien")
     assert "mine" in refused.value.fix
-    with pytest.raises(InputError, match="stands in the region that is said there"):
+    with pytest.raises(InputError, match="defines the region of a named engine"):
         get_engine("mine#aws:us-east-1")
 
 

@@ -54,7 +54,7 @@ def test_a_queue_that_is_none_is_no_empty_list(kube: PretendKube) -> None:
     assert (error.value, error.allowed) == ("gpus", "gpu")
     assert "team-a/gpus" in error.place
     assert "'gpu'" in error.fix
-    with pytest.raises(InputError, match="no such queue"):
+    with pytest.raises(InputError, match="no such Kueue queue"):
         engine(queue="gpus").status("mine-1")
 
 
@@ -220,7 +220,7 @@ def test_of_pods_that_are_gone_it_says_where_else_to_look(kube: PretendKube) -> 
     put_set(kube, a_set(condition("Completed")))
     kube.put("Workload", "w", "team-a", **a_workload(condition("Admitted")))
     text, offset = engine().log("mine-3")
-    assert "gone with its pods" in text
+    assert "deleted with its pods" in text
     assert "gangway.dev/job=mine-3" in text
     assert "gangway-runs" in text
     assert engine().log("mine-3", offset) == ("", offset), "said once"

@@ -182,8 +182,8 @@ def test_a_node_that_evicts_a_job_again_and_again_does_so_with_an_end(
         _evict_for_room(standing_kubernetes, kube_queue, pod)
     found = over(engine, job_id)
     assert (found.phase, found.exit_code, found.starts) == (Phase.FAILED, 5, 4)
-    assert "begun again 2 times" in found.reason
-    assert "begun again 2 times" in engine.log(job_id)[0]
+    assert "restarted 2 times" in found.reason
+    assert "restarted 2 times" in engine.log(job_id)[0]
     assert _lines(kube_queue, "begun") == 3, "the last start has not begun the command"
 
 
@@ -414,7 +414,7 @@ def _plain() -> dict[str, object]:
 
 
 def test_what_is_not_there_is_named(kube_queue: KubeQueue, standing_kubernetes: KubeCluster) -> None:
-    with pytest.raises(InputError, match="no such queue") as caught:
+    with pytest.raises(InputError, match="no such Kueue queue") as caught:
         list(KubernetesEngine("judge", kube_queue.namespace, "gpus").findings(job("true")))
     assert "gpu" in caught.value.fix
     with pytest.raises(InputError, match="context"):

@@ -146,7 +146,7 @@ def test_where_the_first_create_gets_no_answer_another_engine_may_have_the_job()
 def test_what_may_have_begun_all_the_same_is_said() -> None:
     lost, away = EngineAwayError("", "no answer"), fails("get JobSet", "delete", error=EngineAwayError("", "gone"))
     cluster = Cluster(after=fails("create JobSet", error=lost), before=away)
-    with pytest.raises(InputError, match="may have been begun") as caught:
+    with pytest.raises(InputError, match="may still start") as caught:
         create_start(cluster, job(), PLACING, {})
     assert not isinstance(caught.value, EngineAwayError), "another engine is not to have it too"
     assert caught.value.value == PLACING.job_id

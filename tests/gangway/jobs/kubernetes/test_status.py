@@ -84,7 +84,7 @@ def test_one_that_runs_is_on_its_nodes() -> None:
 
 def test_one_whose_pods_are_pending_says_so() -> None:
     found = get_status(JobObjects([a_set()], a_workload(_ADMITTED), [a_job()], [a_pod("Pending")]), 3)
-    assert (found.phase, found.reason) == (Phase.RUNNING, "not begun yet: p0")
+    assert (found.phase, found.reason) == (Phase.RUNNING, "not started yet: p0")
 
 
 def test_one_that_kueue_has_put_back_has_begun_twice_when_it_runs_again() -> None:

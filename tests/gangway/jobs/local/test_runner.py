@@ -139,7 +139,7 @@ def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path
     assert found.stretches is not None
     assert [each.end is None for each in found.stretches] == [False]
     assert (tmp_path / "runs").read_text() == "ran\n"
-    assert queue.log(job_id)[0].count("waits for room") == 1, "told once, however often it was tried"
+    assert queue.log(job_id)[0].count("waiting for disk space") == 1, "told once, however often it was tried"
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path
 def test_what_has_ended_is_not_begun_again_by_the_next_process(
     tmp_path: Path, full: Path, script: str, phase: Phase, failures: int
 ) -> None:
-    """The one that waits for room is killed."""
+    """The one that waiting for disk space is killed."""
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}; {script}", max_restarts=0))
     until(queue, job_id, lambda found, log: "exit code" in found.reason)
@@ -189,7 +189,7 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
         reasons.append(found.reason)
     for process in processes_of(tmp_path / "queue"):
         process.kill()
-    assert "begun again" in reasons[-1]
+    assert "restart" in reasons[-1]
     assert not any("room" in each for each in reasons)
 
 

@@ -22,7 +22,7 @@ NOW = START + timedelta(hours=9)
 SILENT = no_report("it says nothing")
 LISTED = find_nodes("a", NamedEngine(engine="local:/a", region="aws:us-east-1", machine_type="p5.48xlarge"))
 TOLD = Nodes(10.0, "engines.a.usd_per_node_hour", is_declared=True)
-MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD a GiB")
+MOVE = Move("file:///a/mine-1/run", "local:/b", START, 4.0, 2**30, 0.02, "0.02 USD/GiB")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def test_while_it_runs_figures_go_so_far_and_none_is_divided_by_another() -> Non
 def test_where_an_engine_has_forgotten_its_nodes_all_that_follows_is_absent() -> None:
     record = made(LISTED, done(stretches=None))
     assert {"on_nodes_sec", "node_hours", "waiting_sec", "usd", "joules", "gco2e"} <= record.absent.keys()
-    assert "does not know any more" in record.absent["node_hours"]
+    assert "no longer knows" in record.absent["node_hours"]
     assert "wall_sec" in record.figures
     assert {"wall_sec", "waiting_sec"} <= made(status=done(ended_at=None)).absent.keys()
 
@@ -142,8 +142,8 @@ def test_of_a_moved_job_no_cost_of_here_is_divided_by_work_of_everywhere() -> No
     record = made(LISTED, status, said(images=1000))
     found = values(record)
     assert (found["moves"], found["moves_sec"], found["moves_usd"]) == (2, 10, 0.04)
-    assert "this engine alone" in record.figures["usd"].note
-    assert "this engine alone" in record.figures["joules"].note
+    assert "this engine only" in record.figures["usd"].note
+    assert "this engine only" in record.figures["joules"].note
     assert "before this one" in record.absent["usd_per_1000_images"]
     assert "before this one" in record.absent["joules_per_image"]
     counted = made(LISTED, status, said(images=1000, joules=5000.0))

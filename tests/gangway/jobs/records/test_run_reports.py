@@ -65,7 +65,7 @@ def test_who_has_written_nothing_has_no_problem(folder: Path) -> None:
         ('{"images": "7"}', "images is no number"),
         ('{"images": null}', "images is no number"),
         ('{"images": {"a": 1}}', "images is no number"),
-        ('{"images": -1}', "images is below 0"),
+        ('{"images": -1}', "images is negative"),
         ('{"images": 1, "images": 2}', "twice"),
         ("[1, 2]", "not a JSON object"),
         ("7", "not a JSON object"),

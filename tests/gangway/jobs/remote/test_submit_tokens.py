@@ -58,7 +58,7 @@ def test_one_that_may_have_been_taken_is_not_taken_again(tmp_path: Path) -> None
 
     with pytest.raises(SubmitUnansweredError, match="no answer"):
         submit_once(TOKEN, unanswered, tmp_path)
-    with pytest.raises(InputError, match="may have left the job"):
+    with pytest.raises(InputError, match="may have submitted the job"):
         submit_once(TOKEN, never, tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_of_one_that_was_killed_nobody_knows(tmp_path: Path) -> None:
     if (pid := os.fork()) == 0:
         submit_once(TOKEN, lambda: os._exit(0), tmp_path)
     os.waitpid(pid, 0)
-    with pytest.raises(InputError, match="may have left the job") as unknown:
+    with pytest.raises(InputError, match="may have submitted the job") as unknown:
         submit_once(TOKEN, never, tmp_path)
     assert "job list" in unknown.value.fix
 

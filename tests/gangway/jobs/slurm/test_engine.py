@@ -217,7 +217,7 @@ def test_a_slurm_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_that_is_not_there_is_a_mistake_and_not_empty(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no folder of that name") as refused:
+    with pytest.raises(InputError, match="there is no such folder") as refused:
         SlurmEngine(tmp_path / "queu").jobs()
     assert str(tmp_path / "queu") in str(refused.value)
 

@@ -59,7 +59,7 @@ def test_a_stacks_job_with_a_controller_and_how_it_is_switched_off() -> None:
 
 def test_a_job_that_is_over_has_nothing_to_be_switched_and_one_without_a_controller_no_line() -> None:
     over = list(stack_lines(job(ControlSettings()), (), over=True))
-    assert over == ["controller: rules for time, act", "  it has decided nothing, as of its record"]
+    assert over == ["controller: rules for time, act", "  no decisions, from its record"]
     assert not list(stack_lines(job(None), (), over=False))
     assert not list(stack_lines(None, (), over=False))
 
@@ -116,7 +116,7 @@ def test_a_record_of_another_version_has_its_decisions(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["job", str(tmp_path)])
     assert done.exit_code == 0
     assert "record r-1: running, 700 images" in done.output
-    assert "controller: model for time, act\n  it has decided nothing, as of its log\n" in done.output
+    assert "controller: model for time, act\n  no decisions, from its log\n" in done.output
     assert JobState.read(RunStore(tmp_path.as_uri())).decisions == (made(640),)
 
 
@@ -130,6 +130,6 @@ def test_a_stacks_state_and_its_newest_record_are_what_is_read(
     monkeypatch.setattr(state, "stack_outputs", lambda *_: outputs)
     done = CliRunner().invoke(app, ["job", str(repo / "stacks/Pulumi.aws-demo.yaml")])
     assert done.exit_code == 0, done.output
-    assert "controller: learned for time, act\n  the last of 1 decision, as of its record:\n" in done.output
+    assert "controller: learned for time, act\n  the last of 1 decision, from its record:\n" in done.output
     assert "640 images: threads 4 to 3, by rules: it waits; unjudged\n" in done.output
     assert "sudo docker exec gangway-trainer python -m trainer control off --run-dir '/fsx/runs/a job'\n" in done.output
