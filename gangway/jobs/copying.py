@@ -144,7 +144,8 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
     here, there, unmarked = _folder(source), _folder(target), list[str]()
     said = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
-        stamp = _stamp(source, name)
+        meta = source.head(name)
+        stamp = [meta["size"], meta["e_tag"], meta["last_modified"].isoformat()]  # identifies the version
         is_new = known.get(name, {}).get("source") != stamp or not _has(target, name, size, known[name]["sha256"])
         entry: Mapping[str, Any] = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
         if here is None:
@@ -243,12 +244,6 @@ def _writer(target: "Store", name: str) -> Iterator[Any]:
     writer = open_writer(target, name, buffer_size=_PART_BYTES)
     yield writer
     writer.close()
-
-
-def _stamp(store: "Store", name: str) -> list[Any]:
-    """Identifies a file's version."""
-    meta = store.head(name)
-    return [meta["size"], meta["e_tag"], meta["last_modified"].isoformat()]
 
 
 def _size(store: "Store", name: str) -> int | None:

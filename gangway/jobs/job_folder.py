@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
@@ -311,7 +311,12 @@ def make_shared(folder: Path) -> None:
     for each in reversed((folder, *folder.parents)):
         if not each.is_dir():
             each.mkdir(mode=0o755, exist_ok=True)  # parents too, independent of the umask
-    for finding in sharing_findings(folder):
+    raise_errors(sharing_findings(folder))
+
+
+def raise_errors(findings: Iterable[Finding]) -> None:
+    """InputError: one of the findings is an error."""
+    for finding in findings:
         if finding.severity is Severity.ERROR:
             raise InputError(finding.path, finding.message, fix=finding.fix)
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError, nearest_hint
 from components.core.first_error import first_wrong
 from components.core.json_lines import lock
 from components.core.whole_files import FULL, without_empty_folders
@@ -51,6 +51,7 @@ from gangway.jobs.job_folder import (
     OwnJobFolder,
     UnreadableError,
     make_shared,
+    raise_errors,
     sharing_findings,
 )
 from gangway.jobs.listing import (
@@ -331,7 +332,7 @@ class FolderEngine(ABC):
     def ensure_begun(self, job_id: str) -> None:
         """See `Engine`."""
         if not self.status(job_id).phase.is_over and not self._has_started(self._open_job(job_id)):
-            _raise_errors(sharing_findings(self._folder))
+            raise_errors(sharing_findings(self._folder))
             self._begin(job_id)
 
     @abstractmethod
@@ -344,7 +345,7 @@ class FolderEngine(ABC):
 
     def _check(self, job: JobFile) -> None:
         """InputError: what this engine cannot do, or its region."""
-        _raise_errors((*region_findings(job, self.region), *self.findings(job)))
+        raise_errors((*region_findings(job, self.region), *self.findings(job)))
 
     def _make_folder(self, name: str) -> OwnJobFolder:
         """A folder for a new job, under a name that is no job id. InputError: it cannot be made, or another user's is
@@ -409,13 +410,6 @@ class FolderEngine(ABC):
             return open_job(path).own()
         except FileNotFoundError:
             raise InputError("job", f"{self.where} has no such job", value=job_id, fix="it was just removed") from None
-
-
-def _raise_errors(findings: Iterable[Finding]) -> None:
-    """InputError: one of them is an error."""
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            raise InputError(finding.path, finding.message, fix=finding.fix)
 
 
 def _staging_name(source: str) -> str:

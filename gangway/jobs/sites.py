@@ -129,7 +129,8 @@ def charge(site: Site, job: JobFile) -> Charge:
         carried, said = _data_cost(job, site.engine)
         usd = None if usd is None or carried is None else usd + carried
         why.append(said)
-    return Charge(usd, _gco2e(nodes, hours, num), "; ".join(why))
+    found = envelope(nodes, hours, num)
+    return Charge(usd, None if found is None else found[1].gco2e, "; ".join(why))
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,3 @@ def envelope(nodes: Nodes, hours: float, num: int) -> tuple[EnergyEstimate, Carb
         region = get_provider(place.provider).catalog_here().region(place.region, place.provider)
     energy = estimate_energy(nodes.machine, num, hours, region)
     return energy, estimate_carbon(energy, region)
-
-
-def _gco2e(nodes: Nodes, hours: float, num: int) -> float | None:
-    return None if (found := envelope(nodes, hours, num)) is None else found[1].gco2e

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from components.core.findings import Finding, InputError, Severity, nearest_hint
+from components.core.findings import Finding, InputError, nearest_hint
 from components.estimate.regions import Place
 from components.kubernetes.spec import SIZE
 from gangway.jobs.base import (
@@ -24,7 +24,7 @@ from gangway.jobs.base import (
     rendezvous_findings,
     unreadable,
 )
-from gangway.jobs.job_folder import UnreadableError
+from gangway.jobs.job_folder import UnreadableError, raise_errors
 from gangway.jobs.kubernetes import logs
 from gangway.jobs.kubernetes.fabric import find_fabric
 from gangway.jobs.kubernetes.fabric_findings import fabric_findings
@@ -166,9 +166,7 @@ class KubernetesEngine:
 
     def submit(self, job: JobFile) -> str:
         """See `Engine`."""
-        for finding in (*region_findings(job, self.region), *self.findings(job)):
-            if finding.severity is Severity.ERROR:
-                raise InputError(finding.path, finding.message, fix=finding.fix)
+        raise_errors((*region_findings(job, self.region), *self.findings(job)))
         sets = self._kubectl.get(SETS, OURS)
         self._remove_old_jobs(sets)
         taken = [int(get_job_id(each).rpartition("-")[2]) for each in sets if is_job_set(each)]

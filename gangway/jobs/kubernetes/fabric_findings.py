@@ -64,7 +64,9 @@ def offered_networks(job: JobFile, quota: Quota) -> list[str]:
     whole, found = total_resources(job), dict[str, None]()
     for flavor in (each for group in quota.groups for each in group):
         if flavor.holds({name: number for name, number in whole.items() if name in flavor.nominal}):
-            found |= dict.fromkeys(name for name, most in flavor.most.items() if _is_fabric(name) and most != 0)
+            found |= dict.fromkeys(
+                name for name, most in flavor.most.items() if most != 0 and (name == EFA or name.startswith(_RDMA))
+            )
     return list(found)
 
 
@@ -73,10 +75,6 @@ def count_per_node(nodes: Iterable[Found], name: str, gpus: Decimal) -> Decimal 
     rooms = [each.get("status", {}).get("allocatable", {}) for each in nodes]
     counts = [quantity(room[name]) for room in rooms if name in room and quantity(room.get(GPU, "0")) >= gpus]
     return min(filter(None, counts), default=None)
-
-
-def _is_fabric(name: str) -> bool:
-    return name == EFA or name.startswith(_RDMA)
 
 
 def _nodes(kubectl: Kubectl) -> list[Found]:

@@ -19,7 +19,6 @@ from gangway.jobs.kubernetes.manifests import (
     KEPT_SEC,
     MEMBER_KEY,
     OURS,
-    Manifest,
     Placing,
     job_set,
     support_manifests,
@@ -45,15 +44,15 @@ def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Ma
     """Creates all objects or none. TakenError: the name exists. InputError: what was created could be neither completed
     nor undone.
     """
+    key = {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
     made, tried, token = list[str](), "", token_hex(8)
     try:
         # The first object reserves the name.
-        for each in (
-            *support_manifests(job, placing, {**variables, **_member_key(job, placing)}),
-            job_set(job, placing),
-        ):
+        for each in (*support_manifests(job, placing, {**variables, **key}), job_set(job, placing)):
             tried = each["kind"]
-            stored = kubectl.create(_add_token(each, token))
+            meta = each["metadata"]
+            signed = {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}  # another submit may use the same name
+            stored = kubectl.create({**each, "metadata": {**meta, "annotations": signed}})
             made.append(tried)
         meta = stored["metadata"]
         owner = {"apiVersion": JOB_SET_VERSION, "kind": "JobSet", "name": placing.name, "uid": meta["uid"]}
@@ -72,11 +71,6 @@ def create_start(kubectl: Kubectl, job: JobFile, placing: Placing, variables: Ma
         raise
 
 
-def _member_key(job: JobFile, placing: Placing) -> Mapping[str, str]:
-    """New for each start; empty if not needed."""
-    return {MEMBER_KEY: new_member_key(placing.job_id)} if needs_member_key(job) else {}
-
-
 def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: str) -> None:
     """Removes an interrupted start. `lost`: a kind that may have been created. The JobSet goes first, since it would
     start.
@@ -84,12 +78,6 @@ def _undo(kubectl: Kubectl, name: str, made: Sequence[str], lost: str, token: st
     for kind, resource in _RESOURCES.items():
         if kind in made or (kind == lost and _is_from_submit(kubectl, resource, name, token)):
             delete(kubectl, resource, name)
-
-
-def _add_token(manifest: Mapping[str, Any], token: str) -> Manifest:
-    """Adds the token of this submit, since another may use the same name."""
-    meta = manifest["metadata"]
-    return {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), _SUBMIT_ANNOTATION: token}}}
 
 
 def _is_from_submit(kubectl: Kubectl, resource: str, name: str, token: str) -> bool:
@@ -116,7 +104,7 @@ def clear_stale(kubectl: Kubectl, name: str) -> None:
         return
     with suppress(MissingError):
         found = kubectl.get("configmaps", name)
-        if _age(found) > timedelta(seconds=_STALE_SEC):
+        if _is_older(found["metadata"]["creationTimestamp"], _STALE_SEC, datetime.now(UTC)):
             clear_start(kubectl, found)
 
 
@@ -132,10 +120,6 @@ def clear_start(kubectl: Kubectl, first: Mapping[str, Any]) -> None:
             delete(kubectl, resource, meta["name"])
 
 
-def _age(found: Mapping[str, Any]) -> timedelta:
-    return datetime.now(UTC) - find_time(found["metadata"]["creationTimestamp"])
-
-
 def delete(kubectl: Kubectl, resource: str, name: str) -> None:
     """Does not wait, and ignores missing objects."""
     kubectl.run("delete", resource, name, "--ignore-not-found", "--wait=false")
@@ -143,7 +127,7 @@ def delete(kubectl: Kubectl, resource: str, name: str) -> None:
 
 def may_be_old(job_set: Found, now: datetime) -> bool:
     """Whether the job's status is worth checking."""
-    return bool(job_set["spec"].get("suspend")) and _is_old(job_set["metadata"]["creationTimestamp"], now)
+    return bool(job_set["spec"].get("suspend")) and _is_older(job_set["metadata"]["creationTimestamp"], KEPT_SEC, now)
 
 
 def clear_old(kubectl: Kubectl, seen: JobObjects, status: JobStatus, now: datetime) -> None:
@@ -160,9 +144,13 @@ def clear_orphans(kubectl: Kubectl, sets: Sequence[Found], now: datetime) -> Non
     names = {each["metadata"]["name"] for each in sets}
     for each in kubectl.get("configmaps", OURS):
         meta = each["metadata"]
-        if meta["name"] not in names and not meta.get("ownerReferences") and _is_old(meta["creationTimestamp"], now):
+        if (
+            meta["name"] not in names
+            and not meta.get("ownerReferences")
+            and _is_older(meta["creationTimestamp"], KEPT_SEC, now)
+        ):
             clear_start(kubectl, each)
 
 
-def _is_old(created: str, now: datetime) -> bool:
-    return now - find_time(created) > timedelta(seconds=KEPT_SEC)
+def _is_older(created: str, sec: float, now: datetime) -> bool:
+    return now - find_time(created) > timedelta(seconds=sec)

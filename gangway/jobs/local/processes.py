@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -72,9 +72,11 @@ def _get_processes(folder: OwnJobFolder) -> Iterator[int]:
     reap_orphans(but=0)
     parents = dict(_parents())
     variables = {pid: _variables(pid) for pid in parents}
-    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), _slurm_id(folder)
+    own, slurm_id = os.fsencode(f"{MARK}={folder.path}"), f"SLURM_JOB_ID={_slurm_id(folder)}".encode()
     for pid in parents:
-        is_marked = own in variables[pid] and not _is_of_slurm(variables[pid], slurm_id)
+        is_marked = own in variables[pid] and not any(
+            each.startswith(b"SLURM_JOB_ID=") and each != slurm_id for each in variables[pid]
+        )  # sbatch passes the mark on to another job
         if is_marked or _is_descendant(pid, parents, variables, own):
             yield pid
 
@@ -84,12 +86,6 @@ def _slurm_id(folder: OwnJobFolder) -> str:
     with suppress(UnreadableError):
         return get_environment(folder).get("SLURM_JOB_ID", "")
     return ""
-
-
-def _is_of_slurm(variables: Iterable[bytes], slurm_id: str) -> bool:
-    """Whether it belongs to another Slurm job, to which sbatch passed the variables."""
-    own = f"SLURM_JOB_ID={slurm_id}".encode()
-    return any(each.startswith(b"SLURM_JOB_ID=") and each != own for each in variables)
 
 
 def _is_descendant(pid: int, parents: Mapping[int, int], variables: Mapping[int, list[bytes]], own: bytes) -> bool:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -236,7 +236,9 @@ class _Runner:
             self._write(lambda: self._folder.write(TRAIN_FILE, document.encode()))
         self._write(lambda: self._folder.write(_NOTICES, b""))
         of_submit = of_submit if job.preset is None else for_modules(of_submit)
-        variables = {**of_submit, **_on_path(of_submit), **node_variables(job, place, str(folder / _NOTICES))}
+        # This environment's programs last: torchrun is found if there is no other.
+        path = f"{of_submit.get('PATH', os.defpath)}:{Path(sys.executable).parent}"
+        variables = {**of_submit, "PATH": path, **node_variables(job, place, str(folder / _NOTICES))}
         with self._folder.append_to(LOG_FILE) as output:
             try:
                 process = subprocess.Popen(
@@ -327,12 +329,6 @@ def _write_log(line: str) -> bool:
         return os.write(sys.stderr.fileno(), os.fsencode(f"{line}\n")) > 0
     except OSError:
         return False
-
-
-def _on_path(variables: Mapping[str, str]) -> dict[str, str]:
-    """Adds this environment's programs last, so torchrun is found if there is no other."""
-    own = str(Path(sys.executable).parent)
-    return {"PATH": f"{variables.get('PATH', os.defpath)}:{own}"}
 
 
 if __name__ == "__main__":

@@ -74,10 +74,8 @@ def no_report(why: str, problem: str = "") -> Reported:
 
 def read_reported(job: JobFile, folder: Path) -> Reported:
     """Reads the report in the job's folder."""
-    return _read_command(folder) if job.preset is None else _read_trainer(folder)
-
-
-def _read_command(folder: Path) -> Reported:
+    if job.preset is not None:
+        return _read_trainer(folder)
     place = f"{RUN_FOLDER}/{FIGURES_FILE}"
     return parse_report(lambda: read_regular(folder, place, MOST_BYTES), place)
 

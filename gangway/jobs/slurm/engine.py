@@ -290,7 +290,8 @@ class SlurmEngine(FolderEngine):
             if (document := train_document(job, get_place(job, path, sys.executable))) is not None:
                 folder.write(TRAIN_FILE, document.encode())
             if needs_member_key(job):
-                _write_member_key(folder)
+                parent, _, name = MEMBER_KEY.partition("/")
+                folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
             folder.write(_SUBMITTED, f"{boot_stamp()}\n".encode())
             folder.write(_WORDS, "".join(f"{word}\n" for word in words).encode())
         save_id(folder, _sbatch(folder, words))
@@ -462,12 +463,6 @@ def _sbatch_environment(of_submit: Mapping[str, str]) -> dict[str, str]:
     commands = shutil.which("sbatch")
     path = os.pathsep.join([of_submit.get("PATH", os.defpath), *([str(Path(commands).parent)] if commands else [])])
     return {**{name: value for name, value in of_submit.items() if name not in REACH}, "PATH": path, **own}
-
-
-def _write_member_key(folder: OwnJobFolder) -> None:
-    """A new key, readable only by the job's owner even if others can read the job's folder."""
-    parent, _, name = MEMBER_KEY.partition("/")
-    folder.subfolder(parent).write_private(name, new_member_key(folder.name).encode())
 
 
 @contextmanager

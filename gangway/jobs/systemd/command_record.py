@@ -5,7 +5,6 @@ queue's job.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from components.catalog.schema import MachinePrice, MachineType
 from components.core.findings import InputError
 from components.core.job import JobSpec
 from gangway.jobs.base import JobStatus, Phase
@@ -93,7 +92,13 @@ def _is_done(job: JobSpec, starts: Sequence[Start]) -> bool:
 def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
     """The mean price of a node hour, by capacity and hours of each node."""
     planned = get_program(config.provider).plan(config)
-    context = cloud_context(config, planned.machine, planned.region, _prices(config, planned.machine), "")
+    provider = get_provider(config.provider)
+    prices = (
+        [get_price(config, get_machine(config))]  # declared for a site in the stack file
+        if provider.catalog is None
+        else provider.catalog().get_prices(planned.machine.name)
+    )
+    context = cloud_context(config, planned.machine, planned.region, prices, "")
     weighed, sources, total = 0.0, dict[str, None](), 0.0
     for start in starts:
         kind, quantity = price(start.capacity, context)
@@ -105,13 +110,5 @@ def _nodes(config: StackConfig, starts: Sequence[Start]) -> Nodes:
         sources[f"{kind or start.capacity}: {quantity.source}"] = None
     if not total:
         return Nodes(None, "no start has run for a second yet", planned.machine, grid=planned.region)
-    is_declared = get_provider(config.provider).settings.reads_site
+    is_declared = provider.settings.reads_site
     return Nodes(weighed / total, "; ".join(sources), planned.machine, is_declared=is_declared, grid=planned.region)
-
-
-def _prices(config: StackConfig, machine: MachineType) -> Sequence[MachinePrice]:
-    """List prices of every region, or what the stack file declares for a site."""
-    provider = get_provider(config.provider)
-    if provider.catalog is None:
-        return [get_price(config, get_machine(config))]
-    return provider.catalog().get_prices(machine.name)
