@@ -252,7 +252,7 @@ def test_of_two_engines_the_first_with_room_and_then_moved(tmp_path: Path, capsy
     assert "starts immediately" in first.err
     assert gangway(["job", "submit", str(path), "--on", both]) == 0
     second = capsys.readouterr()
-    assert f"no room now: {first.out.strip()} before it" in second.err
+    assert f"busy: {first.out.strip()} before it" in second.err
     assert str(tmp_path / "other") in second.err
     while not (tmp_path / "other" / second.out.strip() / "run" / "seen").exists():
         time.sleep(0.05)

@@ -137,7 +137,7 @@ def test_one_that_the_target_refuses_at_the_last_goes_back_or_elsewhere_or_there
     elsewhere = LocalQueue(tmp_path / to)
     moved = move_job(source, job_id, elsewhere, limited(), quiet)
     assert over(elsewhere, moved.job_id).phase is Phase.DONE
-    assert f"gone to local:{tmp_path}/{to}" in source.status(job_id).reason
+    assert f"moved to local:{tmp_path}/{to}" in source.status(job_id).reason
     assert not list(tmp_path.glob("*/.staged-*"))
 
 

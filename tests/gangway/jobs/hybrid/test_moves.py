@@ -221,7 +221,7 @@ def test_the_old_place_says_where_it_has_gone(two: tuple[LocalQueue, LocalQueue]
     waits = source.submit(job("true"))
     moved = move_job(source, waits, target, limited(), quiet)
     found = source.status(waits)
-    assert (found.phase, found.reason) == (Phase.CANCELLED, f"gone to local:{tmp_path}/b, as {moved.job_id}")
+    assert (found.phase, found.reason) == (Phase.CANCELLED, f"moved to local:{tmp_path}/b as {moved.job_id}")
     assert [each.reason for each in source.jobs() if each.id == waits] == [found.reason]
     source.cancel(first)
     assert "moved" not in over(source, first).reason, "it was cancelled by a person"
@@ -254,7 +254,7 @@ def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhe
     moved = move_job(source, job_id, third, limited(), quiet)
     assert (over(third, moved.job_id).phase, moved.left_at) == (Phase.DONE, ())
     assert list((tmp_path / "b").iterdir()) == []
-    assert source.status(job_id).reason == f"gone to local:{tmp_path}/c, as {moved.job_id}"
+    assert source.status(job_id).reason == f"moved to local:{tmp_path}/c as {moved.job_id}"
     with pytest.raises(InputError, match="has moved to"):
         move_job(source, job_id, target, limited(), quiet)
 
@@ -430,7 +430,7 @@ def test_the_first_engine_with_room_has_it(
         without.setenv("PATH", str(tmp_path))
         asked = place(sites(*all_three), file)
     assert asked.engine is first
-    assert "cannot be asked: sinfo" in asked.lines[0]
+    assert "unavailable: sinfo" in asked.lines[0]
     for queue, job_id in ((first, running), (second, other)):
         queue.cancel(job_id)
         over(queue, job_id)

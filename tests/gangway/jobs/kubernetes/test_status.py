@@ -61,7 +61,7 @@ def test_one_that_was_ended_again_and_again_says_so(restarts: int, again: bool) 
     """Code 5 of a job that may begin again 21 times; a trainer says it on its own, too."""
     sets = a_set(condition("Failed"), restarts=restarts)
     found = get_status(JobObjects([sets], a_workload(_ADMITTED), [a_job(5)], []), 3)
-    assert (found.phase, found.exit_code, "again and again" in found.reason) == (Phase.FAILED, 5, again)
+    assert (found.phase, found.exit_code, "keeps interrupting" in found.reason) == (Phase.FAILED, 5, again)
 
 
 def test_before_kueue_has_seen_it_it_waits() -> None:

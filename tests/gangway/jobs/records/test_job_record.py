@@ -144,8 +144,8 @@ def test_of_a_moved_job_no_cost_of_here_is_divided_by_work_of_everywhere() -> No
     assert (found["moves"], found["moves_sec"], found["moves_usd"]) == (2, 10, 0.04)
     assert "this engine only" in record.figures["usd"].note
     assert "this engine only" in record.figures["joules"].note
-    assert "before this one" in record.absent["usd_per_1000_images"]
-    assert "before this one" in record.absent["joules_per_image"]
+    assert "on earlier engines" in record.absent["usd_per_1000_images"]
+    assert "on earlier engines" in record.absent["joules_per_image"]
     counted = made(LISTED, status, said(images=1000, joules=5000.0))
     assert counted.figures["joules_per_image"].value == 5
     unpriced = made(LISTED, done(moves=(MOVE, replace(MOVE, usd=None, why_usd="nobody has said where"))))

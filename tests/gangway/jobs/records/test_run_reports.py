@@ -55,27 +55,27 @@ def test_who_has_written_nothing_has_no_problem(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"images": NaN}', "NaN is no number"),
+        ('{"images": NaN}', "NaN is not a JSON number"),
         ('{"images": 1e999}', "images is not finite"),
-        ('{"images": -Infinity}', "-Infinity is no number"),
+        ('{"images": -Infinity}', "-Infinity is not a JSON number"),
         (f'{{"images": {"9" * 400}}}', "images is not finite"),
         (f'{{"images": {"9" * 9000}}}', "run/figures.json: "),
-        ('{"images": 1e41}', "beyond 1e+40"),
-        ('{"images": true}', "images is no number"),
-        ('{"images": "7"}', "images is no number"),
-        ('{"images": null}', "images is no number"),
-        ('{"images": {"a": 1}}', "images is no number"),
+        ('{"images": 1e41}', "above 1e+40"),
+        ('{"images": true}', "images is not a number"),
+        ('{"images": "7"}', "images is not a number"),
+        ('{"images": null}', "images is not a number"),
+        ('{"images": {"a": 1}}', "images is not a number"),
         ('{"images": -1}', "images is negative"),
-        ('{"images": 1, "images": 2}', "twice"),
+        ('{"images": 1, "images": 2}', "duplicate"),
         ("[1, 2]", "not a JSON object"),
         ("7", "not a JSON object"),
         ("", "run/figures.json: "),
         ('{"images": 1', "run/figures.json: "),
         (b"\xff\xfe\xfa", "run/figures.json: "),
         ("[" * 20_000, "run/figures.json: "),
-        ('{"\\u001b[31mred": 1}', "is no name"),
-        ('{"": 1}', "is no name"),
-        (json.dumps({"x" * 65: 1}), "is no name"),
+        ('{"\\u001b[31mred": 1}', "is not a valid name"),
+        ('{"": 1}', "is not a valid name"),
+        (json.dumps({"x" * 65: 1}), "is not a valid name"),
         (json.dumps({f"m{number}": 1 for number in range(257)}), "257 names"),
         ("{" + " " * 10_000_000 + "}", "larger than"),
     ],
@@ -95,7 +95,7 @@ def test_nothing_outside_is_read_and_nothing_is_waited_for(folder: Path, tmp_pat
     assert "it is a link" in read_reported(COMMAND, folder).problem
     place.unlink()
     os.mkfifo(place)
-    assert "no regular file" in read_reported(COMMAND, folder).problem
+    assert "not a regular file" in read_reported(COMMAND, folder).problem
     place.unlink()
     place.mkdir()
     assert read_reported(COMMAND, folder).problem

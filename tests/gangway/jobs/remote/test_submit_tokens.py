@@ -117,5 +117,5 @@ def test_old_ones_of_another_boot_are_forgotten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("token", ["", "../../etc/passwd", TOKEN.upper()])
 def test_what_is_no_token_is_refused(tmp_path: Path, token: str) -> None:
-    with pytest.raises(InputError, match="no token"):
+    with pytest.raises(InputError, match="not a submit token"):
         submit_once(token, never, tmp_path)

@@ -29,8 +29,8 @@ def edit(values: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_running_job_is_told_by_what_it_has_done(edited: Edited) -> None:
     config, late = edited(edit), datetime(2035, 2, 1, tzinfo=UTC) - timedelta(hours=5)
-    assert "would have 8 nodes" in autoscale_line(config, 0, late)
-    assert "would have 1 node" in autoscale_line(config, 19_900_000, late)
+    assert "wants 8 nodes" in autoscale_line(config, 0, late)
+    assert "wants 1 node" in autoscale_line(config, 19_900_000, late)
     assert "the deadline was 2035-02-01" in autoscale_line(config, 0, late + timedelta(hours=6))
 
 
@@ -107,7 +107,7 @@ def test_a_number_that_hangs_on_progress_that_nobody_knows_says_so(edited: Edite
     assert unknown not in autoscale_line(config, 0, late)
     doubted = autoscale_line(config, 0, late, unknown)
     assert unknown in doubted
-    assert "with 0 it would have 8 nodes" in doubted
+    assert "at 0 images it wants 8 nodes" in doubted
     assert "--scale --images N" in doubted
 
 

@@ -207,7 +207,7 @@ def test_a_stack_that_is_not_up(pulumi: Callable[..., None]) -> None:
 def test_what_no_node_writes_is_told(run: Path, pulumi: Callable[..., None], content: str) -> None:
     pulumi()
     (run / "breaker" / "held.json").write_text(content)
-    with pytest.raises(InputError, match="not what this version's nodes write"):
+    with pytest.raises(InputError, match="not written by this version's nodes"):
         gangway("breaker", "show", "aws-demo")
 
 

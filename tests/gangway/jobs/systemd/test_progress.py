@@ -51,5 +51,5 @@ def test_progress_ends_no_job_and_begins_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"images": -1}, {"images": 10**40}, {"time": "soon"}, {"version": 2}])
 def test_what_no_node_writes_is_told(tmp_path: Path, change: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"progress\.json: no progress"):
+    with pytest.raises(InputError, match=r"progress\.json: not a job's progress"):
         state(tmp_path, progress={**PROGRESS, **change})

@@ -74,7 +74,7 @@ def test_an_open_breaker_lets_nodes_out_and_none_in(world: Any) -> None:
 
 
 def test_a_group_that_is_not_there_is_named(world: Any) -> None:
-    with pytest.raises(InputError, match=r"demo-0-gone.*is not there") as told:
+    with pytest.raises(InputError, match=r"demo-0-gone.*does not exist") as told:
         world.scaler.get_groups(["demo-0-gone", NAMES[1]])
     assert told.value.fix
 

@@ -26,7 +26,7 @@ def test_the_newest_nodes_are_asked_and_none_is_ended(gcp_world: Any) -> None:
     then = gcp_world.scaler.carry_out(to(2), NOW)
     gce = gcp_world.cloud
     assert asked_to_leave(gce) == ["demo-0-c", "demo-0-d"]
-    assert "demo-0-c, demo-0-d save first" in then
+    assert "demo-0-c, demo-0-d save and then leave" in then
     assert gce.tags["demo-0-d"] == ["gangway-node", LEAVE_TAG], "its other tags are its firewall rules"
     assert gce.groups[NAMES[0]]["targetSize"] == 4
     assert set(gce.groups[NAMES[0]]["instances"]) == {"demo-0-a", "demo-0-b", "demo-0-c", "demo-0-d"}
