@@ -296,9 +296,11 @@ class Movable(Engine, Protocol):
         None: this process's environment.
         """
 
-    def bring_data(self, job: JobFile, tell: "OnProgress", say: Callable[[str], None] | None = None) -> "Copied | None":
-        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `say` is called if
-        another process is copying it and this one waits. InputError: it cannot be copied.
+    def bring_data(
+        self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
+    ) -> "Copied | None":
+        """Copies the job's `data.source` there, as `submit` does; None if there is nothing to copy. `on_wait` is called
+        if another process is copying it and this one waits. InputError: it cannot be copied.
         """
 
     def has_data(self, job: JobFile) -> bool:
@@ -367,8 +369,8 @@ def _data_findings(job: JobFile, region: Place | None) -> list[Finding]:
     if (refused := refusal(job.regions.limits, place)) is None:
         return []
     fix = "copy the data to an allowed region first, or change regions"
-    said = f"its data is there: {refused.said} (regions: {refused.why})"
-    return [Finding.error("regions.refused", "data.region", said, fix)]
+    message = f"its data is there: {refused.said} (regions: {refused.why})"
+    return [Finding.error("regions.refused", "data.region", message, fix)]
 
 
 def _engine_findings(job: JobFile, region: Place | None) -> list[Finding]:

@@ -17,9 +17,9 @@ def boot_stamp() -> str:
 
 def sec_since(stamp: str) -> float | None:
     """None for another boot's stamp or an invalid one."""
-    boot, _, said = stamp.partition(" ")
+    boot, _, seconds = stamp.partition(" ")
     try:
-        sec = time.clock_gettime(_CLOCK) - float(said)
+        sec = time.clock_gettime(_CLOCK) - float(seconds)
     except ValueError:
         return None
     return sec if boot == _boot() and sec >= 0 else None

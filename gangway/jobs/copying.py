@@ -55,7 +55,7 @@ class Copied:
     unmarked: tuple[str, ...] = ()
 
 
-def copy_run(source_place: CopyPlace, target_place: CopyPlace, tell: OnProgress, *, whole: bool) -> Copied:
+def copy_run(source_place: CopyPlace, target_place: CopyPlace, on_progress: OnProgress, *, whole: bool) -> Copied:
     """Copies a run folder; `whole` as in `files_of_run`. Other files at the target are removed, since an interrupted
     copy may have left them. InputError: a store cannot be read or written, or the source is empty now and was not at an
     earlier copy; CopyDamagedError as in `copy_folder`.
@@ -63,12 +63,12 @@ def copy_run(source_place: CopyPlace, target_place: CopyPlace, tell: OnProgress,
     with _open_stores(source_place, target_place) as (source, target):
         here, there = _folder(source), _folder(target)
         found, not_copied = _list_files(source)
-        files, damaged = _select_files(source, found, tell, whole=whole)
+        files, damaged = _select_files(source, found, on_progress, whole=whole)
         if not files:
             _check_not_emptied(source_place, target_place)
         odd = [name for name in files if (here is None or there is None) and is_odd(name)]
         _remove_others(target, files.keys())  # before the copy: a file may block a new folder's name
-        copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, tell)
+        copied = copy_folder(source, target, {name: files[name] for name in files if name not in odd}, on_progress)
         if there is not None:
             forget_copy(target)
         on_folders = () if here is None or there is None else copy_folder_metadata(here, there, files)
@@ -135,14 +135,14 @@ def _store(place: CopyPlace) -> "Store":
     )  # the user may have named a link
 
 
-def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell: OnProgress) -> Copied:
+def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], on_progress: OnProgress) -> Copied:
     """Copies these files, name -> bytes. CopyDamagedError: a file arrived damaged. OSError or obstore's errors: a store
     does not answer.
     """
     began, total, done, new = time.monotonic(), sum(names.values()), 0, 0
     known, saved_at = _read_manifest(target), began
     here, there, unmarked = _folder(source), _folder(target), list[str]()
-    said = _read_manifest(source) if here is None else {}
+    source_manifest = _read_manifest(source) if here is None else {}
     for name, size in sorted(names.items()):
         meta = source.head(name)
         stamp = [meta["size"], meta["e_tag"], meta["last_modified"].isoformat()]  # identifies the version
@@ -150,7 +150,7 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
         entry: Mapping[str, Any] = {"source": stamp, "sha256": _copy(source, target, name)} if is_new else known[name]
         if here is None:
             stored_at = datetime.fromisoformat(entry["source"][-1])
-            marks = FileMetadata.from_entry(said.get(name, {}), entry["sha256"], stored_at)
+            marks = FileMetadata.from_entry(source_manifest.get(name, {}), entry["sha256"], stored_at)
         else:
             marks = FileMetadata.of(here / name)
         if there is not None and (problem := marks.apply_to(there / name)):
@@ -161,7 +161,7 @@ def copy_folder(source: "Store", target: "Store", names: Mapping[str, int], tell
             _write_manifest(target, known)
             saved_at = time.monotonic()
         done += size
-        tell(done, total)
+        on_progress(done, total)
     _write_manifest(target, {name: known[name] for name in names})
     return Copied(len(names), total, new, time.monotonic() - began, unmarked=tuple(unmarked))
 
@@ -192,10 +192,10 @@ def _list_files(source: "Store") -> tuple[Mapping[str, int], tuple[str, ...]]:
 
 
 def _select_files(
-    source: "Store", found: Mapping[str, int], tell: OnProgress, *, whole: bool
+    source: "Store", found: Mapping[str, int], on_progress: OnProgress, *, whole: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Like `files_of_run`; and a line for each newer checkpoint that is damaged."""
-    newest, damaged = ("checkpoints/", ()) if whole else find_newest_intact(source, found, tell)
+    newest, damaged = ("checkpoints/", ()) if whole else find_newest_intact(source, found, on_progress)
     files = {
         name: size
         for name, size in found.items()

@@ -53,11 +53,11 @@ def has_data(job: JobFile, jobs_folder: Path) -> bool:
 
 
 def bring_data(
-    job: JobFile, jobs_folder: Path, tell: "OnProgress", say: Callable[[str], None] | None = None
+    job: JobFile, jobs_folder: Path, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
 ) -> "Copied | None":
-    """Copies the data set; None if there is nothing to copy. Waits for another process that copies it, after calling
-    `say`. InputError: the source is empty, unreadable or changed since it was copied (other jobs may read the copy), or
-    the disk is full.
+    """Copies the data set; None if there is nothing to copy. Calls `on_wait` and waits if another process is copying
+    it. InputError: the source is empty, unreadable or changed since it was copied (jobs may read the copy), or the
+    disk is full.
     """
     from gangway.jobs.copying import copy_run
 
@@ -70,12 +70,12 @@ def bring_data(
         folder = OwnJobFolder.make(place.parent).subfolder(place.name)
         copy = folder.subfolder(_FILES)
         with folder.append_to(_LOCK) as held:
-            if _wait_for_lock(held, source, say):
+            if _wait_for_lock(held, source, on_wait):
                 files = _list_files(source)  # hours may have passed
             if folder.has(_WHOLE):
                 _check_same(source, files, folder)
                 return None
-            copied = copy_run(source, copy, tell, whole=True)
+            copied = copy_run(source, copy, on_progress, whole=True)
             _check_whole(source, files, copied)
             folder.write(_WHOLE, json.dumps({"source": source, "files": files}).encode())
     except OSError as error:
@@ -96,7 +96,7 @@ def _list_files(source: str) -> dict[str, int]:
     return files
 
 
-def _wait_for_lock(held: IO[bytes], source: str, say: Callable[[str], None] | None) -> bool:
+def _wait_for_lock(held: IO[bytes], source: str, on_wait: Callable[[str], None] | None) -> bool:
     """Takes the lock, waiting as long as necessary: the copy may be large, and the lock dies with its holder. Whether
     it had to wait.
     """
@@ -105,8 +105,8 @@ def _wait_for_lock(held: IO[bytes], source: str, say: Callable[[str], None] | No
         try:
             lock(held)
         except BlockingIOError:
-            if say is not None and not waited:
-                say(f"{source} is being copied there by another submit or move; waiting")
+            if on_wait is not None and not waited:
+                on_wait(f"{source} is being copied there by another submit or move; waiting")
             waited = True
             time.sleep(_POLL_SEC)
         else:

@@ -39,7 +39,7 @@ def get_sha256(store: "ObjectStore | FolderStore", name: str) -> str:
 
 
 def find_newest_intact(
-    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], tell: Callable[[int, int], None]
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], on_progress: Callable[[int, int], None]
 ) -> tuple[str, tuple[str, ...]]:
     """The name prefix of the newest intact checkpoint, and a line for each newer, damaged one. The newest if all are
     damaged; a single one is not checked; `checkpoints/` if there is none. `sizes`: of all files of the run.
@@ -47,14 +47,14 @@ def find_newest_intact(
     states = sorted((match[1] for name in sizes if (match := _STATE.fullmatch(name))), reverse=True)
     passed_over = list[str]()
     for state in states if len(states) > 1 else ():
-        if not (damage := _find_damage(store, sizes, state, tell)):
+        if not (damage := _find_damage(store, sizes, state, on_progress)):
             return f"{state}.", tuple(passed_over)
         passed_over.append(f"{state}.pt (damaged: {damage})")
     return f"{states[0]}." if states else "checkpoints/", ()
 
 
 def _find_damage(
-    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, tell: Callable[[int, int], None]
+    store: "ObjectStore | FolderStore", sizes: Mapping[str, int], state: str, on_progress: Callable[[int, int], None]
 ) -> str:
     """What is wrong with a checkpoint; empty if intact."""
     try:
@@ -69,5 +69,5 @@ def _find_damage(
         if get_sha256(store, name) != sha256:
             return f"{name} does not match its manifest"
         done += sizes[name]
-        tell(done, total)
+        on_progress(done, total)
     return ""

@@ -149,9 +149,11 @@ class FolderEngine(ABC):
                         lock(held)
                         folder.remove_tree()
 
-    def bring_data(self, job: JobFile, tell: "OnProgress", say: Callable[[str], None] | None = None) -> "Copied | None":
+    def bring_data(
+        self, job: JobFile, on_progress: "OnProgress", on_wait: Callable[[str], None] | None = None
+    ) -> "Copied | None":
         """See `Movable`."""
-        return bring_data(job, self._folder, tell, say)
+        return bring_data(job, self._folder, on_progress, on_wait)
 
     def has_data(self, job: JobFile) -> bool:
         """See `Movable`."""
@@ -360,7 +362,7 @@ class FolderEngine(ABC):
             raise self._write_error(error, "the job's folder cannot be made") from None
         return folder
 
-    def _write_error(self, error: OSError, said: str) -> InputError:
+    def _write_error(self, error: OSError, problem: str) -> InputError:
         """For a folder that cannot be written."""
         if isinstance(error, PermissionError):
             try:
@@ -369,7 +371,7 @@ class FolderEngine(ABC):
                 return closed
         other = f"use another folder: --on {self.kind}:FOLDER"
         return InputError(
-            self.where, f"{said}: {error.strerror}", allowed="a writable folder with space for a job",
+            self.where, f"{problem}: {error.strerror}", allowed="a writable folder with space for a job",
             fix=f"free some space there, or {other}" if error.errno in FULL else other,
         )  # fmt: skip
 
@@ -440,21 +442,23 @@ def read_status(folder: JobFolder) -> JobStatus:
             fix=f"move {folder.path} elsewhere",
         )
     if found.id != folder.name:
-        said = f"the state of {found.id[:80]}, not of {folder.name}: the folder was renamed"
-        raise UnreadableError(str(folder.path / STATE_FILE), said, fix="rename the folder back, or move it elsewhere")
+        problem = f"the state of {found.id[:80]}, not of {folder.name}: the folder was renamed"
+        raise UnreadableError(
+            str(folder.path / STATE_FILE), problem, fix="rename the folder back, or move it elsewhere"
+        )
     found = replace(found, name=folder.name.rpartition("-")[0], user=folder.owner)
     if found.phase is Phase.CANCELLED and (gone := describe_move(folder)):
         return replace(found, reason=gone)
     return found
 
 
-def _unreadable(folder: JobFolder, name: str, said: str, error: OSError | ValidationError) -> UnreadableError:
+def _unreadable(folder: JobFolder, name: str, problem: str, error: OSError | ValidationError) -> UnreadableError:
     path, aside = folder.path / name, f"move {folder.path} elsewhere"
     if isinstance(error, ValidationError):
-        said, fix = f"{said}: {first_wrong(error)}", f"use the release that wrote it, or {aside}"
+        problem, fix = f"{problem}: {first_wrong(error)}", f"use the release that wrote it, or {aside}"
     else:
-        said, fix = f"{said}: {error.strerror}", f"{_file_fix(path, error)}, or {aside}"
-    return UnreadableError(str(path), said, fix=fix)
+        problem, fix = f"{problem}: {error.strerror}", f"{_file_fix(path, error)}, or {aside}"
+    return UnreadableError(str(path), problem, fix=fix)
 
 
 def _file_fix(path: Path, error: OSError) -> str:

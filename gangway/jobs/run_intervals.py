@@ -84,8 +84,8 @@ def _on_nodes(folder: JobFolder) -> tuple[int, int, int] | None:
         began, nodes, *length = map(int, folder.read(_ON_NODES).split())
         if len(length) > 1:
             raise ValueError("more than three numbers")
-        said = length[0] if length else round(folder.mtime(_ON_NODES) * 1000) - began
-        return began, nodes, max(0, said)
+        length_ms = length[0] if length else round(folder.mtime(_ON_NODES) * 1000) - began
+        return began, nodes, max(0, length_ms)
     except FileNotFoundError:
         return None
 

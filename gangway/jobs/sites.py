@@ -126,9 +126,9 @@ def charge(site: Site, job: JobFile) -> Charge:
     usd = None if nodes.usd_per_hour is None else nodes.usd_per_hour * hours * num
     why = [nodes.source if usd is None else f"{num} x {hours:g} h at {nodes.usd_per_hour:g} USD: {nodes.source}"]
     if job.data is not None:
-        carried, said = _data_cost(job, site.engine)
+        carried, data_note = _data_cost(job, site.engine)
         usd = None if usd is None or carried is None else usd + carried
-        why.append(said)
+        why.append(data_note)
     found = envelope(nodes, hours, num)
     return Charge(usd, None if found is None else found[1].gco2e, "; ".join(why))
 

@@ -54,11 +54,11 @@ def move_job(
     job_id: str,
     target: Movable,
     pause: Callable[[JobStatus], None],
-    tell: Callable[[int, int], None],
-    say: Callable[[str], None] | None = None,
+    on_progress: Callable[[int, int], None],
+    on_wait: Callable[[str], None] | None = None,
 ) -> MoveResult:
-    """Moves a job; one that an interrupted move stopped can also return to its source. `say` is called when the move
-    has to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
+    """Moves a job; one that an interrupted move stopped can also return to its source. `on_wait` is called when it has
+    to wait. InputError: the job is over or has no hours left, or the target refuses it; then it keeps running where
     it is.
     """
     before = source.status(job_id)
@@ -82,21 +82,21 @@ def move_job(
         if source.has_data(
             job
         ):  # copies nothing, but fails if the source has changed: the job would read other data there
-            source.bring_data(job, tell, say)
-        data = target.bring_data(job, tell, say)  # while it still runs
+            source.bring_data(job, on_progress, on_wait)
+        data = target.bring_data(job, on_progress, on_wait)  # while it still runs
         # The only record of what interrupted attempts sent.
         way.record_copy(0 if data is None else data.bytes)
         stage, began, started = target.stage(origin), datetime.now(UTC), time.monotonic()
         if before.phase is Phase.WAITING:
             # It keeps its place in the queue if this fails.
-            copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
+            copy_run(source.run_folder(job_id), stage, on_progress, whole=job.preset is None)
         _check_not_over(source.status(job_id), way, target, origin)  # the copies took time
         way.record_stopping()
         source.stop(job_id)
         ended = wait_until_over(source, job_id, pause)
         _check_not_over(ended, way, target, origin)
         used = _check_hours(source, job_id, job, way, target, origin)
-        copied = copy_run(source.run_folder(job_id), stage, tell, whole=job.preset is None)
+        copied = copy_run(source.run_folder(job_id), stage, on_progress, whole=job.preset is None)
         sec = time.monotonic() - started
         move = Move(
             origin, get_place(target), began, sec, *_price_transfer(source, target, job, copied, way.data_bytes), used

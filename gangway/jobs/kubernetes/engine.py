@@ -235,13 +235,13 @@ class KubernetesEngine:
         runs = any(each["status"].get("phase") == "Running" for each in seen.pods)
         if not any(each["status"].get("containerStatuses") for each in seen.pods):
             return "", offset
-        said = self._kubectl.logs(
+        output = self._kubectl.logs(
             f"--selector={JOB_LABEL}={job_id}", "--timestamps", "--prefix", "--tail=-1", "--ignore-errors",
             "--max-log-requests=1000", *logs.since(offset),
         )  # fmt: skip
-        if runs and (why := logs.find_error(said)):
+        if runs and (why := logs.find_error(output)):
             raise EngineAwayError("job", f"kubectl logs: {why}", value=job_id, fix="try again, or check its nodes")
-        return logs.read(said, offset, time.time_ns() if runs else None)
+        return logs.read(output, offset, time.time_ns() if runs else None)
 
     def cancel(self, job_id: str) -> None:
         """See `Engine`. Kueue evicts it, with SIGTERM and its grace period."""

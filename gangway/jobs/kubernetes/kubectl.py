@@ -81,8 +81,8 @@ class Kubectl:
                 fix="kubectl cluster-info",
             ) from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            raise self._no_context() if _NO_CONTEXT.search(said) else _error(words, said)
+            message = done.stderr.decode(errors="replace").strip()
+            raise self._no_context() if _NO_CONTEXT.search(message) else _error(words, message)
         return done.stdout
 
     def _no_context(self) -> InputError:
@@ -102,11 +102,13 @@ _KINDS: Sequence[tuple[str, type[InputError]]] = (
 )
 
 
-def _error(words: Sequence[str], said: str) -> InputError:
-    said = _KLOG.sub("", said).strip() or said
-    if _AWAY.search(said):
-        return EngineAwayError("--on kubernetes", said, fix="check whether it answers: kubectl cluster-info")
-    if _NO_KIND.search(said):
-        return InputError("--on kubernetes", said, fix="install JobSet and Kueue: docs/kubernetes.md")
-    kind = next((kind for mark, kind in _KINDS if mark in said), InputError)
-    return kind("--on kubernetes", f"kubectl {words[0]}: {said}", fix="see what you may do: kubectl auth can-i --list")
+def _error(words: Sequence[str], message: str) -> InputError:
+    message = _KLOG.sub("", message).strip() or message
+    if _AWAY.search(message):
+        return EngineAwayError("--on kubernetes", message, fix="check whether it answers: kubectl cluster-info")
+    if _NO_KIND.search(message):
+        return InputError("--on kubernetes", message, fix="install JobSet and Kueue: docs/kubernetes.md")
+    kind = next((kind for mark, kind in _KINDS if mark in message), InputError)
+    return kind(
+        "--on kubernetes", f"kubectl {words[0]}: {message}", fix="see what you may do: kubectl auth can-i --list"
+    )

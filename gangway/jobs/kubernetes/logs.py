@@ -23,18 +23,18 @@ def since(offset_ns: int) -> list[str]:
     return [f"--since-time={datetime.fromtimestamp(offset_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"]
 
 
-def find_error(said: bytes) -> str:
+def find_error(output: bytes) -> str:
     """Why the log of a pod may be incomplete (kubectl continues with the next pod); empty if it is complete."""
-    found = (each[0] for each in _ERROR.finditer(said) if not _NOTHING_YET.search(each[0]))
+    found = (each[0] for each in _ERROR.finditer(output) if not _NOTHING_YET.search(each[0]))
     return next(found, b"").decode(errors="replace")
 
 
-def read(said: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
+def read(output: bytes, offset_ns: int, now_ns: int | None) -> tuple[str, int]:
     """Text after the offset, and the time of its last line. `now_ns`: while pods run, since slightly older lines of
     another pod may still come.
     """
     lines = list[tuple[int, str]]()
-    for each in _ENDS.split(said):
+    for each in _ENDS.split(output):
         if found := _LINE.fullmatch(each):
             at = _ns(f"{found[1].decode()}{found[3].decode()}", (found[2] or b"").decode())
             lines.append((at, found[4].decode(errors="replace")))

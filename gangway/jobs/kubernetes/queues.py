@@ -121,8 +121,8 @@ def _get_size(
 ) -> tuple[Mapping[str, Decimal], Mapping[tuple[str, str], Decimal]]:
     """What a node leaves to pods, and what each flavor has, for clusters made by Gangway; else empty."""
     try:
-        said = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
-        node, nodes = {name: quantity(text) for name, text in said["node"].items()}, int(said["nodes"])
+        size = json.loads(cluster_queue["metadata"]["annotations"][SIZE])
+        node, nodes = {name: quantity(text) for name, text in size["node"].items()}, int(size["nodes"])
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return {}, {}  # not made by Gangway, or by an earlier release
     return node, {

@@ -130,9 +130,9 @@ def _engine_figures(
     }
 
 
-def _limit_note(status: JobStatus, said: str) -> str:
+def _limit_note(status: JobStatus, note: str) -> str:
     """For a figure without earlier engines' share."""
-    return f"{said}; on this engine only, to which it was moved" if status.moves else said
+    return f"{note}; on this engine only, to which it was moved" if status.moves else note
 
 
 def _wall(status: JobStatus, now: datetime) -> Maybe:
@@ -197,17 +197,21 @@ def _moves_usd(status: JobStatus) -> Maybe:
 def _energy(nodes: Nodes | None, status: JobStatus, found: Mapping[str, Maybe]) -> dict[str, Maybe]:
     """As reported by the job, else from the catalogue."""
     joules, gco2e = _estimate(nodes, status, found["node_hours"])
-    said = found["joules"]
+    reported = found["joules"]
     # After a move the joules include other regions' grids.
-    if isinstance(said, Figure) and not status.moves and (of_joules := _grid_emissions(nodes, said)) is not None:
+    if (
+        isinstance(reported, Figure)
+        and not status.moves
+        and (of_joules := _grid_emissions(nodes, reported)) is not None
+    ):
         gco2e = of_joules
-    return {"joules": _prefer_reported(said, joules), "gco2e": _prefer_reported(found["gco2e"], gco2e)}
+    return {"joules": _prefer_reported(reported, joules), "gco2e": _prefer_reported(found["gco2e"], gco2e)}
 
 
-def _prefer_reported(said: Maybe, estimate: Maybe) -> Maybe:
-    if isinstance(said, Figure) or isinstance(estimate, Figure):
-        return said if isinstance(said, Figure) else estimate
-    return Absent(f"{said.why}; {estimate.why}")
+def _prefer_reported(reported: Maybe, estimate: Maybe) -> Maybe:
+    if isinstance(reported, Figure) or isinstance(estimate, Figure):
+        return reported if isinstance(reported, Figure) else estimate
+    return Absent(f"{reported.why}; {estimate.why}")
 
 
 def _estimate(nodes: Nodes | None, status: JobStatus, node_hours: Maybe) -> tuple[Maybe, Maybe]:
@@ -247,12 +251,12 @@ def _grid_emissions(nodes: Nodes | None, joules: Figure) -> Figure | None:
     )
 
 
-def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict[str, Maybe]:
-    """Only from figures over the same time. `said`: joules reported by the job."""
+def _derived(status: JobStatus, found: Mapping[str, Maybe], reported: Maybe) -> dict[str, Maybe]:
+    """Only from figures over the same time. `reported`: joules reported by the job."""
     if not status.phase.is_over:
         return dict.fromkeys(_DERIVED, Absent("the job is not over: its report may be older than its usage"))
     images, tokens = ("images", found["images"]), ("tokens", found["tokens"])
-    joules = ("joules", said if status.moves else found["joules"])
+    joules = ("joules", reported if status.moves else found["joules"])
     derived = {
         "usd_per_1000_images": ratio(("usd", found["usd"]), images, "USD", 1000),
         "usd_per_1000_tokens": ratio(("usd", found["usd"]), tokens, "USD", 1000),
@@ -260,6 +264,6 @@ def _derived(status: JobStatus, found: Mapping[str, Maybe], said: Maybe) -> dict
         "joules_per_token": ratio(joules, tokens, "J/token"),
     }
     if status.moves:
-        of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(said, Absent)]
+        of_here = [name for name in _DERIVED if name.startswith("usd") or isinstance(reported, Absent)]
         derived |= dict.fromkeys(of_here, Absent("its usage on earlier engines is not known here"))
     return derived

@@ -111,8 +111,8 @@ def parse_report(read: Callable[[], bytes | None], place: str) -> Reported:
 
 
 def _invalid_report(place: str, problem: str) -> Reported:
-    said = visible(f"{place}: {problem}")
-    return no_report(f"the job's report is invalid: {said}", said)
+    message = visible(f"{place}: {problem}")
+    return no_report(f"the job's report is invalid: {message}", message)
 
 
 def _numbers(content: bytes) -> dict[str, float]:

@@ -120,13 +120,13 @@ class RemoteEngine:
         if self._pipe is None:
             self._pipe = _Pipe(self._via, self._program)
         try:
-            said = self._pipe.ask(QUESTION.dump_json(question))
+            answer = self._pipe.ask(QUESTION.dump_json(question))
         except BaseException:
             self._pipe.close()
             self._pipe = None
             raise
         try:
-            return ANSWER.validate_json(said)
+            return ANSWER.validate_json(answer)
         except ValidationError:
             raise _UnansweredError(self._bad_answer()) from None
 
@@ -210,20 +210,20 @@ class _Pipe:
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        said = lines[-1] if lines else f"exit code {code}"
+        message = lines[-1] if lines else f"exit code {code}"
         place, words = f"via {self._via}", shlex.join(["ssh", self._via, self._program, "--version"])
         if code == _NO_PROGRAM:
             return InputError(
-                place, f"no {self._program} there: {said}", allowed="its path, as the engine's `program`",
+                place, f"no {self._program} there: {message}", allowed="its path, as the engine's `program`",
                 fix=f"install Gangway there from the same checkout, so that {words} works",
             )  # fmt: skip
         kind = EngineAwayError if code == _NO_CONNECTION else InputError
-        return kind(place, said, fix=f"make {words} work")
+        return kind(place, message, fix=f"make {words} work")
 
 
-def _close(process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
-    for file in (process.stdin, process.stdout, said):
-        assert file is not None, "pipes, and what it said"
+def _close(process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
+    for file in (process.stdin, process.stdout, errors):
+        assert file is not None, "pipes, and stderr"
         with suppress(OSError):  # unsent data is lost
             file.close()
     try:

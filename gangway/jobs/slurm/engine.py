@@ -406,12 +406,12 @@ def _states(which: str) -> dict[str, _State]:
     looks like another job's.
     """
     try:
-        said = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
+        output = _slurm("squeue", "--noheader", "--states=all", which, f"--format={_STATE_FORMAT}")
     except InputError as error:
         if "Invalid job id" not in error.problem:
             raise
-        said = ""
-    rows = (line.split("|", 4) for line in said.splitlines())
+        output = ""
+    rows = (line.split("|", 4) for line in output.splitlines())
     return {row[0]: _State(*row[1:]) for row in rows if len(row) == 5}
 
 
@@ -438,8 +438,8 @@ def _find_id(folder: JobFolder) -> str:
 def _sbatch(folder: OwnJobFolder, words: Sequence[str]) -> str:
     """Submits and returns Slurm's job id. SubmitUnansweredError: Slurm may or may not have taken it."""
     try:
-        said = _slurm("sbatch", "--parsable", *words, variables=_sbatch_environment(get_environment(folder)))
-        return said.partition(";")[0].strip()
+        output = _slurm("sbatch", "--parsable", *words, variables=_sbatch_environment(get_environment(folder)))
+        return output.partition(";")[0].strip()
     except EngineAwayError as error:
         if _NOT_SENT.search(error.problem):
             raise
@@ -515,7 +515,7 @@ def _slurm(program: str, *words: str, variables: Mapping[str, str] | None = None
             fix="check whether slurmctld is up: scontrol ping",
         ) from None
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        kind = EngineAwayError if _AWAY.search(said) else InputError
-        raise kind("--on slurm", f"{program}: {said}", fix="check whether the controller answers: scontrol ping")
+        output = done.stderr.strip() or done.stdout.strip()
+        kind = EngineAwayError if _AWAY.search(output) else InputError
+        raise kind("--on slurm", f"{program}: {output}", fix="check whether the controller answers: scontrol ping")
     return done.stdout

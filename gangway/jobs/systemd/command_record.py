@@ -33,7 +33,7 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
     try:
         starts, problems = read_starts(store, job_key(job))
         end = read_end(store)
-        said = parse_report(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
+        reported = parse_report(lambda: store.read(FIGURES_FILE, MOST_BYTES), FIGURES_FILE)
     except StoreFailedError as error:
         raise InputError(store.url, str(error), fix=_FIX) from None
     if not starts:
@@ -50,7 +50,7 @@ def command_record(config: StackConfig, job: JobSpec, store: RunStore, now: date
         )
     ran = EngineInfo("systemd", f"{config.provider}, stack {config.stack}", _nodes(config, starts))
     begun = StartCounts(count_failures(starts), job.max_restarts)
-    record = get_record(ran, get_status(config, job, starts, end), begun, said, now)
+    record = get_record(ran, get_status(config, job, starts, end), begun, reported, now)
     return record.model_copy(update={"problems": (*record.problems, *problems)})
 
 

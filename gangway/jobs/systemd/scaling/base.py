@@ -110,8 +110,8 @@ class Scaler(Protocol):
 def get_tags(change: Change, now: datetime) -> dict[str, str]:
     """Time and reason of a change, as a group's tags."""
     why = f"{change.was} to {change.nodes}: {change.why}"
-    said = {AT_TAG: now.astimezone(UTC).isoformat(timespec="seconds"), WHY_TAG: why}
-    return {key: " ".join(_NOT_IN_A_TAG.sub(" ", value).split())[:_TAG_CHARACTERS] for key, value in said.items()}
+    tags = {AT_TAG: now.astimezone(UTC).isoformat(timespec="seconds"), WHY_TAG: why}
+    return {key: " ".join(_NOT_IN_A_TAG.sub(" ", value).split())[:_TAG_CHARACTERS] for key, value in tags.items()}
 
 
 def read_change_tags(tags: Mapping[str, str]) -> tuple[datetime | None, str]:

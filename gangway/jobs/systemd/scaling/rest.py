@@ -51,6 +51,6 @@ class Rest:
         except ValueError:
             answer = None
         if reply.status_code not in (200, 201, 202) or not isinstance(answer, dict):
-            said = " ".join(reply.text[:_MOST_SHOWN].split())
-            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {said}", fix=self._fix)
+            text = " ".join(reply.text[:_MOST_SHOWN].split())
+            raise InputError(what, f"{method} was refused", value=f"{reply.status_code}: {text}", fix=self._fix)
         return answer
