@@ -179,12 +179,12 @@ class StackNodes(FolderEngine):
     def room(self, job: JobFile) -> Room:
         return Room(True, "`pulumi up` brings its nodes")
 
-    def _has_begun(self, folder: OwnJobFolder) -> bool:
+    def _has_started(self, folder: OwnJobFolder) -> bool:
         return True
 
-    def _begun(self, job_id: str) -> None:
+    def _begin(self, job_id: str) -> None:
         """`pulumi up`."""
-        folder = self._known(job_id)
+        folder = self._open_job(job_id)
         folder.touch("starts")
         spec = _node_of(folder.path, read_job(folder))
         threading.Thread(target=self._group, args=(job_id, folder, spec)).start()
@@ -223,9 +223,9 @@ class StackNodes(FolderEngine):
         return replace(found, phase=phase, exit_code=node.ended, ended_at=datetime.now(UTC))
 
     def status(self, job_id: str) -> JobStatus:
-        return self._seen(self._known(job_id))
+        return self._read_any(self._open_job(job_id))
 
-    def _seen(self, folder: JobFolder) -> JobStatus:
+    def _read_any(self, folder: JobFolder) -> JobStatus:
         found = read_status(folder)
         stretches = get_run_intervals(folder, runs=not found.phase.is_over)
         starts = len(folder.read("starts").splitlines())

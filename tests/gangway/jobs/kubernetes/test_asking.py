@@ -75,7 +75,7 @@ def test_who_may_not_see_them_is_told_so(kube: PretendKube) -> None:
     kube.forbid("namespaces", "localqueues")
     assert engine(namespace="team-b").jobs() == []  # whether it is there, nobody can tell
     kube.forbid("namespaces")
-    assert "no queue" in refused(engine(namespace="team-b")).problem
+    assert "no Kueue queue" in refused(engine(namespace="team-b")).problem
 
 
 def test_a_context_that_is_none_is_named_with_those_that_are(kube: PretendKube) -> None:
@@ -192,7 +192,7 @@ def test_a_quota_beyond_the_nodes_that_are_up_is_an_autoscalers(kube: PretendKub
 
 @pytest.mark.parametrize(
     ("team", "said"),
-    [(None, []), ("vision", []), ("team-a", []), ("visoin", ["no quota"]), ("audio", ["quota of vision"])],
+    [(None, []), ("vision", []), ("team-a", []), ("visoin", ["no queue"]), ("audio", ["quota of vision"])],
 )
 def test_a_team_that_is_not_the_queues_is_said(kube: PretendKube, team: str | None, said: list[str]) -> None:
     kube.put("ClusterQueue", "audio", spec={})
@@ -200,7 +200,7 @@ def test_a_team_that_is_not_the_queues_is_said(kube: PretendKube, team: str | No
     found = [each for each in engine().findings(file) if each.path == "team"]
     assert [each.severity for each in found] == [Severity.WARNING] * len(said)
     assert all(word in each.message for word, each in zip(said, found, strict=True))
-    assert not any("no quota" in each.message for each in found if team == "audio")
+    assert not any("no queue" in each.message for each in found if team == "audio")
 
 
 def test_fewer_nodes_than_the_most_are_no_choice(kube: PretendKube) -> None:

@@ -57,7 +57,7 @@ class Cluster(Kubectl):
         self.before(f"patch {_KINDS[kind]}")
         self.there[_KINDS[kind], name]["metadata"] |= change["metadata"]
 
-    def run(self, *words: str, told: str | None = None) -> str:
+    def run(self, *words: str, stdin: str | None = None) -> str:
         assert words[0] == "delete", words
         self.before("delete")
         self.there.pop((_KINDS[words[1]], words[2]), None)

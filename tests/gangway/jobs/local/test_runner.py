@@ -184,13 +184,13 @@ def test_between_two_starts_stands_how_the_last_one_ended(tmp_path: Path, monkey
     queue, reasons = LocalQueue(tmp_path / "queue"), list[str]()
     job_id = queue.submit(job("exit 1"))
     pause = limited()
-    while not any("again" in each or "room" in each for each in reasons):
+    while not any("restart" in each or "space" in each for each in reasons):
         pause(found := queue.status(job_id))
         reasons.append(found.reason)
     for process in processes_of(tmp_path / "queue"):
         process.kill()
     assert "restart" in reasons[-1]
-    assert not any("room" in each for each in reasons)
+    assert not any("space" in each for each in reasons)
 
 
 def test_the_end_of_one_start_is_none_of_another(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_a_full_disk_at_submit_is_told_and_leaves_nothing(tmp_path: Path, monkey
             told.append(refused.value)
             assert list(tmp_path.iterdir()) == []
     assert len(told) >= 3, "the job file, the state, the log"
-    assert all("No space left" in each.problem and "room" in each.fix for each in told)
+    assert all("No space left" in each.problem and "space" in each.fix for each in told)
     (taken,) = queue.jobs()
     assert over(queue, taken.id).phase is Phase.DONE
 

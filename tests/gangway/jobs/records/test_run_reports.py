@@ -95,7 +95,7 @@ def test_nothing_outside_is_read_and_nothing_is_waited_for(folder: Path, tmp_pat
     assert "it is a link" in read_reported(COMMAND, folder).problem
     place.unlink()
     os.mkfifo(place)
-    assert "not a regular file" in read_reported(COMMAND, folder).problem
+    assert "no regular file" in read_reported(COMMAND, folder).problem
     place.unlink()
     place.mkdir()
     assert read_reported(COMMAND, folder).problem

@@ -142,7 +142,7 @@ def test_its_mistakes_are_those_of_there(engine: RemoteEngine) -> None:
     assert unknown.value.fix
     (error,) = engine.findings(job("true", nodes={"min": 2, "max": 2}))
     assert error.path == "nodes.min"
-    with pytest.raises(InputError, match="no 2 nodes"):
+    with pytest.raises(InputError, match="one node, not 2"):
         engine.submit(job("true", nodes={"min": 2, "max": 2}))
     assert list(engine.jobs()) == [], "the connection goes on after a refusal"
 

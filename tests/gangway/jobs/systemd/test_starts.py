@@ -113,7 +113,7 @@ def test_another_commands_starts_are_none_of_it(noted: Callable[..., RunStore]) 
 def test_what_is_no_start_is_told_and_counts_for_nothing(noted: Callable[..., RunStore], line: str) -> None:
     starts, problems = read_starts(noted({"a.7.10": line, "b.7.10": "20 - - 0"}), KEY)
     assert [start.node for start in starts] == ["b"]
-    assert problems == [f".starts/{KEY}.a.7.10: no start"]
+    assert problems == [f".starts/{KEY}.a.7.10: not a start"]
 
 
 def test_whoever_writes_much_there_is_told(noted: Callable[..., RunStore]) -> None:

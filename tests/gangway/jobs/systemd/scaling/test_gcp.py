@@ -64,7 +64,7 @@ def test_the_last_change_is_the_newest_of_this_group(gcp_world: Any) -> None:
     gce._operate("setTags", "instances/demo-00-x")
     first = gcp_world.scaler.get_groups(NAMES)[0]
     assert first.changed_at == NOW
-    assert first.last_change == "last changed 2030-01-01 00:00 UTC: another size, by ops@example.com"
+    assert first.last_change == "last changed 2030-01-01 00:00 UTC: resized, by ops@example.com"
 
 
 def test_a_refusal_is_told_in_googles_words(gcp_world: Any) -> None:
