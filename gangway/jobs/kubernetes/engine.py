@@ -296,7 +296,7 @@ class KubernetesEngine:
         lacks = missing_quota(job, quota)
         free = "quota is free" if not lacks else "; ".join(lacks)
         if quota.in_cohort:
-            free += ", which its cohort may lend it" if lacks else ", unless its cohort has borrowed it"
+            free += ", which its cohort may lend it" if lacks else ", but its cohort may have borrowed some"
         return Room(not waiting and not lacks, f"{free}, {waiting} jobs waiting")
 
     def ensure_begun(self, job_id: str) -> None:

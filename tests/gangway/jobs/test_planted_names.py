@@ -130,7 +130,14 @@ def test_in_somebody_elses_job(place: Path, private: Path, pretended: Callable[[
             rows = engine.jobs()
             assert SECRET not in str(rows), name
             assert {row.user for row in rows} <= {"nobody"}
-            for ask in (engine.status, engine.cancel, engine.ensure_begun, engine.stop, engine.get_usage, engine.run_url):
+            for ask in (
+                engine.status,
+                engine.cancel,
+                engine.ensure_begun,
+                engine.stop,
+                engine.get_usage,
+                engine.run_url,
+            ):
                 with pytest.raises(InputError):
                     ask("case-1")
             assert engine.find_moved("x") is None
@@ -144,7 +151,14 @@ def test_in_an_own_job(place: Path, private: Path, pretended: Callable[[str, str
         before = tree(private)
         for engine in engines(place, pretended):
             assert SECRET not in str(engine.jobs()), name
-            for ask in (engine.status, engine.log, engine.cancel, engine.environment, engine.get_usage, engine.get_stored_job):
+            for ask in (
+                engine.status,
+                engine.log,
+                engine.cancel,
+                engine.environment,
+                engine.get_usage,
+                engine.get_stored_job,
+            ):
                 with suppress(InputError):
                     assert SECRET not in str(ask("case-1")), name
         own = OwnJobFolder(place / "queue/case-1")

@@ -248,7 +248,7 @@ def test_a_move_that_was_cut_off_is_told_and_leaves_no_copy_when_it_goes_elsewhe
         move_job(source, job_id, target, limited(), cut)
     found = source.status(job_id)
     assert found.phase is Phase.CANCELLED
-    assert f"its move to local:{tmp_path}/b was cut off" in found.reason
+    assert f"its move to local:{tmp_path}/b was interrupted" in found.reason
     assert [path.name.startswith(".staged-") for path in (tmp_path / "b").iterdir()] == [True]
     third = LocalQueue(tmp_path / "c")
     moved = move_job(source, job_id, third, limited(), quiet)

@@ -352,7 +352,7 @@ def test_on_a_node_that_is_not_fit_it_is_not_begun_again(
     job_id = engine.submit(job(script, env={"SECRET": "s"}))
     seen = list[tuple[str, ...]]()
     for _ in range(2):
-        found = until(engine, job_id, lambda found, log: "not fit" in found.reason)
+        found = until(engine, job_id, lambda found, log: "unfit" in found.reason)
         assert found.phase is Phase.WAITING
         seen.append(found.nodes)
         engine.ensure_begun(job_id)

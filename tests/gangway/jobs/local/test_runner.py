@@ -130,7 +130,7 @@ def test_what_lives_of_a_job_whose_process_was_killed_ends_before_the_next_begin
 def test_what_has_ended_on_a_full_disk_waits_for_room(tmp_path: Path, full: Path) -> None:
     queue = LocalQueue(tmp_path / "queue")
     job_id = queue.submit(job(f"echo ran >>{tmp_path}/runs; touch {full}"))
-    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason and "room" in found.reason)
+    found = until(queue, job_id, lambda found, log: "exit code 0" in found.reason and "space" in found.reason)
     assert found.phase is Phase.RUNNING, "it is over, and nobody can write so"
     time.sleep(1.5)
     full.unlink()
