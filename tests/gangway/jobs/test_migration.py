@@ -112,9 +112,9 @@ def test_a_cancel_after_a_move_that_was_cut_off_is_heard_by_the_next(
     job_id = begun(source)
     with pytest.raises(Cut):
         move_job(source, job_id, target, limited(), cut)
-    assert "cut off" in source.status(job_id).reason
+    assert "interrupted" in source.status(job_id).reason
     source.cancel(job_id)
-    assert "cut off" not in source.status(job_id).reason
+    assert "interrupted" not in source.status(job_id).reason
     third = LocalQueue(tmp_path / "c")
     with pytest.raises(InputError, match="cancelled"):
         move_job(source, job_id, third, limited(), quiet)
